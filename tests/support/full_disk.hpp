@@ -7,11 +7,11 @@
 
 namespace tw::testing {
 
-/// Makes files longer than `bytes` impossible in this process, as a full disk does, while it lives.
+/// For its lifetime, this process cannot write files longer than `bytes`, as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(uint64_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is an error then
+    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit is then an error
     ::getrlimit(RLIMIT_FSIZE, &before_);
     const rlimit limit{bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);

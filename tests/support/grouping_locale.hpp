@@ -5,7 +5,7 @@
 
 namespace tw::testing {
 
-/// The process's std::locale writes 1234.5 as 1.234,5 while this lives, as a program of many a country may have it.
+/// For its lifetime, the process's std::locale writes 1234.5 as 1.234,5, as is common in many countries.
 class GroupingLocale {
  public:
   GroupingLocale() : before_(std::locale::global(std::locale(std::locale::classic(), new Digits))) {}

@@ -5,7 +5,7 @@
 
 namespace tw::testing {
 
-/// How far a test goes: what the environment says, in the long acceptance runs of the same test.
+/// The extent of a test: set by an environment variable in long acceptance runs, otherwise the default.
 inline int64_t longer(const char* variable, int64_t otherwise) {
   const char* text = std::getenv(variable);
   return text != nullptr ? std::stoll(text) : otherwise;

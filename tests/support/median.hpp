@@ -5,7 +5,7 @@
 
 namespace tw::testing {
 
-/// Of an even number of values, the mean of the two in the middle. @param values at least one
+/// The median; the mean of the middle two for an even number of values. @param values at least one
 inline double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;

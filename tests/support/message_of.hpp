@@ -5,7 +5,8 @@
 
 namespace tw::testing {
 
-/// What the exception says that `call` throws; "nothing thrown" where it throws none. One that is no `Expected` goes on its way, and the test fails.
+/// The message of the exception that `call` throws; "nothing thrown" if none. An exception of another type than `Expected` propagates, and the test
+/// fails.
 template <class Expected = std::exception, class Call>
 std::string message_of(const Call& call) {
   try {

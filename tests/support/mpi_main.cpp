@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main() of every MPI test: all ranks run the same tests, those of the files that are meant for this many; rank 0 prints what any of them found.
-//   --file=NAME         the tests of that file alone, on any number of ranks
+// The main() of every MPI test: all ranks run the same tests, from the files that are meant for this number of ranks. Rank 0 prints the failures of
+// all ranks.
+//   --file=NAME         only the tests of that file, on any number of ranks
 //   --progress-thread   a thread drives the engine
-//   --largest-message=N  EnvironmentOptions::largest_message; "random": drawn, and printed
-//   --direct            MPI takes the memory of simulated devices, in programs that link tw_aware_mpi
-//   --nccl, --ipc       there is NCCL, or memory of devices that ranks share, in programs that link tw_nccl_double or tw_ipc_double; and there are
-//   three
-//                       devices, so that three ranks have one each, and of four two share one
-//   --device=simulated  tensors of tests that ask where lie on the simulated accelerator, rank r's on device r mod 2
-//   --device=KIND       the same on an accelerator that there is, such as cuda: the tests of all files that run on the simulated one, on every number
-//   of
-//                       ranks that they are meant for anywhere. Ranks may share a device. Exit code 77, and a line that says it, where there is none
+//   --largest-message=N  EnvironmentOptions::largest_message; "random": drawn and printed
+//   --direct            MPI accepts the memory of simulated devices, in programs that link tw_aware_mpi
+//   --nccl, --ipc       offers NCCL, or shared device memory, in programs that link tw_nccl_double or tw_ipc_double, with three devices:
+//                       three ranks have one each, and of four ranks two share one
+//   --device=simulated  tests that ask for a device put their tensors on the simulated accelerator, rank r's on device r mod 2
+//   --device=KIND       the same on a real accelerator, such as cuda: the tests of all files that run on the simulated one, on every number of
+//                       ranks they are meant for. Ranks may share a device. Exit code 77, and a message, if there is none
 #include "mpi_test.hpp"
 
 #include <ATen/Context.h>
@@ -31,7 +30,7 @@
 #include <tw/comm/objects.hpp>
 
 namespace tw::testing::accelerator {
-// Programs without the doubles are not run with the flags that ask for them.
+// Programs without the doubles are never run with the flags that need them.
 [[gnu::weak]] void offer_nccl();
 [[gnu::weak]] void offer_ipc();
 }  // namespace tw::testing::accelerator
@@ -49,7 +48,7 @@ std::map<std::string, tw::testing::RankCount>& ranks_of_tests() {
   return ranks;
 }
 
-/// At random: by the process that started this one, which ranks of one host have in common.
+/// "random" derives it from the parent process id, which the ranks of one host share.
 int64_t largest_message_of(const std::string& argument) {
   return argument == "random" ? 500 + getppid() * int64_t{7919} % 3000 : std::stoll(argument);
 }
@@ -100,7 +99,7 @@ class RankReporter : public testing::EmptyTestEventListener {
   int failures_ = 0;
 };
 
-/// Whether the tests of a file run on this many ranks.
+/// Whether the tests of a file run on this number of ranks.
 bool is_meant(const std::string& file, int ranks) {
   const auto& on_host = tw::testing::files_on_ranks(false);
   const auto& on_device = tw::testing::files_on_ranks(true);
@@ -110,8 +109,8 @@ bool is_meant(const std::string& file, int ranks) {
          (on_device.contains({file, ranks}) || on_host.contains({file, ranks}));
 }
 
-/// Adds to googletest's filter that tests are left out that are not meant for this many ranks, by their file or by themselves, or whose file is not
-/// the one that is asked for.
+/// Extends googletest's filter to exclude tests that are not meant for this number of ranks, by their file or by themselves, or whose file was not
+/// selected.
 void leave_out_others(int ranks, const std::string& only) {
   std::string others;
   const auto& tests = *testing::UnitTest::GetInstance();
@@ -131,11 +130,11 @@ void leave_out_others(int ranks, const std::string& only) {
   testing::GTEST_FLAG(filter) = filter + (filter.find('-') == std::string::npos ? "-" : ":") + others.substr(1);
 }
 
-/// Chooses where tensors lie. Collective. @throws tw::Error where there is no such device
+/// Chooses the device for tensors. Collective. @throws tw::Error if there is no such device
 void use_device(const std::string& kind, const tw::Communicator& comm) {
   if (kind != "simulated") {
     device_of_tests = tw::device_of_rank(comm, kind);
-    // Tests compare with sums in another order, to the last bits of a dtype.
+    // Tests compare with sums in a different order, to the last bits of a dtype.
     at::globalContext().setAllowTF32CuDNN(false);
     at::globalContext().setDeterministicCuDNN(true);
     return;
@@ -194,7 +193,7 @@ int main(int argc, char** argv) {
     if (argument.starts_with("--largest-message=")) options.largest_message = largest_message_of(argument.substr(18));
     if (argument.starts_with("--file=")) only = argument.substr(7);
   }
-  options.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized;  // autograd has threads
+  options.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized;  // autograd uses threads
   options.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined;
   if (direct) options.device_aware = true;
   tw::Environment mpi(argc, argv, options);

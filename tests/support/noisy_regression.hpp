@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that no constant learning rate does well: a linear model of noisy samples, a few at a time, from far away. A large rate comes near soon,
-// and then the noise keeps it at a distance; a small one does not come near.
+// A training problem that no constant learning rate solves well: a linear model of noisy samples, a few at a time, starting far away. A large rate
+// comes near soon, but then noise keeps it at a distance. A small rate does not come near.
 #pragma once
 #include <ATen/ops/zeros.h>
 
@@ -18,16 +18,16 @@ class NoisyRegression {
   static constexpr int64_t inputs = 16;
   static constexpr int64_t batch = 4;
   static constexpr double momentum = 0.5;
-  static constexpr double distance = 1000;  ///< of each weight from where it begins, 0
-  static constexpr double noise = 4;        ///< its deviation
+  static constexpr double distance = 1000;  ///< of each weight from its initial value, 0
+  static constexpr double noise = 4;        ///< standard deviation of the noise
 
-  /// @param stream of the samples
+  /// @param stream for the samples
   NoisyRegression(double rate, uint64_t seed, uint64_t stream) : rate_(rate), seed_(seed), stream_(stream) {}
 
   /// Weights and velocities, shape [inputs].
   std::vector<NamedTensor> tensors() const { return {{"weights", weights_}, {"velocities", velocities_}}; }
 
-  /// @param step counts from 1: its samples are its own
+  /// @param step counts from 1; each step has different samples
   void step(int64_t step) {
     CounterRng random(seed_, stream_ << 32 | static_cast<uint64_t>(step));
     auto* w = weights_.mutable_data_ptr<double>();
@@ -46,7 +46,7 @@ class NoisyRegression {
     }
   }
 
-  /// The expected squared error beyond that of the noise, which nobody can avoid: inputs are independent, with variance 1.
+  /// The expected squared error in excess of the unavoidable noise: inputs are independent, with variance 1.
   double excess() const {
     double sum = 0;
     const auto* w = weights_.const_data_ptr<double>();
@@ -54,7 +54,7 @@ class NoisyRegression {
     return sum;
   }
 
-  /// From beginning to end at one rate.
+  /// Trains from start to end at one rate.
   static double excess_at(double rate, uint64_t seed) {
     NoisyRegression training(rate, seed, 0);
     for (int64_t step = 1; step <= steps; ++step) training.step(step);

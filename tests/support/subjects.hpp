@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten modules of many kinds, in float64, small enough to be trained on every rank: what any way of training is compared with one process on.
+// Ten modules of many kinds, in float64, small enough to train on every rank. Every training method is compared on them with one
+// process.
 #pragma once
 #include <torch/torch.h>
 
@@ -18,18 +19,18 @@ using Tensors = std::vector<Tensor>;
 constexpr int64_t rows = 10;
 constexpr int64_t width = 6;
 
-/// A model, and what it is trained on.
+/// A model, and its training data.
 struct Subject {
   std::string name;
   std::shared_ptr<torch::nn::Module> module;
   std::function<Tensors(const Tensors& inputs)> forward;
-  Tensors inputs;  // of `rows` rows each
+  Tensors inputs;  // `rows` rows each
   Tensors targets;
   std::function<Tensor(const Tensors& outputs, const Tensors& targets)> loss;
-  bool splits_matter = false;  // for what it computes of a row, as a batch norm's do: the reference runs the same micro-batches
+  bool splits_matter = false;  // whether a row's result depends on the split, as with batch norm: the reference then runs the same micro-batches
 };
 
-/// Any function of parameters.
+/// A module with arbitrary parameters.
 struct Parametric : torch::nn::Module {
   Tensor& add(const std::string& name, at::IntArrayRef shape) { return register_parameter(name, torch::randn(shape, torch::kDouble) / 2); }
 };
@@ -84,7 +85,7 @@ inline Subject shared_parameter() {
 inline Subject one_operator() {
   return of_matrices("one operator", 1, [](const Tensors& w, const Tensors& x) { return Tensors{x[0].matmul(w[0])}; });
 }
-inline Subject loss_inside() {  // a loss by row, of inputs and targets; two outputs
+inline Subject loss_inside() {  // a loss per row, of inputs and targets; two outputs
   Subject made = of_matrices("loss inside", 2, [](const Tensors& w, const Tensors& x) {
     const Tensor y = x[0].matmul(w[0]).tanh().matmul(w[1]);
     return Tensors{(y - x[1]).square().mean(1), y};

@@ -75,7 +75,7 @@ double bisphere(Point x) {
   return std::min(sum(x, [](double each) { return square(each - funnel); }), d * n + s * sum(x, [&](double each) { return square(each - other); }));
 }
 
-// The same, with 10 sum 1 - cos(2 pi (x - mu1)) on it.
+// The same, plus 10 sum 1 - cos(2 pi (x - mu1)).
 double birastrigin(Point x) {
   return bisphere(x) + 10 * sum(x, [](double each) { return 1 - std::cos(two_pi * (each - funnel)); });
 }
@@ -97,7 +97,7 @@ double keane(Point x) {
 // With the cube of arXiv 2301.08713.
 double leon(Point x) { return 100 * square(x[1] - x[0] * x[0] * x[0]) + square(1 - x[0]); }
 
-// Hansen's tutorial (arXiv 1604.00772): sum 10^(6 (i - 1) / (n - 1)) x_i^2, of condition 1e6.
+// Hansen's tutorial (arXiv 1604.00772): sum 10^(6 (i - 1) / (n - 1)) x_i^2, with condition number 1e6.
 double ellipsoid(Point x) {
   double total = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -110,10 +110,10 @@ struct Entry {
   const char* name;
   double (*value)(Point);
   size_t dimensions;
-  bool fixed;  // exists in these alone
+  bool fixed;  // only defined in these dimensions
   double low;
   double high;
-  double minimum;  // for one dimension, where there may be any number
+  double minimum;  // in one dimension, if their number is free
   double at;       // each coordinate of the minimizer
 };
 
@@ -152,14 +152,14 @@ TestFunction of_entry(const Entry& entry, size_t dimensions) {
   return function;
 }
 
-/// Row by row, [n, n]. Ref: Stewart 1980, by Gram and Schmidt on normal numbers.
+/// Row-major, [n, n]. Ref: Stewart 1980, by Gram-Schmidt on normal numbers.
 std::vector<double> random_rotation(size_t n, uint64_t seed) {
   CounterRng random(seed);
   std::vector<double> rows(n * n);
   for (size_t i = 0; i < n; ++i) {
     const std::span row(&rows[i * n], n);
     for (double& each : row) each = normal(random);
-    // Twice, since once loses digits.
+    // Twice, because once loses digits.
     for (size_t k = 0; k < 2 * i; ++k) {
       const std::span other(&rows[k % i * n], n);
       double dot = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// f1 = x1 and f2 = g h(f1, g), g = 1 + 9 times the mean of the others, all of which are 0 on the best front.
+// f1 = x1 and f2 = g h(f1, g); g = 1 + 9 times the mean of the other variables, which are all 0 on the best front.
 #include "test_functions.hpp"
 
 #include <cmath>
@@ -34,7 +34,7 @@ Space TestProblem::space() const {
 }
 
 std::vector<TestProblem> zdt_problems() {
-  // Integrals of 1.1 - f2 over f1 from 0 to 1, and 0.1 (1.1 - f2(1)) beyond; that of ZDT3, by the midpoint rule, is as exact as it is written.
+  // The integral of 1.1 - f2 over f1 from 0 to 1, plus 0.1 (1.1 - f2(1)). The value of ZDT3 comes from the midpoint rule; all digits shown are exact.
   return {{"zdt1", 30, zdt<convex>, 23.0 / 30 + 0.11}, {"zdt2", 30, zdt<concave>, 13.0 / 30 + 0.11}, {"zdt3", 30, zdt<in_pieces>, 1.33176290865}};
 }
 

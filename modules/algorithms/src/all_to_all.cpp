@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank has for every other, and the barrier, of which that is nothing.
+// All-to-all, and the barrier, which is an all-to-all of no data.
 #include "builders.hpp"
 
 namespace tw::algorithms {
@@ -14,8 +14,8 @@ Plan pairwise_alltoall(const Task& task) {
   return plan;
 }
 
-// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). What is to go `distance` ranks
-// on lies at that place; in hop k it goes 2^k ranks on if bit k of its distance is set, packed with all others of that hop.
+// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). Data that must travel `distance`
+// ranks on is in that slot. In hop k it travels 2^k ranks on if bit k of its distance is set, packed with all other data of that hop.
 Plan bruck_alltoall(const Task& task) {
   const int ranks = task.ranks;
   const int64_t sent_from = ranks, got_at = sent_from + (ranks + 1) / 2;

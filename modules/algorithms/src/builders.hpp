@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function an algorithm and a collective; plans.cpp says which there are.
+// One function per algorithm and collective; plans.cpp lists them.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -13,8 +13,8 @@ Plan ring_allgather(const Task& task);
 
 Plan recursive_doubling_allreduce(const Task& task);
 
-// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks as many steps and bytes as halving
-// and doubling (Rabenseifner) takes on powers of two. The all-gather is Bruck's, with blocks in their places.
+// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks, the steps and bytes of halving and
+// doubling (Rabenseifner) on a power of two. The all-gather is Bruck's, with blocks stored at their final places.
 Plan circulant_allreduce(const Task& task);
 Plan circulant_reduce_scatter(const Task& task);
 Plan circulant_allgather(const Task& task);
@@ -33,27 +33,27 @@ Plan pairwise_alltoall(const Task& task);
 Plan bruck_alltoall(const Task& task);
 Plan dissemination_barrier(const Task& task);
 
-/// Messages that the node which has most of them sends to others, or gets from them, while a block goes through each of the two trees.
+/// Messages that the busiest node sends to or receives from other nodes while a block goes through each of the two trees.
 int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective collective);
 
-// What they share.
+// Shared helpers.
 
-/// `number` counted round the ranks.
+/// `number` modulo `ranks`, never negative.
 constexpr int around(int number, int ranks) { return ((number % ranks) + ranks) % ranks; }
 
-/// Whole numbers below `ranks` that need this many bits: the logarithm, rounded up.
+/// Bits needed for numbers below `ranks`: the logarithm, rounded up.
 constexpr int levels_of(int ranks) {
   int levels = 0;
   while ((int64_t{1} << levels) < ranks) ++levels;
   return levels;
 }
 
-/// Edges from the deepest leaf of either of two trees to the root, which lies above them, or of an all-reduce to the tree's own top.
+/// Edges from the deepest leaf of either tree to the root above both; in an all-reduce, to the tree's own top.
 constexpr int double_tree_levels(const Task& task) {
   return task.collective == Collective::allreduce ? std::bit_width(static_cast<unsigned>(task.ranks)) - 1 : levels_of(task.ranks);
 }
 
-/// Numbers below `ranks` with this bit set.
+/// The number of integers from 0 to ranks - 1 with this bit set.
 constexpr int64_t with_bit(int64_t ranks, int64_t bit) { return ranks / (2 * bit) * bit + std::max<int64_t>(0, ranks % (2 * bit) - bit); }
 
 inline Local copy(const Run& a, const Run& to) { return {Local::Kind::copy, a, {}, to}; }

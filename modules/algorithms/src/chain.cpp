@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks one after the other along the ranks, counted from the root: while a rank passes one on, the next one comes.
+// Blocks travel along the ranks, counted from the root: while a rank sends one on, it receives the next.
 #include "builders.hpp"
 
 namespace tw::algorithms {
@@ -18,7 +18,7 @@ Plan chain_broadcast(const Task& task) {
   return plan;
 }
 
-// Sums come from the last rank to the root. A block lies in one of two slots while the next one comes into the other.
+// Sums travel from the last rank to the root. A block is in one of two slots while the next one is received into the other.
 Plan chain_reduce(const Task& task) {
   const int place = around(task.rank - task.root, task.ranks);
   const bool is_root = place == 0, receives = place < task.ranks - 1;

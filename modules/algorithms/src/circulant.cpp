@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering: at the beginning a rank has its own block; when it has the `have` blocks from its own on, the rank that lies `have` before it has the
-// same use for them as it has for those of the rank `have` after it. Scattering sums is the same, backwards.
+// Gathering: a rank starts with its own block. When it has `have` blocks, from its own on, the rank `have` before it needs those blocks, just as it
+// needs those of the rank `have` after it. Scattering sums is the same in reverse.
 #include <algorithm>
 
 #include "builders.hpp"
@@ -8,7 +8,7 @@
 namespace tw::algorithms {
 namespace {
 
-/// A step of the gathering: `count` blocks from rank + `distance` on are got from there.
+/// A step of the gathering: `count` blocks, from that of rank + `distance` on, received from that rank.
 struct Hop {
   int distance;
   int count;
@@ -20,7 +20,7 @@ std::vector<Hop> hops_of(int ranks) {
   return hops;
 }
 
-// Blocks `first` to first + count - 1 counted round: in one run or two. @param slot_of_block_0 of scratch that has a slot for each block
+// Blocks `first` to first + count - 1, modulo `ranks`: one run or two. Scratch has a slot for each block.
 std::vector<Run> runs_of(Area area, int first, int count, int ranks) {
   const int begin = around(first, ranks);
   const int before_end = std::min(count, ranks - begin);
@@ -41,7 +41,7 @@ void add_allgather(Plan& plan, const Task& task) {
   }
 }
 
-// Sums of all blocks lie in `sums`, what comes goes to scratch from `slot` on; each rank ends with the sum of its own block in `result`.
+// Partial sums of all blocks are in `sums`; received blocks go to scratch from `slot` on. Each rank ends with the sum of its own block in `result`.
 void add_reduce_scatter(Plan& plan, const Task& task, Area sums, int64_t slot, Area result) {
   std::vector<Hop> hops = hops_of(task.ranks);
   std::reverse(hops.begin(), hops.end());

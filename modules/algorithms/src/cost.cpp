@@ -20,7 +20,7 @@ Cost of_ring_or_circulant(int64_t steps, int64_t ranks, Collective collective) {
           .reduced = collective == Collective::allgather ? 0 : once};
 }
 
-// Ranks that are no power of two take two steps more; those that play two parts do all there is.
+// A number of ranks that is no power of two takes two more steps; ranks with two roles are the busiest.
 Cost of_recursive_doubling(int ranks) {
   const int levels = std::bit_width(static_cast<unsigned>(ranks)) - 1;
   const int64_t more = ranks == 1 << levels ? 0 : 1;
@@ -39,7 +39,7 @@ Cost of_chain(int64_t ranks, int64_t blocks, bool reduces) {
   return {.rounds = ranks - 2 + blocks, .blocks = blocks, .sent = blocks, .received = blocks, .reduced = reduces ? blocks : 0};
 }
 
-// A level takes a step, and each block of a tree one more; of an odd number of blocks the first tree has one more than the second.
+// Each level takes a step, and each further block of a tree one more. With an odd number of blocks the first tree has one more than the second.
 Cost of_double_tree(const Task& task) {
   const int64_t ranks = task.ranks, blocks = task.pipelined, of_tree = (blocks + 1) / 2;
   Cost cost{.rounds = 0, .blocks = blocks};
@@ -47,13 +47,13 @@ Cost of_double_tree(const Task& task) {
   const int64_t levels = double_tree_levels(task);
   if (task.collective == Collective::allreduce) {
     cost.rounds = 2 * levels + of_tree - 1;
-    // The busiest is an inner node of the first tree and a leaf of the second: on four ranks and more one with two children and a parent.
+    // The busiest rank is an inner node of the first tree and a leaf of the second; from four ranks on it has two children and a parent.
     cost.sent = cost.received = blocks + (ranks >= 4 ? 2 : ranks == 3 ? 1 : 0) * of_tree;
     cost.reduced = (ranks >= 3 ? 2 : 1) * of_tree;
     return cost;
   }
   cost.rounds = levels + of_tree - 1;
-  const int64_t inner = ranks >= 4 ? 2 * of_tree : blocks;  // of an inner node with two children, or else of the root
+  const int64_t inner = ranks >= 4 ? 2 * of_tree : blocks;  // for an inner node with two children, otherwise for the root
   const bool reduces = task.collective == Collective::reduce;
   cost.sent = reduces ? blocks : inner;
   cost.received = reduces ? inner : blocks;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009): two binary trees of the same
-// ranks, in which no rank is an inner node of both. Blocks go through them one after the other, every second one through the second tree, so that a
-// rank sends on in one tree what it gets in both.
+// ranks, in which no rank is an inner node of both. Blocks alternate between the two trees. So a rank forwards in one tree what it receives in both.
 //
-// There the trees take turns, by a colouring of their edges. Here a step has the messages of both, which are under way at once: all ranks count the
-// same time, and what is on its way needs a step a level, and then one a block of a tree.
+// In the paper the trees take turns, by an edge colouring. Here one step has the messages of both trees, in flight at the same time. All ranks count
+// the same time steps: a block takes one step per level, and each further block of a tree one more.
 #include <bit>
 
 #include "builders.hpp"
@@ -12,18 +11,18 @@
 namespace tw::algorithms {
 namespace {
 
-/// Places 1 to `size` in the order of a search tree: odd ones are leaves, all others have children. Place 0 lies above the top.
+/// Places 1 to `size` in search-tree order: odd places are leaves, all others have children. Place 0 is above the top.
 struct SearchTree {
   int size;
 
-  /// Of a place other than 0.
+  /// For places other than 0.
   int parent_of(int place) const {
     const int bit = place & -place;
     const int halfway = (place ^ bit) | (2 * bit);
     return halfway <= size ? halfway : place ^ bit;
   }
 
-  /// The one before it first.
+  /// The child with the smaller place comes first.
   std::vector<int> children_of(int place) const {
     std::vector<int> children;
     if (place == 0 && size > 0) children.push_back(static_cast<int>(std::bit_floor(static_cast<unsigned>(size))));
@@ -34,7 +33,7 @@ struct SearchTree {
     return children;
   }
 
-  // The second tree has other ranks at its even places: it counts backwards or, where that leaves odd numbers odd, from another one on.
+  // The second tree has other ranks at its even places: it counts backwards if that makes odd numbers even, otherwise it is shifted by one.
   int place_of(int number, int tree) const {
     if (tree == 0 || number == 0) return number;
     return size % 2 == 0 ? size + 1 - number : number % size + 1;
@@ -45,7 +44,7 @@ struct SearchTree {
   }
 };
 
-/// This rank in one of the trees. Of broadcast and reduce the root lies above both; of an all-reduce each tree has a top of its own.
+/// This rank's position in one of the trees. In broadcast and reduce the root is above both trees; in an all-reduce each tree has its own top.
 struct Seat {
   Seat(const Task& task, int tree) {
     const bool has_root = task.collective != Collective::allreduce;
@@ -66,14 +65,14 @@ struct Seat {
   std::vector<int> children;
 };
 
-/// Steps by the time that all ranks count.
+/// Steps, indexed by the time that all ranks count.
 class Times {
  public:
   Step& operator[](int64_t time) {
     if (time >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(time) + 1);
     return steps_[static_cast<size_t>(time)];
   }
-  /// Those in which there is anything to do.
+  /// The steps that do anything.
   std::vector<Step> steps() && {
     std::erase_if(steps_, [](const Step& step) { return step.sends.empty() && step.receives.empty() && step.then.empty(); });
     return std::move(steps_);
@@ -83,22 +82,22 @@ class Times {
   std::vector<Step> steps_;
 };
 
-// A block that is `begins` at the highest place is one step later a level lower.
+// A block leaves the highest place at time `begins`, and each lower level one step later.
 void add_way_down(Times& times, const Seat& seat, int64_t block, int64_t begins) {
   const Run run{Area::output, block};
   if (!seat.is_highest()) times[begins + seat.depth - 1].receives.push_back({seat.parent, run});
   for (const int child : seat.children) times[begins + seat.depth].sends.push_back({child, run});
 }
 
-/// Where a rank adds up a block.
+/// The buffers in which a rank adds up a block.
 struct AddedUp {
   Run own;
-  Run below;  ///< what comes from the first child
-  Run other;  ///< and from the second one
-  Run all;    ///< of the ranks below and this one
+  Run below;  ///< received from the first child
+  Run other;  ///< received from the second child
+  Run all;    ///< sum over the ranks below and this one
 };
 
-// What the deepest send when it `begins`, is one step later a level higher.
+// The deepest ranks send at time `begins`, and each higher level one step later.
 void add_way_up(Times& times, const Seat& seat, const AddedUp& at, int64_t begins, int64_t levels) {
   Run have = at.own;
   for (const int child : seat.children) {
@@ -113,7 +112,7 @@ void add_way_up(Times& times, const Seat& seat, const AddedUp& at, int64_t begin
 
 constexpr int64_t slots_of_sums = 3;
 
-// The input stays what it was: while one sum is sent, the next one is made in another slot. The root gets blocks of both trees at once.
+// The input is not changed: while one sum is sent, the next one is made in another slot. The root receives blocks of both trees at the same time.
 AddedUp in_scratch(const Seat& seat, int tree, int64_t block) {
   const auto slot = [&](int64_t number) { return Run{Area::scratch, block, 1, number}; };
   if (seat.is_highest()) return {{Area::input, block}, slot(tree), {}, {Area::output, block}};
@@ -144,7 +143,7 @@ Plan double_tree_reduce(const Task& task) {
   return {.blocks = task.pipelined, .scratch_slots = slots_of_sums, .steps = std::move(times).steps()};
 }
 
-// While some blocks are on their way up, those before them are on their way down.
+// While some blocks travel up, earlier ones travel down.
 Plan double_tree_allreduce(const Task& task) {
   const int64_t levels = double_tree_levels(task);
   Times times;
@@ -160,7 +159,7 @@ Plan double_tree_allreduce(const Task& task) {
 }
 
 int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective collective) {
-  std::vector<int64_t> got(static_cast<size_t>(nodes)), sent = got;  // by node, on the way down
+  std::vector<int64_t> got(static_cast<size_t>(nodes)), sent = got;  // by node, downwards
   Task task{.collective = collective, .ranks = nodes * ranks_per_node};
   for (; task.rank < task.ranks; ++task.rank) {
     for (const int tree : {0, 1}) {
@@ -171,7 +170,7 @@ int64_t double_tree_crossing_edges(int nodes, int ranks_per_node, Collective col
     }
   }
   int64_t most = 0;
-  for (size_t node = 0; node < got.size(); ++node) {  // an all-reduce has the same on the way up
+  for (size_t node = 0; node < got.size(); ++node) {  // an all-reduce sends the same again upwards
     most = std::max(most, collective == Collective::allreduce ? got[node] + sent[node] : std::max(got[node], sent[node]));
   }
   return most;

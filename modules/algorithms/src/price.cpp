@@ -16,25 +16,25 @@ using Duration = std::chrono::duration<double>;
 constexpr std::string_view hierarchical = "hierarchical";
 constexpr double chunk_bytes = 4 << 20;  // of `comm`'s chunks
 
-// Of bytes between nodes, where a rank's partner is another one in each step: ranks are not in step, so that two messages meet at a link, while those
-// of a ring never do. Measured at 1 Gbit/s on 2 x 2 and on 4 ranks, 1 and 16 MiB: 1.0 to 1.2.
+// Factor on bytes between nodes if a rank's partner changes from step to step. Ranks then drift apart, so that two messages share a link, which never
+// happens in a ring. Measured at 1 Gbit/s on 2 x 2 and on 4 ranks, 1 and 16 MiB: 1.0 to 1.2.
 constexpr double meeting = 1.1;
 
-/// Adds up steps that follow one another.
+/// Adds up consecutive steps.
 class Sum {
  public:
   explicit Sum(const Cluster& cluster) : cluster_(cluster) {}
 
-  /// Every rank sends `bytes` to the one `distance` ranks on. @param partners_change from step to step
+  /// Every rank sends `bytes` to the rank `distance` further on. @param partners_change whether the partner changes from step to step
   void all_send(double bytes, int64_t distance, double times, bool partners_change) {
     send_across(bytes, cluster_.nodes == 1 ? 0 : std::min<int64_t>(distance, cluster_.ranks_per_node), times, partners_change);
   }
-  /// Ranks whose numbers differ in one bit send one another `bytes`, in one step after another.
+  /// Ranks whose numbers differ only in `bit` exchange `bytes`, in one step.
   void pairs_send(double bytes, int64_t bit) {
     const bool stay = cluster_.nodes == 1 || cluster_.ranks_per_node % (2 * bit) == 0;
     send_across(bytes, stay ? 0 : std::min<int64_t>(bit, cluster_.ranks_per_node), 1, true);
   }
-  /// One rank of a node sends, at most.
+  /// At most one rank of a node sends.
   void one_sends(double bytes, int64_t distance, double times = 1) {
     add(cluster_.nodes > 1 && distance >= cluster_.ranks_per_node ? cluster_.between : cluster_.within, bytes, times);
   }
@@ -46,7 +46,7 @@ class Sum {
   const Price& price() const { return price_; }
 
  private:
-  // @param across how many ranks of a node send to another one
+  // @param across number of a node's ranks that send to another node
   void send_across(double bytes, int64_t across, double times, bool partners_change) {
     if (across > 0) {
       add(cluster_.between, bytes * static_cast<double>(across) * (partners_change && cluster_.ranks() > 2 ? meeting : 1), times);
@@ -88,21 +88,22 @@ void add_chain(Sum& sum, const Cluster& cluster, double bytes) {
   sum.add({Duration(0), slowest.bytes_per_second}, bytes - bytes / chunks);
 }
 
-// What a node's link carries in either direction, where a rank that has a node to itself carries 1; of a root that is the first rank of a node. It is
-// counted where that is quick. Beyond, side by side a power of two of ranks are a subtree and one place above it, so that of each tree as many edges
-// reach out as one rank alone has in one; what is odd about their number adds some: an upper bound.
+// Traffic on a node's link in its busier direction, relative to that of a rank alone on its node. The root is the first rank of a node. With few
+// ranks the edges are counted. Beyond that it is an upper bound: a power of two of adjacent ranks forms a subtree plus one place above it, with as
+// many outside edges per tree as a single rank. An odd factor in their number adds some.
 double double_tree_crossings(const Cluster& cluster, Collective collective) {
   constexpr int64_t quickly_counted = 256;  // ranks
   if (cluster.ranks_per_node == 1) return 1;
   if (cluster.ranks() <= quickly_counted) {
-    const double of_rank = collective == Collective::allreduce ? 4 : 2;  // half of the blocks in each tree: from its parent, or to two children
+    const double of_rank = collective == Collective::allreduce ? 4 : 2;  // a lone rank's edges, with half the blocks in each tree
     return as_double(double_tree_crossing_edges(cluster.nodes, cluster.ranks_per_node, collective)) / of_rank;
   }
   return 2 + 0.75 * levels_of(cluster.ranks_per_node >> std::countr_zero(static_cast<unsigned>(cluster.ranks_per_node)));
 }
 
-// A chunk's first blocks stop at each level, until two have gone to the children or come from them; from then on bytes count, of all chunks: over the
-// link of a node or, where that is slower, in its memory. @param carriers ranks that carry a share of the tensor each, at the same time
+// The first blocks of a chunk wait at each level, until two have been passed to the children or received from them. After that the bytes of all
+// chunks count, over the node's link or, if that is slower, in its memory. @param carriers ranks that each carry a share of the tensor at the same
+// time
 void add_double_tree(Sum& sum, const Cluster& cluster, Collective collective, double bytes, int carriers = 1) {
   if (cluster.ranks() == 1) return;
   const double chunk = std::min(bytes, chunk_bytes);
@@ -145,7 +146,7 @@ Price price_of(Algorithm algorithm, Collective collective, const Cluster& cluste
   return sum.price();
 }
 
-// Between nodes, of which each has one rank's worth of everything; in a node the memory's, of which all but a chunk is hidden behind the wire.
+// Prices the exchange between nodes as if each had one rank. Adds a node's memory time for one chunk; the network hides that of the others.
 Price price_of_hierarchical(Collective collective, const Cluster& cluster, double bytes) {
   Cluster nodes = cluster;
   nodes.ranks_per_node = 1;
@@ -190,18 +191,19 @@ bool goes_by_nodes(Collective collective) {
 }  // namespace
 
 Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) noexcept {
-  constexpr int64_t latency_counts = int64_t{16} << 10;  // bytes that take as long as some messages
-  constexpr int64_t rounds_count = int64_t{64} << 10;    // of a block
-  // Of two nodes one sends all to the other, either way.
+  constexpr int64_t latency_counts = int64_t{16} << 10;  // bytes that take as long as a few messages
+  constexpr int64_t rounds_count = int64_t{64} << 10;    // bytes of a block, below which the number of rounds counts
+  // With two nodes, either algorithm sends everything from one node to the other.
   if (collective == Collective::broadcast) return nodes == 2 || share_bytes <= latency_counts ? Algorithm::tree : Algorithm::double_tree;
   if (share_bytes <= latency_counts) return Algorithm::recursive_doubling;
   return share_bytes / nodes < rounds_count ? Algorithm::circulant : Algorithm::ring;
 }
 
 int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept {
-  // K messages that follow one another cost K latencies, and a block that waits at each of L levels L n/K bytes: least where K is as the root of n.
-  // This one is between the best of 1 Gbit/s and 30 us and of 200 Gbit/s and 2 us. Larger messages MPI would not send before the receiver has
-  // answered: blocks of 64 KiB took 173 ms for an all-reduce of 4 MiB on four hosts at 1 Gbit/s, of 32 KiB 70 to 100; the bytes take 67.
+  // K consecutive messages cost K latencies, and a block of n/K bytes waits at each of L levels. The sum is least if K grows as the square root of n.
+  // This K is between the optima for 1 Gbit/s with 30 us and for 200 Gbit/s with 2 us. Blocks are limited because MPI sends larger messages only
+  // after the receiver's reply. An all-reduce of 4 MiB on four hosts at 1 Gbit/s took 173 ms with blocks of 64 KiB, 70 to 100 ms with 32 KiB; the
+  // bytes alone take 67 ms.
   constexpr int64_t bytes_of_one_block = 1024;
   constexpr int64_t largest_block = int64_t{32} << 10;
   if (algorithm != Algorithm::double_tree) return 1;

@@ -5,11 +5,11 @@
 
 namespace tw::algorithms {
 
-// Where the ranks are no power of two, the first few give what they have to a neighbour, and get the result back. Both partners of a step add in the
-// same order, that of their ranks, so that all end with the same bits.
+// If the number of ranks is no power of two, the first few give their data to a neighbour and get the result back. Both partners of a step add in the
+// order of their ranks, so that all ranks end with the same bits.
 Plan recursive_doubling_allreduce(const Task& task) {
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(task.ranks)));
-  const int given_away = task.ranks - power;  // ranks 0, 2, 4...; 1, 3, 5... have two parts to play
+  const int given_away = task.ranks - power;  // ranks 0, 2, 4...; ranks 1, 3, 5... have two roles
   const bool has_pair = task.rank < 2 * given_away;
   const bool gives = has_pair && task.rank % 2 == 0;
   const Run all{Area::output, 0};

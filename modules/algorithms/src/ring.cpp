@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums go round the ring, each block on its own way: P - 1 steps bring it to the rank that owns it, P - 1 more to all others.
+// Partial sums travel round the ring, one per block: P - 1 steps bring each to the rank that owns it, P - 1 more to all others.
 #include "builders.hpp"
 
 namespace tw::algorithms {
@@ -8,13 +8,13 @@ namespace {
 struct Ring {
   explicit Ring(const Task& task) : ranks(task.ranks), rank(task.rank), next(around(rank + 1, ranks)), previous(around(rank - 1, ranks)) {}
 
-  /// Its owner is `distance` ranks before me.
+  /// The block whose owner is `distance` ranks before this one.
   int64_t block_behind(int distance) const { return around(rank - distance, ranks); }
 
   const int ranks, rank, next, previous;
 };
 
-// Every rank has the block that lies `first` ranks behind it to give, in its output.
+// Every rank starts with the block owned `first` ranks before it, in its output.
 void add_allgather(Plan& plan, const Ring& ring, int first) {
   for (int step = 0; step < ring.ranks - 1; ++step) {
     const Run given{Area::output, ring.block_behind(step + first)};
@@ -38,7 +38,7 @@ Plan ring_allreduce(const Task& task) {
   return plan;
 }
 
-// The input stays what it was, so sums travel in scratch: one slot is sent while the other is received.
+// The input is not changed, so sums travel in scratch: one slot is sent while the other is received.
 Plan ring_reduce_scatter(const Task& task) {
   const Ring ring(task);
   Plan plan{.blocks = task.ranks, .scratch_slots = 2, .steps = {}};

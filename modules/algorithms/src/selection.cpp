@@ -16,7 +16,7 @@ constexpr int smallest_power = 8, largest_power = 34;  // sizes that are tried: 
 
 std::string milliseconds(std::chrono::duration<double> time) { return brief_text(1e3 * time.count(), 3) + " ms"; }
 
-// The way of the lowest price first, with the next one for comparison.
+// Chooses the cheapest algorithm; the reason names the second one for comparison.
 Choice choice_by_price(Collective collective, const Cluster& cluster, const std::function<bool(std::string_view, Collective)>& can, int64_t bytes) {
   std::vector<std::pair<Price, std::string_view>> prices;
   for (const std::string_view way : ways_to(collective, cluster)) {
@@ -26,7 +26,7 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   std::stable_sort(prices.begin(), prices.end(), [](const auto& a, const auto& b) { return a.first.total() < b.first.total(); });
   const auto& [price, way] = prices.front();
   const std::string at = concat("at ", bytes, " bytes ", milliseconds(price.total()));
-  // Of `double_tree` latency alone says nothing: its blocks are as many as balance it. Then the next one's counts too.
+  // For `double_tree` latency alone proves nothing, because its number of blocks balances it. The next algorithm's latency then counts too.
   const auto is_latency = [](const Price& one) { return 4 * one.latency > one.total(); };
   const auto whole = std::find_if(prices.begin(), prices.end(), [](const auto& one) { return one.second != name_of(Algorithm::double_tree); });
   const bool mpi_has_few_messages = collective != Collective::allgather;  // Open MPI's non-blocking one has P - 1
@@ -37,7 +37,7 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   return {collective, bytes, std::string(way), reason};
 }
 
-// Of neighbours with the same backend one is left, with the reason of the first.
+// Merges neighbours with the same backend; the first one's reason is kept.
 void append(std::vector<Choice>& choices, Choice choice) {
   const bool goes_on = !choices.empty() && choices.back().collective == choice.collective && choices.back().backend == choice.backend;
   if (goes_on) {
@@ -55,7 +55,7 @@ std::string size_text(int64_t bytes) {
   return brief_text(size) + units[unit];
 }
 
-// As TOML's basic strings are, in which no line may break.
+// A TOML basic string, which must not contain a line break.
 std::string quoted(const std::string& text) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string all = "\"";

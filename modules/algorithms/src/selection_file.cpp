@@ -14,7 +14,7 @@
 namespace tw::algorithms {
 namespace {
 
-/// What is wrong with the file, a line each.
+/// The errors in the file, one per line.
 class Problems {
  public:
   explicit Problems(const std::filesystem::path& file) : file_(file) {}
@@ -100,7 +100,7 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
     }
   }
   problems.end();
-  for (size_t i = 0; i < choices.size(); ++i) {  // the last one of an operation stands for all that is larger
+  for (size_t i = 0; i < choices.size(); ++i) {  // the last choice for an operation has no upper limit
     if (i + 1 == choices.size() || choices[i + 1].collective != choices[i].collective) choices[i].largest_bytes = std::numeric_limits<int64_t>::max();
   }
   return Selection(std::move(choices));

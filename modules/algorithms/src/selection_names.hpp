@@ -5,7 +5,7 @@
 
 namespace tw::algorithms {
 
-/// Those that a backend is selected for.
+/// The collectives for which a backend is selected.
 inline constexpr std::array selected_collectives{Collective::broadcast, Collective::allreduce,      Collective::reduce,
                                                  Collective::allgather, Collective::reduce_scatter, Collective::alltoall};
 

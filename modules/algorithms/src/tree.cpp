@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binomial tree: of the ranks counted from the root, `place` has its parent at the number without its lowest bit, and children at its own with
-// one lower bit set.
+// The binomial tree, with places counted from the root. A place's parent is its number without the lowest set bit. Its children are its number plus
+// one lower bit each.
 #include "builders.hpp"
 
 namespace tw::algorithms {
@@ -38,7 +38,7 @@ Plan tree_broadcast(const Task& task) {
   return plan;
 }
 
-// The child with the fewest ranks below it is ready first. What is not the root's result is added in scratch.
+// The child with the fewest ranks below it is ready first. Ranks other than the root add in scratch.
 Plan tree_reduce(const Task& task) {
   const Place place(task);
   const Run sum = place.is_root() ? Run{Area::output, 0} : Run{Area::scratch, 0, 1, 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every plan for 1 to 64 ranks: each contribution is in each result exactly once, nobody waits for ever or needs a buffer, and steps and bytes are
-// those of the formulas.
+// Every plan for 1 to 64 ranks: each contribution is in each result exactly once, no rank waits for ever or needs a buffer, and steps and bytes equal
+// the formulas.
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(Plans, ThereIsOneForEveryCollective) {
   }
 }
 
-// The proof must see what is wrong.
+// The checker must find errors.
 TEST(Plans, AChangedPlanIsRefuted) {
   const auto refuted = [](const std::function<void(SymbolicRanks&)>& change) {
     SymbolicRanks all(Algorithm::ring, {.collective = Collective::allreduce, .ranks = 4});

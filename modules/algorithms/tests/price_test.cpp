@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices against sums by hand, and against the costs of the plans.
+// Prices compared with sums by hand, and with the costs of the plans.
 #include "cost.hpp"
 #include "message_of.hpp"
 
@@ -20,7 +20,7 @@ constexpr int64_t mib = 1 << 20;
 
 Cluster flat(int nodes) { return {.nodes = nodes, .ranks_per_node = 1}; }
 
-// Where every rank has a node to itself, nothing is shared: the bytes of the rank that sends most, one after the other.
+// With one rank per node, nothing is shared: the price is the bytes of the rank that sends most.
 TEST(Price, OfRanksWithNodesOfTheirOwnIsThatOfTheirPlans) {
   for (const int ranks : {2, 3, 4, 7, 16, 64}) {
     for (const auto& [algorithm, collective] : {std::pair{Algorithm::ring, Collective::allreduce},
@@ -36,7 +36,7 @@ TEST(Price, OfRanksWithNodesOfTheirOwnIsThatOfTheirPlans) {
       const Price price = price_of(name_of(algorithm), collective, cluster, mib);
       const double bytes = static_cast<double>(mib) / static_cast<double>(cost.blocks) * static_cast<double>(std::max(cost.sent, cost.received));
       EXPECT_NEAR(price.latency.count(), static_cast<double>(cost.rounds) * cluster.between.latency.count(), 1e-12) << ranks << name_of(algorithm);
-      // Of recursive doubling on other than powers of two all rounds count, though no rank sends in all.
+      // Recursive doubling on other numbers than powers of two counts all rounds, although no rank sends in all of them.
       const double rounds = static_cast<double>(mib * cost.rounds);
       const bool partners_change = algorithm != Algorithm::ring && algorithm != Algorithm::tree && ranks > 2;
       const double expected = (algorithm == Algorithm::recursive_doubling ? rounds : bytes) * (partners_change ? 1.1 : 1);
@@ -50,9 +50,9 @@ TEST(Price, OfRanksThatShareALinkCountsAllOfThem) {
   const double wire = static_cast<double>(mib) / cluster.between.bytes_per_second;
   const auto transfer = [&](std::string_view way) { return price_of(way, Collective::allreduce, cluster, mib).transfer.count(); };
   EXPECT_NEAR(transfer("ring"), 1.5 * wire, 1e-9);                          // one rank of a node sends to the next, 2 (P - 1) / P of the tensor
-  EXPECT_NEAR(transfer("circulant"), 1.1 * 2 * (0.25 + 1.0) * wire, 1e-9);  // of the hop to a neighbour one of two crosses, of the hop by two both
+  EXPECT_NEAR(transfer("circulant"), 1.1 * 2 * (0.25 + 1.0) * wire, 1e-9);  // one rank of a node crosses in the first hop, both in the second
   EXPECT_NEAR(transfer("recursive_doubling"), 1.1 * 2 * wire + 2 * static_cast<double>(mib) / cluster.within.bytes_per_second,
-              1e-9);  // and then both
+              1e-9);  // then both
   const double memory = 2 * static_cast<double>(mib) / cluster.within.bytes_per_second;
   EXPECT_NEAR(transfer("hierarchical"), wire + memory, 1e-9);
   EXPECT_EQ(ways_to(Collective::allreduce, flat(2)).front(), "ring");
@@ -66,7 +66,7 @@ TEST(Price, OfADoubleTreeIsThatOfItsPlan) {
       const Cost cost = cost_of(Algorithm::double_tree, {.collective = collective, .ranks = ranks, .pipelined = blocks});
       const Price price = price_of("double_tree", collective, cluster, mib);
       EXPECT_NEAR(price.latency.count(), static_cast<double>(cost.rounds) * cluster.between.latency.count(), 1e-12) << ranks;
-      // Steps in which each tree's blocks follow one another have all that is sent, the others one block for each of two children.
+      // In steps with consecutive blocks of both trees, everything sent counts; in the other steps, one block for each of two children.
       const int64_t moved = std::max(cost.sent, cost.received) + 2 * (cost.rounds - blocks / 2);
       const double wire = static_cast<double>(mib / blocks * moved) / cluster.between.bytes_per_second;
       EXPECT_NEAR(price.transfer.count(), wire, 1e-9) << ranks;
@@ -75,7 +75,7 @@ TEST(Price, OfADoubleTreeIsThatOfItsPlan) {
   EXPECT_EQ(price_of("double_tree", Collective::allreduce, flat(1), mib).total().count(), 0);
 }
 
-// Blocks that cross the link of the node that has most to do, in one direction, of two blocks, one a tree.
+// Of two blocks, one per tree: the blocks that cross the busiest node's link in one direction.
 int64_t most_crossing(Collective collective, const Cluster& cluster) {
   std::vector<int64_t> out(static_cast<size_t>(cluster.nodes)), in = out;
   const auto node_of = [&](int rank) { return static_cast<size_t>(rank / cluster.ranks_per_node); };
@@ -92,12 +92,12 @@ int64_t most_crossing(Collective collective, const Cluster& cluster) {
   return std::max(*std::max_element(out.begin(), out.end()), *std::max_element(in.begin(), in.end()));
 }
 
-// Exactly on 256 ranks or fewer, from above on more.
+// Exact on up to 256 ranks, an upper bound on more.
 TEST(Price, OfADoubleTreeCountsWhatCrossesTheLinkOfANode) {
   for (const Collective collective : {Collective::broadcast, Collective::allreduce}) {
     for (int ranks_per_node = 1; ranks_per_node <= 32; ++ranks_per_node) {
       int64_t most = 0;
-      double bound = 0;  // blocks, of two that a tensor has
+      double bound = 0;  // blocks, of the two of a tensor
       for (const int nodes : {2, 3, 4, 8, 13, 17, 33}) {
         const Cluster cluster{.nodes = nodes, .ranks_per_node = ranks_per_node, .within = {Duration(1e-6), 1e15}};
         if (cluster.ranks() < 4) continue;  // on 2 and 3 ranks less is sent

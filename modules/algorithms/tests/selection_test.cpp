@@ -58,10 +58,10 @@ TEST(Selection, TakesTheDoubleTreeForWhatIsLargeOnManyNodes) {
   EXPECT_EQ(backend_for(selection, Collective::broadcast, 32 << 10), "double_tree");  // a third of it is latency
   EXPECT_EQ(backend_for(selection, Collective::broadcast, 4 << 10), "mpi");
   EXPECT_EQ(backend_for(selection, Collective::allreduce, 256 << 10), "circulant");
-  EXPECT_EQ(backend_for(selection, Collective::allreduce, 8 << 20), "double_tree");  // of the next one, the ring, a third is
+  EXPECT_EQ(backend_for(selection, Collective::allreduce, 8 << 20), "double_tree");  // of the price of the ring, the next one, a third is
 }
 
-/// A file that goes with the test.
+/// A file that is removed after the test.
 struct File {
   explicit File(const std::string& text) { std::ofstream(path) << text; }
   ~File() { std::filesystem::remove(path); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks of a plan at once, with sets in the place of numbers: of every block it is known whose contributions are in it.
+// All ranks of a plan at once, with sets in place of numbers: each block records whose contributions are in it.
 //
-// A message moves when both ends are at it, so that a plan which needs buffers, or which never ends, is found; of two ranks the messages pair off in
-// their order.
+// A message moves when both ends have reached it, so that a plan which needs buffers, or never ends, is found. Messages between two ranks are matched
+// in order.
 #pragma once
 #include "cost.hpp"
 
@@ -19,14 +19,14 @@ namespace tw::algorithms::testing {
 
 constexpr int most_ranks = 64;
 
-/// The sum of what `from` gave of `block`; of an all-to-all what `from` gave to rank `block`.
+/// The sum of the contributions of `from` to `block`; in an all-to-all, what `from` sends to rank `block`.
 struct Value {
-  int64_t block = -1;  // nothing is there
+  int64_t block = -1;  // -1: empty
   std::bitset<most_ranks> from;
   bool operator==(const Value&) const = default;
 };
 
-/// @throws std::logic_error, naming the rank and the step, where a plan does what it must not.
+/// @throws std::logic_error, naming the rank and the step, if a plan does something illegal.
 class SymbolicRanks {
  public:
   SymbolicRanks(Algorithm algorithm, const Task& task) : task_(task), ranks_(static_cast<size_t>(task.ranks)) {
@@ -51,7 +51,7 @@ class SymbolicRanks {
     for (int rank = 0; rank < task_.ranks; ++rank) expect_result(rank);
   }
 
-  /// Of the rank that had most to do.
+  /// The cost of the busiest rank.
   Cost cost() const {
     Cost most{.blocks = ranks_[0].plan.blocks};
     for (const RankState& rank : ranks_) {
@@ -72,12 +72,12 @@ class SymbolicRanks {
     Plan plan;
     std::map<Cell, Value> memory;
     size_t step = 0;
-    size_t under_way = 0;  // messages of the step
-    int64_t ready_at = 0;  // rounds
+    size_t under_way = 0;  // messages of the step in flight
+    int64_t ready_at = 0;  // in rounds
     int64_t ends_at = 0;
     Cost cost;
   };
-  struct End {  // of a message that has begun
+  struct End {  // of a message that has started
     Run run;
     int64_t at;
   };
@@ -156,7 +156,7 @@ class SymbolicRanks {
     }
   }
 
-  // What is received must not lie where something else of the step does.
+  // Received data must not overlap any other memory of the step.
   void expect_apart(int rank, const Step& step) {
     std::vector<Cell> received, all;
     for (const Message& message : step.receives) {
@@ -199,7 +199,7 @@ class SymbolicRanks {
     ++mine.step;
   }
 
-  // True where any message could move.
+  // True if any message moved.
   bool move_messages() {
     bool any = false;
     for (auto& [ends, sends] : sent_) {

@@ -7,7 +7,7 @@
 namespace tw {
 namespace {
 
-// By Collective: its name, how it speaks of its peer, and whether it reduces.
+// By Collective: its name, the text before its peer, and whether it reduces.
 struct Wording {
   std::string_view name;
   std::string_view peer;

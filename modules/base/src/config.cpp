@@ -19,16 +19,16 @@ namespace {
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
-// For messages.
+// Texts for messages.
 std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(int64_t value) { return std::to_string(value); }
 std::string text_of(double value) { return concat(value); }
 std::string text_of(const std::string& value) { return '"' + value + '"'; }
 
-// As TOML on one line, with all digits: toml++ writes 17 of each real number, so that 0.1 is 0.10000000000000001.
+// As one-line TOML with the fewest exact digits: toml++ writes 17 digits of each real number, so that 0.1 becomes 0.10000000000000001.
 std::string exact(double value) {
   const std::string digits = exact_text(value);
-  return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // or it would be read as an integer
+  return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // otherwise it would be read as an integer
 }
 template <class T>
 std::string exact(const T& value) {
@@ -47,15 +47,15 @@ std::string list_text(const std::vector<Scalar>& list, ElementText element_text)
 std::string text_of(const std::vector<Scalar>& list) {
   return list_text(list, [](const auto& element) { return text_of(element); });
 }
-std::string exact(const std::vector<Scalar>& list) {  // toml++ breaks some into several lines
+std::string exact(const std::vector<Scalar>& list) {  // toml++ breaks some lists into several lines
   return list_text(list, [](const auto& element) { return exact(element); });
 }
 
-// 1.0 is shown as such where an integer is wanted.
+// Shows 1.0 as such if an integer is expected.
 std::string given_text(double value) { return exact(value); }
 std::string given_text(const auto& value) { return text_of(value); }
 
-/// A single value is a list of one.
+/// A single value counts as a list of one.
 struct AsList {
   std::vector<Scalar> operator()(const std::vector<Scalar>& list) const { return list; }
   std::vector<Scalar> operator()(const auto& scalar) const { return {Scalar(scalar)}; }
@@ -79,7 +79,7 @@ std::optional<std::vector<Scalar>> list_of(const toml::array& array) {
   return list;
 }
 
-// A key as it can stand in a file: what is no bare key is quoted.
+// A key as written in a file: quoted unless it is a bare key.
 std::string key_text(const std::string& key) {
   const bool bare = std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
@@ -106,7 +106,7 @@ void Config::set(std::string_view assignment, std::string_view origin) {
     const size_t problems = problems_.size();
     insert_toml(key + " = " + value, std::string(origin), /*with_lines=*/false, value);
     if (problems_.size() == problems) return;
-    problems_.resize(problems);   // TOML of a kind that no field has, such as the date 2024-10-01
+    problems_.resize(problems);   // TOML of a type that no field has, such as the date 2024-10-01
   } catch (const ConfigError&) {  // not a TOML value: a bare word such as adam or data/train
   }
   set_text(key, value, std::string(origin));
@@ -127,7 +127,7 @@ void Config::insert_toml(std::string_view text, const std::string& source, bool 
       const std::string key = prefix.empty() ? std::string(name.str()) : concat(prefix, ".", name.str());
       const std::string origin = with_lines ? concat(source, ":", node.source().begin.line) : source;
       if (const auto* inner = node.as_table()) {
-        self(self, *inner, key, inner->is_inline() ? "" : written);  // of {name = 42}, no single value is all that was written
+        self(self, *inner, key, inner->is_inline() ? "" : written);  // in {name = 42} the whole text is not a single value
       } else if (const auto scalar = scalar_of(node)) {
         settings_[key] = {std::visit([](const auto& value) { return Value(value); }, *scalar), origin, written};
       } else if (const auto list = node.is_array() ? list_of(*node.as_array()) : std::nullopt) {
@@ -306,7 +306,7 @@ void ConfigBinder::numbers(const Option& option, std::vector<double>& values) {
 }
 
 void ConfigBinder::lists(const Option& option, std::vector<std::vector<double>>& rows) {
-  constexpr size_t most = 10000;  // rows: a wrong number must not fill the memory
+  constexpr size_t most = 10000;  // rows: a wrong number must not exhaust the memory
   const std::string table = option.key + '.';
   for (const std::string& key : config_.keys(table)) {
     Option each = option;
@@ -328,7 +328,7 @@ void ConfigBinder::text(const Option& option, std::string& value) {
   if (option.choices.empty()) return config_.bind(option.key, value);
   const std::string before = value;
   config_.bind(option.key, value, option.choices);
-  if (std::ranges::find(option.choices, value) == option.choices.end()) value = before;  // it has been reported
+  if (std::ranges::find(option.choices, value) == option.choices.end()) value = before;  // the error has been reported
 }
 
 }  // namespace tw

@@ -12,7 +12,7 @@ namespace {
 std::string flag_text(bool value) { return value ? "true" : "false"; }
 std::string in_quotes(const std::string& text) { return '"' + text + '"'; }
 
-/// Of a bound, which is a whole number where the option is one.
+/// A bound as text; without a fraction if the option is an integer.
 std::string bound_text(double bound, bool is_whole) { return is_whole ? std::to_string(static_cast<int64_t>(bound)) : concat(bound); }
 
 std::string nearest(const Bounds& bounds, double value, bool is_whole) {
@@ -37,7 +37,7 @@ std::optional<Problem> problem_of(const Option& option, double value, const std:
 }
 
 std::string range_text(const Bounds& bounds, bool is_whole) {
-  const bool has_most = bounds.most < infinity && !(is_whole && bounds.most >= 2147483647);  // what no count reaches
+  const bool has_most = bounds.most < infinity && !(is_whole && bounds.most >= 2147483647);  // a limit that no count reaches
   std::string text = bounds.least > -infinity ? lower_text(bounds, is_whole) : "";
   if (has_most) text += (text.empty() ? "" : ", ") + upper_text(bounds, is_whole);
   return text.empty() ? "a number" : text;

@@ -5,7 +5,7 @@
 
 namespace tw {
 namespace {
-// A fact about the process, like its pid: the one mutable global of this module.
+// A fact about the process, like its pid; the only mutable global of this module.
 std::atomic<int> known_rank{-1};
 }  // namespace
 

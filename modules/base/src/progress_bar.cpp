@@ -60,7 +60,7 @@ ProgressBar::ProgressBar(std::ostream& out, bool terminal, std::string label, st
 void ProgressBar::update(int64_t done, const std::string& note) {
   progress_.done = done;
   progress_.elapsed = since_start_.elapsed();
-  if (done >= progress_.total) return;  // finish() draws the end, once, with the time taken until now
+  if (done >= progress_.total) return;  // finish() draws the end, once, with the time measured here
   const int64_t tenths = progress_.total > 0 ? 10 * done / progress_.total : 10;
   const bool due = terminal_ ? progress_.elapsed - last_drawn_ >= redraw_interval : tenths > tenths_drawn_;
   if (!due) return;
@@ -83,7 +83,7 @@ void ProgressBar::draw() {
     return;
   }
   const size_t width = line.size();
-  line.resize(std::max(width, drawn_width_), ' ');  // wipe what a longer line left behind
+  line.resize(std::max(width, drawn_width_), ' ');  // erases the rest of a longer line
   drawn_width_ = width;
   out_ << '\r' << line << std::flush;
 }

@@ -25,7 +25,7 @@ std::string read_file(const std::filesystem::path& path, int64_t most) {
   expect_small(info.st_size);
   std::string content;
   content.reserve(static_cast<size_t>(info.st_size));
-  while (true) {  // up to the end: a pipe has no size
+  while (true) {  // until the end of the file: a pipe has no size
     const size_t at = content.size();
     content.resize(std::max(at + 1, std::min(content.capacity(), at + chunk_bytes)));
     const ssize_t got = ::read(file.get(), content.data() + at, content.size() - at);

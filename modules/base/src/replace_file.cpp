@@ -9,7 +9,7 @@
 
 namespace tw {
 namespace {
-constexpr const char* partial_suffix = ".partial";  // and the process's number
+constexpr const char* partial_suffix = ".partial";  // followed by the process id
 
 bool is_written_in_place(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -18,14 +18,14 @@ bool is_written_in_place(const std::filesystem::path& path) {
          path.parent_path() == "/dev/fd";
 }
 
-/// Where links lead that lie at `path`, also to what is not there yet.
+/// The target of the symbolic links at `path`, which need not exist yet.
 std::filesystem::path end_of_links(const std::filesystem::path& path) {
-  constexpr int most = 40;  // as Linux has it
+  constexpr int most = 40;  // as in Linux
   std::filesystem::path target = path;
   std::error_code failure;
   for (int links = 0; std::filesystem::is_symlink(target, failure); ++links) {
     if (links == most) throw FileError(path, 0, "cannot be replaced: too many links, or links in a circle");
-    target = target.parent_path() / std::filesystem::read_symlink(target, failure);  // an absolute path takes the place of the first
+    target = target.parent_path() / std::filesystem::read_symlink(target, failure);  // an absolute target replaces the whole path
   }
   return target;
 }
@@ -40,7 +40,7 @@ void replace_file(const std::filesystem::path& path, const std::function<void(co
   std::error_code code;
   try {
     write(partial);
-    FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // or a crash of the node could leave the name without the content
+    FileDescriptor(partial, O_RDONLY, "cannot be opened").sync();  // otherwise a crash of the node could leave the name without the content
   } catch (const FileError& error) {
     std::filesystem::remove(partial, code);
     if (error.path() != partial) throw;

@@ -63,7 +63,7 @@ TEST(ElementType, HasTheSizeOfWhatItIsCalled) {
     EXPECT_EQ(name_of(static_cast<ElementType>(type)), expected[static_cast<size_t>(type)].first);
     EXPECT_EQ(static_cast<size_t>(tw::element_bytes(static_cast<ElementType>(type))), expected[static_cast<size_t>(type)].second);
   }
-  EXPECT_EQ(name_of(ElementType::complex128), "complex128");  // the enumeration's last
+  EXPECT_EQ(name_of(ElementType::complex128), "complex128");  // last of the enumeration
 }
 
 TEST(ReduceOp, HasANameOfItsOwn) {
@@ -79,7 +79,7 @@ TEST(ReduceOp, HasANameOfItsOwn) {
 }
 
 TEST(ReduceOp, IsDefinedForWhatItsHeaderSays) {
-  // Whether an operation means something for bool, an integer, a real and a complex number.
+  // Whether an operation is defined for bool, an integer, a real and a complex number.
   const auto defined = [](ReduceOp op) {
     std::string kinds;
     for (const ElementType type : {ElementType::boolean, ElementType::int16, ElementType::bfloat16, ElementType::complex64}) {

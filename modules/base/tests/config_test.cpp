@@ -76,12 +76,12 @@ TEST(Config, TheFieldDecidesWhatAnAssignmentIs) {
     again.bind("name", back);
     EXPECT_EQ(back, text) << config.toml();
   }
-  tw::Config table;  // of which no value is all that was written
+  tw::Config table;  // none of its values is the whole text
   table.set("model={name=42}");
   std::string of_model;
   table.bind("model.name", of_model);
   EXPECT_THROW(table.finish(), tw::ConfigError) << of_model;
-  tw::Config config = tw::Config::from_file(write_file("typed.toml", "name = 42\n"));  // a file says of which type a value is
+  tw::Config config = tw::Config::from_file(write_file("typed.toml", "name = 42\n"));  // a file determines a value's type
   config.set("epochs=1.0");
   std::string name;
   int64_t epochs = 0;
@@ -166,7 +166,7 @@ TEST(Config, ATableIsTakenOutAndLaidOver) {
   EXPECT_EQ(config.entries().front().origin, "table.toml:3");
 }
 
-/// Every value of both, whatever its key.
+/// Compares every value of both, whatever its key.
 void expect_same(tw::Config a, tw::Config b) {
   ASSERT_EQ(a.keys(), b.keys());
   for (const std::string& key : a.keys()) {

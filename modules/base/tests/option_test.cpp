@@ -41,7 +41,7 @@ void visit(Outer& outer, tw::OptionVisitor& visitor) {
   visitor.group("inner", outer.inner, {{"order", {"row"}, /*negated=*/true}});
 }
 
-/// What of lists, and of what there may be, or C++ alone can give.
+/// Lists, optional values, and fields that only C++ can set.
 struct Lists {
   std::vector<int> counts = {1};
   std::vector<std::string> names = {};
@@ -58,7 +58,7 @@ void visit(Lists& lists, tw::OptionVisitor& visitor) {
   visitor.group("inner", lists.inner);
 }
 
-/// What there may be, and lists of names and of large numbers.
+/// Optional values, and lists of names and of large numbers.
 struct Choices {
   std::optional<int> limit = {};
   std::optional<Order> only = {};
@@ -116,7 +116,7 @@ TEST(Option, AConfigurationFillsThem) {
 
 TEST(Option, WhatIsWrongIsReportedOnceAndLeavesTheDefault) {
   tw::Config config;
-  config.set("narrow=4294967297");  // is 1 in 32 bits
+  config.set("narrow=4294967297");  // 1 in 32 bits
   config.set("order=columns");
   config.set("inner.unit=sec");
   Outer outer;

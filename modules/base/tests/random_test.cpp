@@ -22,7 +22,7 @@ TEST(CounterRng, StreamsAndSeedsDiffer) {
   EXPECT_NE(tw::CounterRng(1, 0)(), tw::CounterRng(1, 1)());
 }
 
-/// Exclusive ors of the two, shifted, make (0, 1 << 20) and (1 << 20, 0) one seed.
+/// The exclusive or of both, shifted, would map (0, 1 << 20) and (1 << 20, 0) to the same seed.
 TEST(DerivedSeed, DiffersWhereTheBitsOfBothOverlap) {
   const std::array<uint64_t, 6> numbers{0, 1, uint64_t{1} << 20, uint64_t{3} << 20, uint64_t{1} << 32, uint64_t{1} << 56};
   std::set<uint64_t> seeds;
@@ -37,7 +37,7 @@ TEST(CounterRng, BelowIsUniform) {
   std::array<int, 10> counts{};
   constexpr int draws = 100000;
   for (int i = 0; i < draws; ++i) ++counts[random.below(10)];
-  // Binomial with mean 10^4 and standard deviation 95: six of them.
+  // Binomial with mean 10^4 and standard deviation 95: six standard deviations.
   for (const int count : counts) EXPECT_NEAR(count, draws / 10, 6 * 95);
 }
 

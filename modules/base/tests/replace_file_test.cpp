@@ -89,7 +89,7 @@ TEST(ReplaceFile, WritesIntoDevices) {
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   const fs::path folder = fresh_folder("open");
   const tw::FileDescriptor open(folder / "a", O_WRONLY | O_CREAT, "cannot be written");
-  tw::replace_file(tw::concat("/dev/fd/", open.get()), "two");  // as standard output that leads to a file
+  tw::replace_file(tw::concat("/dev/fd/", open.get()), "two");  // like a standard output redirected to a file
   EXPECT_EQ(content_of(folder / "a"), "two");
   EXPECT_EQ(files_in(folder), 1);
 }

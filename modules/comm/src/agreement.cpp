@@ -27,7 +27,7 @@ std::vector<uint64_t> numbers_of_all(const Communicator& comm, uint64_t mine) {
   return all;
 }
 
-// To be called while an exception is handled.
+// Call it while an exception is being handled.
 RankFailure failure_of_rank(int rank) {
   try {
     throw;
@@ -56,7 +56,7 @@ std::optional<RankFailure> failure_of(const Communicator& comm, const std::funct
 
 }  // namespace
 
-// First the kind of what each has to say, 0 for nothing; then what they say.
+// Exchanges the kinds of failure first, 0 for none; then the messages, if any rank failed.
 std::vector<RankFailure> failures_on_all_ranks(const Communicator& comm, const std::function<void()>& local) {
   const std::optional<RankFailure> mine = failure_of(comm, local);
   if (comm.size() == 1) return mine ? std::vector{*mine} : std::vector<RankFailure>();

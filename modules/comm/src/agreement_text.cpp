@@ -8,7 +8,7 @@
 namespace tw {
 namespace {
 
-constexpr size_t most_named = 8;  // ranks in a message: a job may have thousands
+constexpr size_t most_named = 8;  // ranks named in a message: a job may have thousands
 
 std::string list_of_ranks(const std::vector<RankFailure>& failures) {
   std::string text = failures.size() == 1 ? "rank " : "ranks ";

@@ -8,7 +8,7 @@
 namespace tw {
 namespace {
 
-// A rank that is alone has its results already: they are copied where they belong, or lie there.
+// On a single rank the results are already known: they are copied to the output, or are already in it.
 class AloneBackend : public Backend {
  public:
   explicit AloneBackend(bool is_alone) : is_alone_(is_alone) {}

@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-/// What all ranks call, while it travels.
+/// The calls of all ranks, while they are exchanged.
 class CallsOfRanks : public mpi::Transfer {
  public:
   CallsOfRanks(const Communicator& comm, const std::string& mine) : name_(comm.name()) {
@@ -28,11 +28,11 @@ class CallsOfRanks : public mpi::Transfer {
   }
   CallsOfRanks(const CallsOfRanks&) = delete;
   CallsOfRanks& operator=(const CallsOfRanks&) = delete;
-  /// After an exception between the audit and the call MPI may still write into the lines. They are leaked then.
+  /// After an exception between the audit and the call, MPI may still write into the lines; they are then leaked.
   ~CallsOfRanks() override { (void)travelling_.release(); }
 
   bool advance() override {
-    if (!travelling_) return true;  // asked again, while what else the data wait for is not there
+    if (!travelling_) return true;  // asked again while the call waits for something else
     if (!travelling_->exchange->advance()) return false;
     const auto arrived = std::move(travelling_);
     std::vector<std::string> texts;
@@ -43,7 +43,7 @@ class CallsOfRanks : public mpi::Transfer {
   }
 
  private:
-  using Line = std::array<char, 256>;  // ends in a zero
+  using Line = std::array<char, 256>;  // null-terminated
   struct Travelling {
     explicit Travelling(size_t ranks) : lines(ranks) {}
     Line mine{};

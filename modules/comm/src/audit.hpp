@@ -8,17 +8,17 @@
 
 namespace tw {
 
-/// On an audited communicator: what the data of `call` wait for, which is that all ranks make this call with a tensor of the same shape. Returns at
-/// once: a rank that is late holds up this call's data and nothing else. Empty on other communicators.
-/// The result throws ContractError on every rank where ranks differ, naming them and both calls.
+/// On an audited communicator: a condition that the data of `call` wait for, met when all ranks make this call with a tensor of the same shape.
+/// Returns at once: a late rank delays this call's data and nothing else. Empty on other communicators.
+/// The condition throws ContractError on every rank if calls differ; it names the ranks and both calls.
 mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call, const at::Tensor& tensor);
 /// The same for calls whose sizes may differ from rank to rank.
 mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call);
 
-/// The same, waited for, where a call begins with blocking ones.
+/// The same, but blocks; for calls that begin with blocking ones.
 void wait_for_audit(const Communicator& comm, const Call& call);
 
-/// True when both are; an empty one is.
+/// True when both are true; an empty condition is true.
 mpi::StartQueue::Ready both_ready(mpi::StartQueue::Ready first, mpi::StartQueue::Ready second);
 
 }  // namespace tw

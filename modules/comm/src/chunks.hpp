@@ -9,12 +9,12 @@
 
 namespace tw {
 
-/// How many chunks of a tensor may be under way at once, from the first that has not ended: while one is on its way, sums of another are made. More
-/// of them take more memory, and gain nothing.
+/// The number of chunks of a tensor in flight at once, counted from the first unfinished one: while one is on the wire, another is reduced. More
+/// chunks take more memory and gain nothing.
 constexpr int64_t chunks_under_way = 3;
 
-/// Transfers of the chunks of one tensor, begun in their order. A chunk begins when the one that lies `chunks_under_way` before it has ended, so that
-/// as many numbers tell their messages apart.
+/// Transfers of one tensor's chunks, started in order. A chunk starts when the one `chunks_under_way` before it has ended, so that many sequence
+/// numbers are enough to tell their messages apart.
 class Chunks : public mpi::Transfer {
  public:
   using Begin = std::function<std::unique_ptr<mpi::Transfer>(int64_t chunk)>;
@@ -39,7 +39,7 @@ class Chunks : public mpi::Transfer {
 
   const int64_t chunks_;
   const Begin begin_;
-  int64_t first_ = 0;                                            // that has not ended
+  int64_t first_ = 0;                                            // first chunk that has not ended
   std::map<int64_t, std::unique_ptr<mpi::Transfer>> transfers_;  // null: it has ended
 };
 

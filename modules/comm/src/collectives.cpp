@@ -35,8 +35,8 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
   return {.collective = collective, .type = element_type(tensor.scalar_type()), .on_device = !tensor.is_cpu(), .count = tensor.numel()};
 }
 
-// The backend that takes the memory of a device; null: `call` is staged, or of the host. Its tensors are known to be right then, since asking for the
-// link begins what is MPI's to end.
+// The backend that works in device memory; null: `call` is staged, or its tensors are on the host. Checks the tensors first, because asking for the
+// link starts an operation that MPI must finish.
 Backend* device_backend_for(const Communicator& comm, const Call& call, std::initializer_list<at::Tensor> tensors) {
   if (!call.on_device) return nullptr;
   for (const at::Tensor& tensor : tensors) {
@@ -51,11 +51,11 @@ std::shared_ptr<Operands> operands_for(const Communicator& comm, const Call& cal
   return std::make_shared<Operands>(call.collective, comm.audited(), device_backend->passage(), [device_backend] { device_backend->give_up(); });
 }
 
-// What is staged goes in parts of this size: large enough that their beginnings cost little beside them (0.1 ms of copying, where a copy is begun in
-// 0.01), small enough that a tensor of 64 MiB keeps the wire and both directions of the device's bus busy for all but a tenth of the time.
+// Staged tensors are copied in parts of this size. It is large enough to hide the launch cost (0.1 ms to copy, 0.01 ms to launch). It is small enough
+// that a 64 MiB tensor keeps the network and both directions of the device bus busy nine tenths of the time.
 constexpr int64_t staged_part_bytes = int64_t{4} << 20;
 
-// Not where versions of tensors are watched: results that are given back early would look like changes from outside.
+// Not where tensor versions are checked: results copied out early would look like changes by the user.
 bool goes_in_parts(const Communicator& comm, const Call& call, const Backend* device_backend) {
   return call.on_device && device_backend == nullptr && !comm.audited() && call.count * element_bytes(call.type) > staged_part_bytes;
 }
@@ -76,7 +76,7 @@ std::unique_ptr<mpi::Transfer> begin_in_parts(const Communicator& comm, const Ca
   return group;
 }
 
-// A call of which input and output are one tensor.
+// For calls whose input and output are the same tensor.
 Work begin_in_place(const Communicator& comm, const Call& call, const at::Tensor& tensor) {
   const bool receives = call.collective == Collective::broadcast && call.peer != comm.rank();
   const bool writes = receives || call.collective == Collective::allreduce || (call.collective == Collective::reduce && call.peer == comm.rank());
@@ -107,7 +107,7 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
   return start(comm, call, std::move(transfer), std::move(operands));
 }
 
-// The backend that takes all that a group calls in the memory of a device; null: the group is staged.
+// The device backend that supports every call of a group; null: the group is staged.
 Backend* device_backend_for_all(const Communicator& comm, Call call, const std::map<ElementType, std::vector<at::Tensor>>& by_type) {
   std::set<Backend*> takers;
   for (const auto& [type, tensors] : by_type) {
@@ -118,7 +118,7 @@ Backend* device_backend_for_all(const Communicator& comm, Call call, const std::
   return takers.size() == 1 ? *takers.begin() : nullptr;
 }
 
-// One call for each dtype among `tensors`, on all of that dtype one after the other.
+// One call per dtype among `tensors`, on all tensors of that dtype packed together.
 Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tensor>& tensors) {
   std::map<ElementType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& tensor : tensors) by_type[make_call(call.collective, tensor).type].push_back(tensor);
@@ -132,7 +132,7 @@ Work begin_group(const Communicator& comm, Call call, const std::vector<at::Tens
     call.count = static_cast<int64_t>(memory.size()) / element_bytes(type);
     calls.push_back({call, memory.data(), memory.data(), operands->stream()});
   }
-  auto group = std::make_unique<Group>();  // begun when all is checked: what has begun must be carried to its end
+  auto group = std::make_unique<Group>();  // started only after all checks: a started transfer must run to its end
   Link& link = Link::of(comm);
   for (const BoundCall& bound : calls) {
     group->add([&] {
@@ -147,7 +147,7 @@ void expect_one_each(const Communicator& comm, const char* what, const std::vect
   TW_EXPECTS(tensors.size() == static_cast<size_t>(comm.size()), what, " needs one tensor for each of ", comm.size(), " ranks, got ", tensors.size());
 }
 
-// Lists are of one dtype, as on all ranks.
+// All tensors of a list have the same dtype, on all ranks.
 void expect_one_dtype(Collective collective, const at::Tensor& first, const std::vector<at::Tensor>& others) {
   for (const at::Tensor& other : others) {
     TW_EXPECTS(first.defined() && other.defined(), name_of(collective), " was given an undefined tensor");
@@ -156,7 +156,7 @@ void expect_one_dtype(Collective collective, const at::Tensor& first, const std:
   }
 }
 
-/// The messages of a collective that is made of them.
+/// The messages that make up a collective.
 struct Messages {
   ElementType type;
   std::vector<mpi::PeerBuffer> sends = {};
@@ -175,7 +175,7 @@ Work begin_exchange(const Communicator& comm, const Call& call, Messages message
     return mpi::message_queue(of).start(of, begin, arrived);
   };
   if (!comm.audited()) return start(comm, call, begin_in_turn(comm), std::move(operands));
-  // Other ranks can hold up an audit. Messages between two ranks must not wait for it.
+  // Other ranks can delay an audit, which must not delay messages between two ranks.
   Link& link = Link::of(comm);
   auto transfer = link.begin(comm, begin_in_turn, audited_start(comm, call));
   return start(comm, call, std::move(transfer), std::move(operands));
@@ -253,7 +253,7 @@ Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, 
   const Call call{.collective = Collective::alltoall, .type = element_type(inputs[0].scalar_type())};
   auto operands = std::make_shared<Operands>(call.collective, comm.audited(), passage_of_messages(comm, inputs[0]));
   Messages messages{.type = call.type};
-  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
+  for (int i = 0; i < comm.size(); ++i) {  // each rank starts with a different peer
     const int rank = (comm.rank() + i) % comm.size();
     messages.receives.push_back(messages.with(rank, operands->out(outputs[static_cast<size_t>(rank)])));
     messages.sends.push_back(messages.with(rank, operands->in(inputs[static_cast<size_t>(rank)])));
@@ -290,12 +290,12 @@ Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, c
   return begin_exchange(comm, call, std::move(messages), std::move(operands));
 }
 
-// First the dtypes and shapes, then all elements one after the other.
+// Exchanges dtypes and shapes first, then all elements packed together.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input) {
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited(), passage_of_messages(comm, input));
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
-  if (comm.audited()) (void)Link::of(comm);  // begun as by the call that another rank may make instead
+  if (comm.audited()) (void)Link::of(comm);  // as the call that another rank may make instead would do
   wait_for_audit(comm, call);
   std::vector<int64_t> spec = input.sizes().vec();
   spec.push_back(static_cast<int64_t>(call.type));

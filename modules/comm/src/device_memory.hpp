@@ -10,7 +10,7 @@
 
 namespace tw {
 
-/// `count` elements of a device's memory, which the tensor does not keep.
+/// `count` elements of a device's memory; the tensor does not keep the memory alive.
 inline at::Tensor elements_at(const std::byte* memory, int64_t count, c10::ScalarType dtype, c10::Device device) {
   return at::for_blob(const_cast<std::byte*>(memory), {count})
       .options(at::TensorOptions().dtype(dtype).device(device))
@@ -18,7 +18,7 @@ inline at::Tensor elements_at(const std::byte* memory, int64_t count, c10::Scala
       .make_tensor();
 }
 
-/// What the vendor's functions know a stream as, such as a cudaStream_t.
+/// The stream's native handle, such as a cudaStream_t.
 inline void* native_handle(const c10::Stream& stream) { return c10::impl::VirtualGuardImpl(stream.device_type()).getStreamNativeHandle(stream); }
 
 }  // namespace tw

@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-/// What a backward pass needs to know: a handle of its own to the communicator, which the user may have dropped by then.
+/// What a backward pass needs. It shares the communicator, because the user may have dropped it by then.
 struct Setting : torch::CustomClassHolder {
   Setting(const Communicator& comm, ReduceOp of_op, int of_root) : communicator(mpi::share(comm)), op(of_op), root(of_root) {}
   Communicator communicator;
@@ -31,7 +31,7 @@ void expect_sum_or_average(ReduceOp op) {
   TW_EXPECTS(op == ReduceOp::sum || op == ReduceOp::average, "only sum and average have a derivative here, not ", name_of(op));
 }
 
-// Others would come out without a gradient, and nobody would notice.
+// Other dtypes would silently come out without a gradient.
 void expect_differentiable(const at::Tensor& input, const char* operation) {
   const bool fits = input.defined() && (input.is_floating_point() || input.is_complex());
   TW_EXPECTS(fits, operation, " needs a floating point or complex tensor, got ",
@@ -43,7 +43,7 @@ void expect_parts(const Communicator& comm, const at::Tensor& input, const char*
              shape_text(input.sizes().vec()));
 }
 
-// The setting goes to the backward pass in a capsule: autograd keeps tensors and plain values only.
+// The setting travels to the backward pass in a capsule, because autograd saves only tensors and plain values.
 template <class Forward>
 struct Operation : torch::autograd::Function<Operation<Forward>> {
   static Variable forward(AutogradContext* context, const Variable& input, const SettingPointer& setting) {
@@ -82,7 +82,7 @@ struct Allgather {
   static Variable run(const Setting& setting, const Variable& input) {
     const Variable output = at::empty(shape_of_all(setting.communicator, input), input.options());
     tw::allgather(setting.communicator, input, output);
-    const bool averages = setting.op == ReduceOp::average;  // as the transposed of an averaging reduce_scatter
+    const bool averages = setting.op == ReduceOp::average;  // transpose of an averaging reduce_scatter
     return averages ? output.div_(setting.communicator.size()) : output;
   }
   static Variable transposed(const SettingPointer& setting, const Variable& gradient) { return apply<ReduceScatter>(gradient, setting); }

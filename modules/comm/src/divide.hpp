@@ -8,12 +8,12 @@
 
 namespace tw {
 
-/// `count` elements of ordinary memory, borrowed.
+/// `count` elements of host memory, borrowed.
 inline at::Tensor as_tensor(const std::byte* memory, int64_t count, ElementType type) {
   return at::from_blob(const_cast<std::byte*>(memory), {count}, at::TensorOptions().dtype(dtype_of(type)));
 }
 
-/// Makes sums of `ranks` ranks averages.
+/// Turns sums over `ranks` ranks into averages.
 inline void divide(std::byte* sums, int64_t count, ElementType type, int ranks) {
   const at::NoGradGuard no_grad;
   as_tensor(sums, count, type).div_(ranks);

@@ -11,10 +11,10 @@
 namespace tw {
 namespace {
 
-/// A slice that some rank has.
+/// A slice that one rank holds.
 struct Slice {
   int rank = 0;
-  size_t index = 0;  // in that rank's list
+  size_t index = 0;  // in its rank's list
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<int64_t> global_shape = {};
   std::vector<int64_t> offsets = {};
@@ -60,7 +60,7 @@ void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard
       slice.global_shape = read_numbers(in);
       slice.offsets = read_numbers(in);
       slice.sizes = read_numbers(in);
-      in.ignore(2);  // a blank and the end of the line
+      in.ignore(2);  // a space and the end of the line
       slices[name].push_back(std::move(slice));
     }
   }

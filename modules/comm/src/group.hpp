@@ -7,11 +7,11 @@
 
 namespace tw {
 
-/// Several transfers as one. Where one fails, the others still end, since their peers count on them; then it throws the first failure.
+/// Several transfers as one. If one fails, the others still run to their end, because their peers depend on them. Then it throws the first failure.
 class Group : public mpi::Transfer {
  public:
-  /// @param begin gives a transfer. What it throws after another that has begun is kept until that one has ended: MPI may touch its memory till
-  /// then.
+  /// @param begin returns a transfer. If it throws after another transfer has started, the exception is kept until that one ends: MPI may touch its
+  /// memory until then.
   template <class Begin>
   void add(Begin begin) {
     try {
@@ -40,7 +40,7 @@ class Group : public mpi::Transfer {
 
  private:
   struct Part {
-    std::unique_ptr<mpi::Transfer> transfer;  // one that failed too stays as long as the group: MPI may still touch its memory
+    std::unique_ptr<mpi::Transfer> transfer;  // kept as long as the group even after failure: MPI may still touch its memory
     bool over = false;
   };
 

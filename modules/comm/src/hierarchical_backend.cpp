@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a node through its memory, between nodes by plans over messages. Every rank of a node carries a share of what goes between nodes: the k-th of
-// each node, for k below the ranks of the smallest node, carries share k, and speaks with the k-th of the others.
+// Shared memory inside a node, plans over messages between nodes. Ranks of a node divide the traffic between nodes: the k-th rank of each node
+// carries share k and communicates with the k-th ranks of the other nodes. k runs up to the size of the smallest node.
 //
-// A tensor goes in chunks, so that memory and wire are busy at the same time. What the ranks of a node do together they do in one order, which is
-// fixed beforehand: the first phase of some chunks before the last phase of the first.
+// A tensor is sent in chunks, so that memory and network are busy at the same time. The ranks of a node run their joint phases in one fixed order:
+// the first phases of several chunks come before the last phase of the first chunk.
 #include <exception>
 #include <map>
 #include <tuple>
@@ -32,15 +32,15 @@ BlockRange part(BlockRange whole, int64_t number, int64_t parts) {
 /// The phases of one call on one rank.
 class Phases : public mpi::Transfer {
  public:
-  /// Begins what goes between nodes.
+  /// Starts the transfer between nodes.
   using Between = std::function<std::unique_ptr<mpi::Transfer>()>;
 
-  /// @param between of each chunk; an empty one: this rank carries nothing
+  /// @param between one per chunk; an empty function: this rank carries nothing
   explicit Phases(std::vector<Between> between) : between_(std::move(between)), state_(between_.size()) {}
 
-  /// The next thing that the ranks of the node do. @param after the chunk that must have come from the other nodes before this rank takes part; -1:
+  /// The next exchange among the ranks of the node. @param after the chunk whose transfer between nodes must end before this rank takes part; -1:
   /// none.
-  /// @param opens the chunk that may go to the other nodes afterwards; -1: none
+  /// @param opens the chunk whose transfer between nodes may start afterwards; -1: none
   void add(std::unique_ptr<shared_memory::Exchange> exchange, int64_t after, int64_t opens) {
     if (opens >= 0) state_[static_cast<size_t>(opens)] = State::closed;
     in_node_.push_back({std::move(exchange), after, opens});
@@ -66,7 +66,7 @@ class Phases : public mpi::Transfer {
 
   State& state(int64_t chunk) { return state_[static_cast<size_t>(chunk)]; }
 
-  // Where the ranks of the node were not called to do the same, what is left ends at once, as it does on the others.
+  // If the node's ranks made different calls, the rest ends at once, as it does on the other ranks.
   bool advance_in_node() {
     if (next_ == in_node_.size()) return false;
     InNode& step = in_node_[next_];
@@ -99,11 +99,11 @@ class Phases : public mpi::Transfer {
   }
 
   const std::vector<Between> between_;
-  std::vector<State> state_;  // of each chunk
+  std::vector<State> state_;  // per chunk
   std::map<size_t, std::unique_ptr<mpi::Transfer>> transfers_;
   std::vector<InNode> in_node_;
   size_t next_ = 0;
-  size_t first_ = 0;  // chunk that has not ended
+  size_t first_ = 0;  // first chunk that has not ended
   std::exception_ptr failure_;
 };
 
@@ -141,11 +141,11 @@ class HierarchicalBackend : public Backend {
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {
     const Call& call = moved(bound);
     const bool divided = call.collective == Collective::reduce_scatter || call.collective == Collective::allgather;
-    const int64_t count = call.collective == Collective::reduce_scatter ? call.count / comm.size() : call.count;  // of a part, if it is divided
+    const int64_t count = call.collective == Collective::reduce_scatter ? call.count / comm.size() : call.count;  // of one part if divided
     const int64_t bytes = count * element_bytes(call.type) * (divided ? comm.size() : 1);
     const int64_t chunks = std::max<int64_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
     const int64_t sequence = *next_sequence_;
-    *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
+    *next_sequence_ += chunks_under_way;  // the same for every size, so that ranks called with different sizes stay in step
     const Making making{comm, bound, call, count, chunks, sequence, bound.part ? bound.part->refused : std::make_shared<bool>(false)};
     switch (call.collective) {
       case Collective::allreduce: return begin_allreduce(making);
@@ -171,7 +171,7 @@ class HierarchicalBackend : public Backend {
 
   bool carries() const { return mine_.local < carriers_; }
 
-  // One of the calls of the node that `making` is made of.
+  // One of the node-local calls that make up `making`.
   std::unique_ptr<shared_memory::Exchange> in_node(const Making& making, Collective collective, int root, int64_t count, const std::byte* input,
                                                    std::byte* output) const {
     Call moved = making.call;
@@ -193,7 +193,7 @@ class HierarchicalBackend : public Backend {
     return plan;
   }
 
-  // What this rank carries of chunk `number`. @param memory of the plan
+  // The transfer between nodes of this rank's share of chunk `number`. @param memory that the plan works on
   Phases::Between between(const Making& making, int64_t number, std::shared_ptr<const algorithms::Plan> plan, PlanMemory memory) const {
     if (!carries()) return {};
     memory.type = making.call.type;
@@ -202,7 +202,7 @@ class HierarchicalBackend : public Backend {
             sequence = making.sequence + number % chunks_under_way] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
   }
 
-  // Sums of shares to their carriers, all-reduce between nodes, shares to all.
+  // Reduces shares to their carriers, all-reduces them between nodes, then broadcasts them inside each node.
   std::unique_ptr<mpi::Transfer> begin_allreduce(const Making& making) {
     std::byte* tensor = making.bound.output;
     const auto share = [&](int64_t number, int carrier) { return part(making.chunk(number), carrier, carriers_); };
@@ -237,7 +237,7 @@ class HierarchicalBackend : public Backend {
     return phases;
   }
 
-  // On the root's node to all, shares between nodes, on the others shares to all.
+  // Broadcasts on the root's node, sends shares between nodes, then broadcasts them inside the other nodes.
   std::unique_ptr<mpi::Transfer> begin_broadcast(const Making& making) {
     const Nodes::Place root = nodes_.place_of[static_cast<size_t>(making.call.peer)];
     const bool at_root = mine_.node == root.node;
@@ -270,7 +270,8 @@ class HierarchicalBackend : public Backend {
 
   int rank_at(int node, int local) const { return nodes_.members[static_cast<size_t>(node)][static_cast<size_t>(local)]; }
 
-  // Sums of what the k-th ranks of all nodes are to get go to the k-th of this one, and from there, by a reduce-scatter, to their owners.
+  // First reduces inside the node: its k-th rank gets the sums destined for the k-th ranks of all nodes. Then reduce-scatters them between nodes to
+  // their owners.
   std::unique_ptr<mpi::Transfer> begin_reduce_scatter(const Making& making) {
     const auto plan = plan_of(Algorithm::ring, Collective::reduce_scatter);
     const auto sums = std::shared_ptr<std::byte[]>(new std::byte[static_cast<size_t>(making.bytes(making.count) * nodes_.count())]);
@@ -303,7 +304,7 @@ class HierarchicalBackend : public Backend {
     return phases;
   }
 
-  // The k-th ranks of all nodes gather among themselves, and show the others of their node what they have got.
+  // The k-th ranks of all nodes gather among themselves, then share the result inside their node.
   std::unique_ptr<mpi::Transfer> begin_allgather(const Making& making) {
     const auto plan = plan_of(Algorithm::ring, Collective::allgather);
     std::vector<Phases::Between> all;
@@ -332,9 +333,9 @@ class HierarchicalBackend : public Backend {
   const Nodes nodes_;
   const std::shared_ptr<int64_t> next_sequence_;
   const Nodes::Place mine_;
-  const int carriers_;  // of each node
+  const int carriers_;  // per node
   const bool has_tags_;
-  std::vector<int> peers_;                                                                                    // by node: who carries what I carry
+  std::vector<int> peers_;  // by node: rank that carries the same share
   std::map<std::tuple<Algorithm, Collective, int, int64_t>, std::shared_ptr<const algorithms::Plan>> plans_;  // by root and blocks
 };
 

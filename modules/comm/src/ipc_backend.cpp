@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of ranks of one node through memory of their devices that all have mapped. A tensor goes in chunks, through two slots of each rank in
-// turn. Of each chunk
+// Collectives among the ranks of one node, through device memory that all of them have mapped. A tensor is sent in chunks, alternating between two
+// slots per rank. For each chunk:
 //
-//   show    waits in the stream until all have taken what the slot held before, copies this rank's part of the input there, and marks it as shown;
+//   show    waits in the stream until all ranks have read the slot's previous content, copies this rank's input there, and marks it as shown;
 //   reduce  (a large all-reduce of more than two ranks) waits until all have shown, reduces this rank's part of the chunk, and marks it as reduced;
-//   take    waits until all have shown, or reduced, reads what this rank gets from the slots of all, and marks them as taken.
+//   take    waits until all have shown, or reduced, reads this rank's result from all slots, and marks them as taken.
 //
-// A mark is an event, and waiting for one means what was recorded last; so the hosts meet in between, without waiting for a device. Not where ranks
-// share one: a stream that waits for another process keeps the device from it for a whole time slice (on an H100 2 ms each time, measured). There the
-// hosts wait for their own parts to be done before they meet, and streams have nothing left to wait for.
+// A mark is an event, and a stream waits for its latest recording. So the hosts synchronise between the stages, without waiting for a device. This
+// differs where ranks share a device: a stream that waits for another process keeps the device for a whole time slice (2 ms on an H100, measured).
+// There each host waits until its own part is done before the hosts meet, and the streams wait for nothing.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
@@ -59,7 +59,7 @@ void combine(ReduceOp op, at::Tensor& out, const at::Tensor& a, const at::Tensor
   }
 }
 
-// In rank order; halves as float32, rounded once. `out` is none of them.
+// In rank order; 16-bit floats as float32, rounded once. `out` must not be one of `of_ranks`.
 void reduce_into(const at::Tensor& out, ReduceOp op, std::vector<at::Tensor> of_ranks) {
   const bool is_half = out.scalar_type() == at::kHalf || out.scalar_type() == at::kBFloat16;
   for (at::Tensor& tensor : of_ranks) tensor = is_half ? tensor.to(at::kFloat) : tensor;
@@ -87,7 +87,7 @@ class IpcTransfer : public mpi::Transfer {
         total_(has_parts_ ? bound.call.count / ranks_ : bound.call.count),
         longest_(slots_->bytes() / element_bytes(bound.call.type) / (has_parts_ ? ranks_ : 1)) {}
 
-  // Where it is dropped half done, by a revocation or an error, the slots are not for anybody else.
+  // If the transfer is dropped unfinished, after a revocation or an error, the slots cannot be reused.
   ~IpcTransfer() override {
     if (stage_ != Stage::taken) slots_->give_up();
   }
@@ -115,7 +115,7 @@ class IpcTransfer : public mpi::Transfer {
  private:
   enum class Stage : uint8_t { begin, shown, reduced, taken };
 
-  // Where calls differ, nobody takes anything.
+  // If calls differ, no rank reads anything.
   bool has_met() {
     if (hosts_wait_ && !done_.query()) return false;
     try {
@@ -126,7 +126,7 @@ class IpcTransfer : public mpi::Transfer {
     }
   }
 
-  // What the others wait for before they go on.
+  // The mark that the other ranks wait for.
   void mark(Mark which) {
     if (hosts_wait_) {
       done_.record(*bound_.stream);
@@ -134,7 +134,7 @@ class IpcTransfer : public mpi::Transfer {
       slots_->set(which, slot_, stream_);
     }
   }
-  // After has_met().
+  // Call it after has_met().
   void wait_for(Mark which) {
     if (!hosts_wait_) slots_->wait_for_all(which, slot_, stream_);
   }
@@ -207,7 +207,7 @@ class IpcTransfer : public mpi::Transfer {
     int64_t begin;
     int64_t count;
   };
-  // Of a chunk: what a rank reduces.
+  // The part of a chunk that `rank` reduces.
   Part part_of(int rank) const {
     const int64_t begin = count_ * rank / ranks_;
     return {begin, count_ * (rank + 1) / ranks_ - begin};
@@ -233,18 +233,18 @@ class IpcTransfer : public mpi::Transfer {
   const BoundCall bound_;
   const c10::ScalarType dtype_;
   void* const stream_;
-  const bool has_parts_;   // of the input, one for each rank
-  const bool is_divided_;  // the work of reducing
-  const int64_t total_;    // elements, of a part where there are such
-  const int64_t longest_;  // chunk of them
-  int64_t begin_ = 0;      // of the chunk
+  const bool has_parts_;   // whether the input has one part for each rank
+  const bool is_divided_;  // whether ranks divide the reduction among themselves
+  const int64_t total_;    // elements; of one part, if has_parts_
+  const int64_t longest_;  // elements of the largest chunk
+  int64_t begin_ = 0;      // offset of the chunk
   int64_t count_ = 0;
   size_t slot_ = 0;
-  c10::Event done_{bound_.stream->device_type()};  // where hosts wait: this rank's part of the stage
+  c10::Event done_{bound_.stream->device_type()};  // if the hosts wait: the end of this rank's part of the stage
   Stage stage_ = Stage::begin;
 };
 
-// Whether two ranks have the same device. Collective.
+// Whether two ranks use the same device. Collective.
 bool some_share(const Communicator& comm, c10::Device device) {
   const uint64_t mine = identity_of(device);
   std::vector<uint64_t> all(static_cast<size_t>(comm.size()));
@@ -279,8 +279,8 @@ class IpcBackend : public Backend {
     return call.collective == Collective::barrier ? "a barrier is the host's" : "";
   }
 
-  // Processes take turns on a device that they share, which takes 0.6 ms a call, whatever its size, and copies through the host take 0.25 ms a MiB
-  // (all-reduces of two ranks on an H100).
+  // Processes that share a device take turns on it, at 0.6 ms a call of any size. Copies through the host take 0.25 ms per MiB (all-reduces of two
+  // ranks on an H100).
   bool pays(const Call& call) const override {
     constexpr int64_t least_of_shared = int64_t{2} << 20;
     return !shares_device_ || call.count * element_bytes(call.type) >= least_of_shared;

@@ -12,7 +12,7 @@ namespace {
 
 const Library* replacement = nullptr;
 
-// Of a vendor, whose functions begin with `prefix`.
+// Loads a vendor's functions, whose names begin with `prefix`.
 std::optional<Library> load(const std::string& prefix) {
   Library library{};
   bool complete = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's run time, or HIP's, has for memory and events that processes of one node share: found by name in what LibTorch has loaded, so that one
-// build of ours serves machines with and without. Names, numbers and layouts are those of their C interfaces (driver_types.h, hip_runtime_api.h).
+// The parts of the CUDA or HIP runtime that share memory and events among processes of a node. Functions are found by name in the libraries that
+// LibTorch has loaded, so one build serves machines with and without a GPU. Names, numbers and layouts follow the C interfaces (driver_types.h,
+// hip_runtime_api.h).
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -14,7 +15,7 @@ struct EventHandle {  // cudaIpcEventHandle_t
   char bytes[64];
 };
 
-/// Its functions, on the current device; they give 0 where all is well.
+/// The runtime's functions, on the current device; they return 0 on success.
 struct Library {
   static constexpr unsigned lazily = 1;           // cudaIpcMemLazyEnablePeerAccess
   static constexpr unsigned between = 0x4 | 0x2;  // cudaEventInterprocess | cudaEventDisableTiming
@@ -28,13 +29,13 @@ struct Library {
   int (*export_event)(EventHandle*, void* event);
   int (*map_event)(void** event, EventHandle);
   int (*record)(void* event, void* stream);
-  int (*wait)(void* stream, void* event, unsigned flags);  ///< for what was recorded last, at the time of this call
+  int (*wait)(void* stream, void* event, unsigned flags);  ///< for the event's latest recording at the time of this call
   const char* (*text_of)(int error);
   int (*clear_error)();
 
-  /// The one of this process for devices of this kind; null where there is none. "cuda" has one, as LibTorch calls HIP's too.
+  /// This process's library for devices of `kind`; null if there is none. HIP is "cuda" too, as in LibTorch.
   static const Library* find(std::string_view kind);
-  /// From now on find() gives `other`: for tests.
+  /// Makes find() return `other` from now on, for tests.
   static void replace(const Library* other);
 };
 

@@ -16,7 +16,7 @@
 namespace tw::ipc {
 namespace {
 
-/// What a rank gives to the others.
+/// What a rank shares with the others.
 struct Offer {
   MemoryHandle memory;
   std::array<EventHandle, Slots::slots_each * Slots::marks> events;
@@ -24,17 +24,17 @@ struct Offer {
 
 size_t index_of(Slots::Mark mark, size_t slot) { return slot * Slots::marks + static_cast<size_t>(mark); }
 
-// The first that was thrown; empty: nothing was.
+// The first failure; empty if none.
 std::string first_of(const std::vector<RankFailure>& failures) {
   return failures.empty() ? "" : concat("rank ", failures[0].rank, ": ", failures[0].message);
 }
 
 }  // namespace
 
-/// Those of this process.
+/// All slots of this process.
 class Slots::Pool {
  public:
-  /// Which processes, where, of what size; and rank 0's number, the same on all, since several may have the same ranks.
+  /// The processes, the device and the slot size. Several entries may match, so ranks also agree on rank 0's number.
   struct Key {
     std::vector<std::string> processes;
     c10::Device device;
@@ -47,7 +47,7 @@ class Slots::Pool {
     return pool;
   }
 
-  /// The lowest number of what nobody uses; "": there is none.
+  /// The lowest number of unused slots; "" if none.
   std::string find_free(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto is_free = [&](const Entry& entry) { return entry.key == key && entry.slots.use_count() == 1 && !entry.slots->given_up_; };
@@ -105,7 +105,7 @@ std::shared_ptr<Slots> Slots::connect(const Communicator& comm, const Library* l
   return made;
 }
 
-// Gives the offer to the others.
+// Allocates this rank's memory and returns its serialised offer.
 std::string Slots::make_mine() {
   if (library_ == nullptr) throw Error("there is no CUDA or HIP for its device");
   const c10::DeviceGuard on(device_);
@@ -132,7 +132,7 @@ void Slots::map(size_t rank, const std::string& offer) {
   for (const EventHandle& handle : theirs.events) check(library_->map_event(&events_[rank].emplace_back(), handle), "mapping another rank's event");
 }
 
-// Gives the memory back once nobody has it mapped.
+// Frees the memory once no rank has it mapped.
 void Slots::discard(const Communicator& comm) {
   const c10::DeviceGuard on(device_);
   for (size_t rank = 0; rank < memory_.size(); ++rank) {
@@ -152,7 +152,7 @@ void Slots::wait_for_all(Mark mark, size_t slot, void* stream) const {
 
 void Slots::check(int error, const char* what) const {
   if (error == 0) return;
-  library_->clear_error();  // or LibTorch's next call would report it
+  library_->clear_error();  // otherwise LibTorch's next call would report it
   throw Error(concat(what, " of ", device_.str(), ": ", library_->text_of(error)));
 }
 

@@ -14,36 +14,36 @@
 
 namespace tw::ipc {
 
-/// Memory on a device, two slots of every rank, that all ranks of a node have mapped; and the events by which their streams wait for each other. It
-/// stays to the end of the process, since the others may still read it, and serves the next communicator of the same ranks.
+/// Two slots of device memory per rank, which all ranks of a node have mapped, and the events by which their streams wait for each other. They stay
+/// until the process ends, because other ranks may still read them. The next communicator of the same ranks reuses them.
 class Slots {
  public:
   /// What a rank's stream has done with a slot.
   enum class Mark : uint8_t {
-    shown,    ///< its own holds what the others are to read
-    reduced,  ///< and this rank's part of the result
-    taken,    ///< it has read those of all
+    shown,    ///< its slot holds the data for the others
+    reduced,  ///< its slot holds its part of the result
+    taken,    ///< it has read the slots of all ranks
   };
   static constexpr size_t marks = 3;
   static constexpr size_t slots_each = 2;
 
-  /// Takes those of an earlier communicator of these ranks, or makes them. Collective. @param library null: this process has none. @param failure
-  /// becomes what went wrong, on which rank, where it could not be done: then the result is null on every rank.
+  /// Reuses the slots of an earlier communicator of these ranks, or makes new ones. Collective. @param library null: this process has none. @param
+  /// failure set to the error and its rank on failure; the result is then null on every rank.
   static std::shared_ptr<Slots> connect(const Communicator& comm, const Library* library, c10::Device device, int64_t bytes, std::string& failure);
 
   int64_t bytes() const noexcept { return bytes_; }
-  /// Memory of `rank`, on this rank's device or mapped there.
+  /// A slot of `rank`, in this rank's device memory or mapped into it.
   std::byte* memory(int rank, size_t slot) const { return memory_[static_cast<size_t>(rank)] + static_cast<int64_t>(slot) * bytes_; }
-  /// Whose turn it is, the same on all ranks.
+  /// The slot in use, the same on all ranks.
   size_t current() const noexcept { return turn_ % slots_each; }
-  /// To be called when all ranks have met over the current one: of calls that differ, some use no slot.
+  /// Call it when all ranks have met over the current slot: if calls differ, some use no slot.
   void next() noexcept { ++turn_; }
 
-  /// Sets this rank's mark in `stream`, which is the vendor's.
+  /// Sets this rank's mark in `stream`, a native handle.
   void set(Mark mark, size_t slot, void* stream) const;
-  /// Makes `stream` wait for the mark of every rank that was set last.
+  /// Makes `stream` wait for the latest mark of every rank.
   void wait_for_all(Mark mark, size_t slot, void* stream) const;
-  /// No communicator gets it any more: somebody may never have done his part.
+  /// Prevents reuse by another communicator: some rank may never have done its part.
   void give_up() noexcept { given_up_ = true; }
 
  private:
@@ -58,7 +58,7 @@ class Slots {
 
   const Library* const library_;
   const c10::Device device_;
-  const int64_t bytes_;             // of a slot
+  const int64_t bytes_;             // of one slot
   std::vector<std::byte*> memory_;  // by rank
   std::vector<Events> events_;      // by rank
   size_t mine_ = 0;

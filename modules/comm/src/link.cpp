@@ -20,7 +20,7 @@
 namespace tw {
 namespace {
 
-/// The ranks of this node write what they do into the channel.
+/// The ranks of this node write their calls into the channel.
 class ChannelBoard : public mpi::Board {
  public:
   ChannelBoard(std::shared_ptr<shared_memory::Channel> channel, std::vector<int> neighbours)
@@ -42,7 +42,7 @@ class ChannelBoard : public mpi::Board {
 
 }  // namespace
 
-/// The making alone.
+/// A transfer that only makes the link.
 class Link::Making : public mpi::Transfer {
  public:
   Making(const Communicator& comm, std::shared_ptr<Link> link) : comm_(mpi::borrow(comm)), link_(std::move(link)) {}
@@ -50,7 +50,7 @@ class Link::Making : public mpi::Transfer {
 
  private:
   const Communicator comm_;
-  const std::shared_ptr<Link> link_;  // where the making never ends, MPI may still write into it
+  const std::shared_ptr<Link> link_;  // if it never ends, MPI may still write into it
 };
 
 Link& Link::of(const Communicator& comm) {
@@ -78,8 +78,8 @@ std::shared_ptr<Link> Link::begin_link(const Communicator& comm, const SlotSizes
 
 namespace {
 
-/// An all-reduce up to this many bytes is reduced by every rank for itself, which saves a wait in every round. Any on two ranks, where that reads as
-/// much of the other's memory as exchanging halves does.
+/// An all-reduce up to this many bytes is reduced in full by every rank, which saves one wait per round. On two ranks this holds for every size: it
+/// reads as much of the other's memory as exchanging halves does.
 int64_t flat_bytes_of(const Communicator& comm, int64_t of_many) { return comm.size() == 2 ? std::numeric_limits<int64_t>::max() : of_many; }
 
 }  // namespace
@@ -112,7 +112,7 @@ Link::Link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> ne
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const BoundCall& call, mpi::StartQueue::Ready ready, Backend* device_backend) {
   mpi::expect_own_thread(comm);
-  Backend* known = device_backend == nullptr && made_ ? &backend(call.call) : device_backend;  // by what is chosen now, not when it starts
+  Backend* known = device_backend == nullptr && made_ ? &backend(call.call) : device_backend;  // chosen now, not when it starts
   const auto begin = [this, call, known](const Communicator& of) { return (known != nullptr ? *known : backend(call.call)).begin(of, call); };
   if (made_ && !ready && !mpi::collective_queue(comm).is_waiting()) return begin(comm);
   return this->begin(comm, begin, std::move(ready));
@@ -120,13 +120,13 @@ std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, const Bound
 
 std::unique_ptr<mpi::Transfer> Link::begin(const Communicator& comm, mpi::StartQueue::Start start, mpi::StartQueue::Ready ready) {
   const auto all_ready = [this, ready = std::move(ready)](const Communicator& of) {
-    const bool is_ready = !ready || ready(of);  // first: an audit finds a rank that will not make this link
+    const bool is_ready = !ready || ready(of);  // first: an audit detects a rank that never makes this link
     return advance(of) && is_ready;
   };
   return mpi::collective_queue(comm).start(comm, std::move(start), all_ready);
 }
 
-// True when it is made.
+// True when the link is made.
 bool Link::advance(const Communicator& comm) {
   if (made_) return true;
   if (failure_) std::rethrow_exception(failure_);
@@ -162,7 +162,7 @@ void Link::finish(const Communicator& comm) {
   made_ = true;
 }
 
-// What was inherited, if it is of as many nodes and ranks; else by price.
+// The inherited selection if it has the same number of nodes and ranks; otherwise one by price.
 algorithms::Selection Link::first_selection() {
   const algorithms::Cluster mine = cluster();
   is_selected_ = inherited_ && inherited_->cluster.nodes == mine.nodes && inherited_->cluster.ranks_per_node == mine.ranks_per_node;
@@ -177,9 +177,9 @@ namespace {
 
 using Backends = std::vector<std::unique_ptr<Backend>>;
 
-constexpr std::string_view staged = "staged";  // by way of the host, and what it has
+constexpr std::string_view staged = "staged";  // through host memory, with the host's backends
 
-// @param prepare makes a backend ready to be asked
+// @param prepare makes a backend ready for why_not()
 Backend* first_that_can(const Backends& backends, const Call& call, const std::optional<std::string>& chosen,
                         const std::function<void(Backend&)>& prepare = {}) {
   const auto can = [&](const auto& backend) {
@@ -243,7 +243,7 @@ void Link::find_takers() {
     const Call call{.collective = static_cast<Collective>(i)};
     std::vector<Taker>& takers = takers_[static_cast<size_t>(i)];
     takers.clear();
-    Backend* chosen = first_that_can(backends_, call, chosen_);  // MPI can do them all
+    Backend* chosen = first_that_can(backends_, call, chosen_);  // MPI supports them all
     for (const algorithms::Choice& choice : selection_.choices()) {
       const bool is_overruled = chosen_ && chosen->name() == *chosen_;
       if (choice.collective == call.collective && !is_overruled)
@@ -281,7 +281,7 @@ void Link::list(const Call& call, std::vector<Availability>& all) const {
     all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), takes_some});
   }
   if (device_backends_.empty() || call.collective == Collective::barrier) return;
-  const std::array sizes{int64_t{0}, int64_t{1} << 40};  // which goes to whom, of device backends, changes once at most
+  const std::array sizes{int64_t{0}, int64_t{1} << 40};  // the choice of device backend changes at most once with size
   const auto takes_some = [&](const Backend* backend) {
     return std::any_of(sizes.begin(), sizes.end(),
                        [&](int64_t count) { return device_backend({.collective = call.collective, .type = call.type, .count = count}) == backend; });

@@ -11,7 +11,7 @@
 namespace tw {
 namespace {
 
-// A group is known by its lowest rank. @param order by rank in the mesh: its rank in the new communicator, among its group
+// A group's color is its lowest rank. @param key orders the ranks of the group in the new communicator
 Communicator split_off(const Communicator& comm, const MeshShape& shape, const std::vector<std::string>& names, int key) {
   return comm.split(shape.group_of(comm.rank(), names).front(), key);
 }
@@ -41,7 +41,7 @@ Mesh Mesh::on_nodes(const Communicator& comm, std::vector<MeshAxis> axes) {
   MeshShape shape(comm.size(), std::move(axes));
   MeshLayout layout = layout_on_nodes(shape, nodes_of(comm));
   const auto place = std::find(layout.rank_at.begin(), layout.rank_at.end(), comm.rank()) - layout.rank_at.begin();
-  const bool is_own_order = std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());  // then its name says that ranks are those of `comm`
+  const bool is_own_order = std::is_sorted(layout.rank_at.begin(), layout.rank_at.end());  // the name then shows that ranks are those of `comm`
   Communicator ordered = is_own_order ? comm.dup() : comm.split(0, static_cast<int>(place));
   return {std::move(shape), std::move(ordered), std::move(layout.description)};
 }

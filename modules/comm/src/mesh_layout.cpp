@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks are bundled along the closest axis, those bundles along the next, and so on: of bundles that lie alike on nodes as many as fit, then of what
-// is left over.
+// Ranks are bundled along the closest axis, those bundles along the next axis, and so on. Each bundle takes parts that lie on the same nodes while
+// they last, then the remaining ones.
 #include "mesh_layout.hpp"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ std::vector<size_t> closest_first(const MeshShape& shape) {
   return axes;
 }
 
-/// Ranks in the order of their places, of which the closest axis runs fastest.
+/// Ranks in the order of their places; the closest axis varies fastest.
 using Bundle = std::vector<int>;
 
-// Bundles of `size` of the given ones each. @param parts by first rank, as is the result: rank 0 stays the first of all
+// Joins the given bundles into bundles of `size` parts. @param parts by first rank; so is the result, and rank 0 stays first
 std::vector<Bundle> bundled(std::vector<Bundle> parts, size_t size, const Nodes& nodes) {
   std::map<std::vector<int>, size_t> kind_of;  // by the nodes of the ranks
   std::vector<std::vector<Bundle>> kinds;
@@ -63,7 +63,7 @@ std::vector<Bundle> bundled(std::vector<Bundle> parts, size_t size, const Nodes&
   return all;
 }
 
-// As many neighbours in one node as the sizes allow. @return ranks by place
+// Puts as many neighbours on one node as the sizes allow. @return ranks by place
 std::vector<int> by_bundles(const MeshShape& shape, const std::vector<size_t>& axes, const Nodes& nodes) {
   std::vector<Bundle> bundles;
   for (int rank = 0; rank < shape.ranks(); ++rank) bundles.push_back({rank});
@@ -80,7 +80,7 @@ std::vector<int> by_bundles(const MeshShape& shape, const std::vector<size_t>& a
   return rank_at;
 }
 
-// Pairs of neighbours along an axis that live in one node.
+// The number of pairs of neighbours along an axis that share a node.
 int64_t pairs_in_nodes(const MeshShape& shape, size_t axis, const std::vector<int>& rank_at, const Nodes& nodes) {
   int step = 1;
   for (size_t later = axis + 1; later < shape.axes().size(); ++later) step *= shape.axes()[later].size;
@@ -100,7 +100,7 @@ std::vector<int64_t> pairs_in_nodes(const MeshShape& shape, const std::vector<si
 }
 
 std::string describe(const MeshShape& shape, const std::vector<size_t>& axes, const std::vector<int>& rank_at, const Nodes& nodes) {
-  std::array<std::string, 3> names;  // of axes in nodes, partly, and between them
+  std::array<std::string, 3> names;  // axes in nodes, partly in nodes, between nodes
   for (const size_t axis : axes) {
     const int size = shape.axes()[axis].size;
     if (size == 1) continue;

@@ -21,7 +21,7 @@ int64_t result_count(const Communicator& comm, const Call& call) {
   return call.collective == Collective::reduce && call.peer != comm.rank() ? 0 : call.count;
 }
 
-// One rank reduces with nobody; but a logical operation still gives 0 or 1.
+// A single rank has nobody to reduce with, but a logical operation must still yield 0 or 1.
 std::unique_ptr<mpi::Transfer> reduce_alone(const BoundCall& bound) {
   shared_memory::reduce(bound.call.op, bound.call.type, std::array{bound.input}, std::array{bound.output}, bound.call.count);
   return std::make_unique<Nothing>();
@@ -36,7 +36,7 @@ std::unique_ptr<mpi::Transfer> begin_reduction(const Communicator& comm, const C
   }
 }
 
-// MPI knows no halves: they are reduced as float32, and rounded once.
+// MPI has no 16-bit floats: they are reduced as float32 and rounded once.
 std::unique_ptr<mpi::Transfer> reduce_halves(const Communicator& comm, const BoundCall& bound) {
   const int64_t count = result_count(comm, bound.call);
   const bool in_place = bound.call.collective != Collective::reduce_scatter;
@@ -52,7 +52,7 @@ std::unique_ptr<mpi::Transfer> reduce_halves(const Communicator& comm, const Bou
   });
 }
 
-// MPI does not let a result lie in the input: where it does, it goes through memory of its own.
+// MPI forbids a result inside the input: such a result goes through a temporary buffer.
 std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall& bound) {
   const Call& call = bound.call;
   const int64_t count = result_count(comm, call);
@@ -67,7 +67,7 @@ std::unique_ptr<mpi::Transfer> reduce(const Communicator& comm, const BoundCall&
   });
 }
 
-// What only moves elements.
+// Collectives that only move elements.
 std::unique_ptr<mpi::Transfer> move(const Communicator& comm, const BoundCall& bound) {
   const Call& call = bound.call;
   const int64_t bytes = call.count * element_bytes(call.type);
@@ -80,7 +80,7 @@ std::unique_ptr<mpi::Transfer> move(const Communicator& comm, const BoundCall& b
                                      std::vector<int64_t>(static_cast<size_t>(comm.size()), bytes));
     default: break;
   }
-  TW_ASSERT(false);  // the rest does not come in more than one way
+  TW_ASSERT(false);  // the others have only one implementation
   return nullptr;
 }
 
@@ -101,8 +101,7 @@ class MpiBackend : public Backend {
   }
 };
 
-// Of memory that lies on a device. MPI's non-blocking reductions are not among what it does: Open MPI's list of what takes such memory leaves them
-// out.
+// For device memory. MPI's non-blocking reductions are not supported here: Open MPI's list of functions that accept such memory omits them.
 class DirectBackend : public Backend {
  public:
   explicit DirectBackend(std::string why_not) : why_not_(std::move(why_not)) {}

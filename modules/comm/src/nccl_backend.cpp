@@ -22,13 +22,13 @@ namespace {
 using nccl::Library;
 using nccl::Result;
 
-/// A type of NCCL's, and how many of its elements make one of ours.
+/// An NCCL type, and the number of its elements in one of ours.
 struct Elements {
   nccl::Type type;
   int64_t each = 1;
 };
 
-// Of what can be reduced.
+// Types that NCCL can reduce.
 std::optional<Elements> elements_of(ElementType type) {
   switch (type) {
     case ElementType::int8: return Elements{nccl::Type::int8};
@@ -56,11 +56,11 @@ std::optional<nccl::Op> op_of(ReduceOp op) {
   }
 }
 
-/// What a rank brings to the others before they connect.
+/// What each rank reports to the others before they connect.
 struct Card {
-  int64_t version = 0;  // of NCCL; 0: it has none
+  int64_t version = 0;  // NCCL's version; 0: none found
   int64_t node = 0;
-  uint64_t device = 0;  // tells the devices of a node apart
+  uint64_t device = 0;  // distinguishes the devices of a node
   bool may_share = false;
   nccl::Id id{};
 };
@@ -76,7 +76,7 @@ bool some_share(const std::vector<Card>& cards) {
   return false;
 }
 
-// Why these ranks cannot use NCCL together; empty: they can.
+// Why these ranks cannot use NCCL together; empty if they can.
 std::string why_not_together(const std::vector<Card>& cards) {
   constexpr int64_t shares_devices = 23000;
   for (size_t rank = 0; rank < cards.size(); ++rank) {
@@ -92,28 +92,28 @@ std::string why_not_together(const std::vector<Card>& cards) {
   return "";
 }
 
-/// A communicator of NCCL's, of which calls do not block the host.
+/// A non-blocking NCCL communicator.
 class Connection {
  public:
   Connection(const Library& library, c10::Device device) : library_(library), device_(device) {}
-  /// Not ncclCommDestroy(), which takes all ranks: nothing is in flight, or nobody wants it any more.
+  /// Not ncclCommDestroy(), which needs all ranks: nothing is in flight, or its result is no longer wanted.
   ~Connection() { abort(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Begins to connect; takes all ranks. Then ended().
+  /// Starts to connect; needs all ranks. Then poll ended().
   void begin(int ranks, int rank, const nccl::Id& id) {
     const c10::DeviceGuard on(device_);
     nccl::Config config;
     check(library_.comm_init_rank_config(&comm_, ranks, id, rank, &config));
   }
 
-  /// A place in the order in which calls are made. NCCL takes the next one when the host's part of the one before is over.
+  /// A place in the order of calls. NCCL accepts the next call once the host's part of the previous one is over.
   uint64_t take_ticket() { return tickets_++; }
   bool is_turn_of(uint64_t ticket) const { return over_ == ticket; }
   void end_turn() { ++over_; }
 
-  /// Calls `f(comm)`, which puts work into a stream. Then ended().
+  /// Calls `f(comm)`, which enqueues work on a stream. Then poll ended().
   template <class Call>
   void call(Call f) {
     const std::lock_guard lock(mutex_);
@@ -122,7 +122,7 @@ class Connection {
     check(f(comm_));
   }
 
-  /// Whether the host's part of what has begun is over.
+  /// Whether the host's part of the last call is over.
   bool ended() {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) throw Error("NCCL: what was in flight has been given up");
@@ -132,7 +132,7 @@ class Connection {
     return state == Result::success;
   }
 
-  /// Ends all that is in streams, wherever the other ranks are.
+  /// Ends all work on streams, whatever the other ranks do.
   void abort() {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) return;
@@ -154,7 +154,7 @@ class Connection {
   nccl::Comm* comm_ = nullptr;
 };
 
-/// Of something that was begun on a connection.
+/// Waits for a call made on a connection.
 class Ended : public mpi::Transfer {
  public:
   explicit Ended(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
@@ -164,7 +164,7 @@ class Ended : public mpi::Transfer {
   const std::shared_ptr<Connection> connection_;
 };
 
-/// A collective, which `put` puts into a stream.
+/// A collective that `put` enqueues on a stream.
 class NcclTransfer : public mpi::Transfer {
  public:
   using Put = std::function<Result(nccl::Comm*)>;
@@ -230,7 +230,7 @@ class NcclBackend : public Backend {
     return is_complex && call.op == ReduceOp::product ? "NCCL has no complex numbers, of which it could add the parts alone" : "";
   }
 
-  // On one device, kernels that wait for other processes take turns with them: 36 ms for a MiB (two ranks on an H100, NCCL 2.31).
+  // If ranks share a device, kernels of several processes wait for each other in turns: 36 ms per MiB (two ranks on an H100, NCCL 2.31).
   bool pays(const Call&) const override { return !shares_device_; }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override {

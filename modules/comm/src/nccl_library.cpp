@@ -10,7 +10,7 @@ namespace {
 
 constexpr int least_version = 21700;
 
-// Where its functions are looked for: what is loaded already comes first, as LibTorch's for CUDA is.
+// Where to look up functions: libraries already loaded come first, such as the one of a CUDA LibTorch.
 void* handle() {
   if (dlsym(RTLD_DEFAULT, "ncclCommInitRankConfig") != nullptr) return RTLD_DEFAULT;
   for (const char* name : {"libnccl.so.2", "librccl.so.1"}) {

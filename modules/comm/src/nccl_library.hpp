@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL, or RCCL, which is called alike: what LibTorch's own build has loaded, or what the loader finds. No header of theirs is needed, so that one
-// build of ours serves machines with and without. Names, numbers and layouts are those of NCCL's C interface (nccl.h), which it keeps from version to
-// version.
+// NCCL, or RCCL, which has the same interface: the one that LibTorch has loaded, or the one that the loader finds. It needs no NCCL header, so one
+// build serves machines with and without NCCL. Names, numbers and layouts follow NCCL's C interface (nccl.h), which is stable across versions.
 #pragma once
 #include <climits>
 #include <cstddef>
@@ -16,27 +15,27 @@ struct Id {   // ncclUniqueId
   char bytes[128];
 };
 
-/// ncclResult_t; others are errors.
+/// ncclResult_t; other values are errors.
 enum class Result : int { success = 0, in_progress = 7 };
 /// ncclRedOp_t
 enum class Op : int { sum, product, max, min, average };
 /// ncclDataType_t
 enum class Type : int { int8, uint8, int32, uint32, int64, uint64, float16, float32, float64, bfloat16 };
 
-/// ncclConfig_t as of version 2.17, which later ones take.
+/// ncclConfig_t of version 2.17, which later versions accept.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
   unsigned version = 21700;
   int blocking = 0;
-  int cga_cluster_size = INT_MIN;  // not given
+  int cga_cluster_size = INT_MIN;  // undefined
   int min_ctas = INT_MIN;
   int max_ctas = INT_MIN;
   const char* net_name = nullptr;
   int split_share = INT_MIN;
 };
 
-/// Its functions.
+/// The library's functions.
 struct Library {
   Result (*get_version)(int*);
   Result (*get_unique_id)(Id*);
@@ -55,9 +54,9 @@ struct Library {
   Result (*group_start)();
   Result (*group_end)();
 
-  /// The one of this process for devices of this kind; null where there is none, or one before 2.17. "cuda" has one, as LibTorch calls HIP's too.
+  /// This process's library for devices of `kind`; null if there is none, or only one before 2.17. RCCL is "cuda" too, as in LibTorch.
   static const Library* find(std::string_view kind);
-  /// From now on find() gives `other`: for tests.
+  /// Makes find() return `other` from now on, for tests.
   static void replace(const Library* other);
 };
 

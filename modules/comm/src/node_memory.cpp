@@ -25,14 +25,14 @@ std::span<const std::byte> bytes_of(const Value& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Ends when the memory is made, and keeps it where that never happens: MPI may still write into it.
+/// Ends when the memory is made; keeps it if that never happens, because MPI may still write into it.
 class Making : public mpi::Transfer {
  public:
   Making(const Communicator& comm, std::shared_ptr<NodeMemory> memory) : comm_(comm), memory_(std::move(memory)) {}
   bool advance() override { return memory_->advance(comm_); }
 
  private:
-  const Communicator& comm_;  // the caller waits
+  const Communicator& comm_;  // outlives this, since the caller waits
   std::shared_ptr<NodeMemory> memory_;
 };
 
@@ -48,10 +48,10 @@ void NodeMemory::attempt(Step step) {
 }
 
 // a. The lowest rank of each node makes the memory and listens on a socket.
-// b. All learn the addresses of all sockets, or what went wrong. This alone is a collective of MPI, begun where the memory is: the rest comes when it
-//    comes, on each rank between other operations than on others.
-// c. Each node's lowest rank hands the descriptor to its neighbours, and everybody maps it.
-// d. All learn whether that went well everywhere: see children_.
+// b. All ranks exchange the sockets' addresses, or the errors. Only this step is an MPI collective, started with the memory; later steps run whenever
+//    their messages arrive, interleaved with other operations.
+// c. The lowest rank of each node hands the descriptor to its neighbours, and every rank maps it.
+// d. All ranks learn whether that succeeded everywhere: see children_.
 NodeMemory::NodeMemory(const Communicator& comm, std::vector<int> neighbours, int64_t bytes)
     : rank_(comm.rank()), neighbours_(std::move(neighbours)), bytes_(bytes), offers_(static_cast<size_t>(comm.size())) {
   mine_.first = neighbours_.front();
@@ -80,7 +80,7 @@ bool NodeMemory::advance(const Communicator& comm) {
     hear_children();
     if (!failure_.empty() || a_child_failed()) stage_ = Stage::gather;
     if (stage_ == Stage::hand_over) return false;
-    server_.reset();  // who still waits for it hears that it is gone
+    server_.reset();  // ranks that still wait for it learn that it is gone
   }
   if (stage_ == Stage::gather) {
     if (!hear_children()) return false;
@@ -116,7 +116,7 @@ void NodeMemory::hear_offers(const Communicator& comm) {
   }
 }
 
-// True when all have reported.
+// True when all children have reported.
 bool NodeMemory::hear_children() {
   for (Child& child : children_) {
     if (child.receive && child.receive->advance()) child.receive.reset();
@@ -124,12 +124,12 @@ bool NodeMemory::hear_children() {
   return std::ranges::none_of(children_, [](const Child& child) { return child.receive != nullptr; });
 }
 
-// It will not come to be served, where it is of this node.
+// Whether a child failed; it may be a rank of this node, which then never asks for the memory.
 bool NodeMemory::a_child_failed() const {
   return std::ranges::any_of(children_, [](const Child& child) { return !child.receive && child.verdict[0] != 0; });
 }
 
-// True when this rank has it, and all those that it hands it to.
+// True when this rank has the memory, and so have all ranks that it serves.
 bool NodeMemory::hand_over() {
   if (leads()) {
     served_ += server_->serve(memory_);

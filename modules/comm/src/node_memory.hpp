@@ -13,28 +13,28 @@
 
 namespace tw {
 
-/// Zeroed memory that the ranks of each node have all mapped, while it is being made. All ranks of a communicator begin it together; one at a time.
+/// Zeroed memory shared by the ranks of each node, while it is being made. All ranks of a communicator start it together; one at a time.
 class NodeMemory {
  public:
-  /// Begins; does not wait. @param neighbours the ranks of this node, ascending
+  /// Starts it; does not block. @param neighbours the ranks of this node, ascending
   NodeMemory(const Communicator& comm, std::vector<int> neighbours, int64_t bytes);
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
 
-  /// Does what can be done without waiting; true once all ranks of `comm` have their memory. @throws Error on every rank, naming those that failed
-  /// and why.
+  /// Does what it can without blocking; true once all ranks of `comm` have their memory. @throws Error on every rank, with the failed ranks and their
+  /// errors.
   bool advance(const Communicator& comm);
-  /// What was made.
+  /// The finished memory.
   std::shared_ptr<std::byte> take() const { return {mapping_, mapping_->bytes().data()}; }
 
  private:
-  /// Of every rank, for all.
+  /// One rank's report to all others.
   struct Offer {
-    std::array<char, 64> address{};   // where a node's first rank hands out the memory
+    std::array<char, 64> address{};   // socket where the node's first rank hands out the memory
     std::array<char, 188> failure{};  // empty: none
-    int first = 0;                    // of its node
+    int first = 0;                    // lowest rank of its node
   };
-  using Verdict = std::array<char, 1024>;  // what failed below a rank, or anywhere
+  using Verdict = std::array<char, 1024>;  // failures below a rank, or of all ranks
 
   enum class Stage { offers, hand_over, gather, announce, made };
 
@@ -46,7 +46,7 @@ class NodeMemory {
   void report(const Communicator& comm);
   void announce(const Communicator& comm);
   bool all_sent();
-  /// Keeps what `step` throws.
+  /// Records the error that `step` throws.
   template <class Step>
   void attempt(Step step);
 
@@ -54,7 +54,7 @@ class NodeMemory {
   const std::vector<int> neighbours_;
   const int64_t bytes_;
   Stage stage_ = Stage::offers;
-  std::string failure_;  // mine
+  std::string failure_;  // of this rank
   shared_memory::Descriptor memory_;
   std::optional<shared_memory::DescriptorServer> server_;
   std::optional<shared_memory::DescriptorReceiver> receiver_;
@@ -64,7 +64,7 @@ class NodeMemory {
   std::vector<Offer> offers_;  // by rank
   std::unique_ptr<mpi::Transfer> exchange_;
 
-  // The way of verdicts: from a node's ranks to its first, from there to rank 0, and back.
+  // Verdicts travel from a node's ranks to its first rank, from there to rank 0, and back.
   struct Child {
     int rank;
     Verdict verdict{};
@@ -77,7 +77,7 @@ class NodeMemory {
   Verdict upwards_{};
 };
 
-/// The same, waited for. Collective.
+/// Makes the memory and waits for it. Collective.
 std::shared_ptr<std::byte> make_node_memory(const Communicator& comm, const std::vector<int>& neighbours, int64_t bytes);
 
 }  // namespace tw

@@ -20,7 +20,7 @@ struct Nodes {
   }
 
   int count() const { return static_cast<int>(members.size()); }
-  /// Ranks of the node that has the fewest.
+  /// The size of the smallest node.
   int fewest() const {
     size_t least = members[0].size();
     for (const auto& node : members) least = std::min(least, node.size());

@@ -41,7 +41,7 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
   mpi::expect_rank(comm, root);
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   const bool receives = comm.rank() == root;
-  struct Kept {  // also where the call fails: MPI may touch it then
+  struct Kept {  // also kept if the call fails: MPI may still touch it
     std::string mine;
     std::vector<std::string> all;
   };

@@ -22,7 +22,7 @@ std::byte* memory_of(const at::Tensor& tensor) { return static_cast<std::byte*>(
 bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
 void bump_version(const at::Tensor& tensor) {
-  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // autograd learns that the values changed
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // so that autograd sees that the values changed
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void expect_travels(Collective operation, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(operation), " was given an undefined tensor");
   if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation));
   TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation), " needs a dense tensor, got a sparse one on ", tensor.device().str());
-  element_type(tensor.scalar_type());  // throws for dtypes that do not travel
+  element_type(tensor.scalar_type());  // throws for unsupported dtypes
 }
 
 void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device) {
@@ -47,7 +47,7 @@ Passage passage_of_messages(const Communicator& comm, const at::Tensor& tensor) 
 Operands::Operands(Collective operation, bool audited, Passage passage, std::function<void()> give_up)
     : operation_(operation), audited_(audited), passage_(passage), give_up_(std::move(give_up)) {}
 
-// What takes part. The first tensor decides where all of them lie.
+// Checks a tensor that takes part. The first one determines the device of all.
 void Operands::admit(const at::Tensor& tensor) {
   expect_travels(operation_, tensor);
   if (!device_) {
@@ -59,7 +59,7 @@ void Operands::admit(const at::Tensor& tensor) {
   if (audited_ && !tensor.is_inference()) versions_.emplace_back(tensor, tensor._version());
 }
 
-// An element that lies under several others cannot take a value for each. LibTorch would say so when the data have travelled.
+// If several elements share memory, each cannot receive a value. LibTorch would report that only after the data has arrived.
 void Operands::admit_output(const at::Tensor& tensor) {
   admit(tensor);
   TW_EXPECTS(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, name_of(operation_), " cannot write into a tensor of shape ",

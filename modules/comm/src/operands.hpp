@@ -18,57 +18,56 @@
 
 namespace tw {
 
-/// @throws ContractError, naming `operation`, unless it can be done on `tensor`: a dense one on the CPU or an accelerator, of a dtype that travels.
+/// @throws ContractError, naming `operation`, unless `tensor` is dense, on the CPU or an accelerator, and of a supported dtype.
 void expect_travels(Collective operation, const at::Tensor& tensor);
-/// @throws ContractError unless `tensor` lies on `device`, as others of the operation do
+/// @throws ContractError unless `tensor` is on `device`, like the operation's other tensors
 void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device);
 
-/// Of messages, and of collectives made of them: direct where MPI takes the memory of the device that `tensor` lies on.
+/// The passage of messages, and of collectives made of them: direct if MPI accepts the memory of `tensor`'s device.
 Passage passage_of_messages(const Communicator& comm, const at::Tensor& tensor);
 
-/// The tensors of one operation as flat memory: packs those that are not contiguous, brings those that lie on a device to the host unless the
-/// operation goes there itself, gives results back at the end, and keeps all alive until then.
+/// The tensors of one operation as flat memory. It packs tensors that are not contiguous, and copies device tensors to the host unless the operation
+/// works on the device. It copies results back at the end, and keeps all tensors alive until then.
 class Operands {
  public:
-  /// @param operation for messages. @param audited whether the end checks that nobody changed the tensors meanwhile. @param passage of tensors on a
-  /// device. @param give_up ends what is in the stream, where the passage is that
+  /// @param operation named in errors. @param audited whether the end checks that no tensor was changed meanwhile. @param passage of device tensors.
+  /// @param give_up ends the stream's work, if the passage is in_stream
   Operands(Collective operation, bool audited, Passage passage = Passage::staged, std::function<void()> give_up = {});
 
-  /// Memory to read. @throws ContractError unless it lies where the others of this operation do, and has a dtype that travels.
+  /// Memory to read. @throws ContractError unless it is on the same device as the operation's other tensors, and of a supported dtype.
   std::span<const std::byte> in(const at::Tensor& tensor);
-  /// Memory whose content becomes that of `tensor` at the end. @throws ContractError also where elements of `tensor` share memory.
+  /// Memory whose content is copied to `tensor` at the end. @throws ContractError also if elements of `tensor` share memory.
   std::span<std::byte> out(const at::Tensor& tensor);
-  /// Memory that holds the content of `tensor` and gives it back changed.
+  /// Memory that starts with the content of `tensor` and is copied back at the end.
   std::span<std::byte> in_place(const at::Tensor& tensor);
-  /// The same for several tensors of one dtype, one after the other.
+  /// The same for several tensors of one dtype, packed together.
   std::span<std::byte> in_place(const std::vector<at::Tensor>& tensors);
 
-  /// A part of a tensor of a device, in memory of the host.
+  /// A part of a device tensor, in host memory.
   struct Part {
     std::byte* memory;
     int64_t count;                 // elements
-    mpi::StartQueue::Ready ready;  // whether it is there; empty: nothing is to be read
+    mpi::StartQueue::Ready ready;  // whether the data has been copied in; empty: nothing to read
     std::function<void()> copy_out;
   };
-  /// Where the passage is staged: memory in parts of at most `elements`, which come one after the other and are given back each for itself, so that
-  /// the ways there, on and back are in use at the same time. @param reads whether they hold the content of `tensor`. @param writes whether it
-  /// changes
+  /// For staged passage: memory in parts of at most `elements`, copied in one by one and copied out separately. So the network and both directions of
+  /// the bus are busy at the same time. @param reads whether the parts start with the content of `tensor`. @param writes whether they change it
   std::vector<Part> in_parts(const at::Tensor& tensor, int64_t elements, bool reads, bool writes);
 
-  /// Whether what is to be read lies in the memory. Empty: it does from the beginning.
+  /// Whether the data to be read is in memory. Empty: it is from the start.
   mpi::StartQueue::Ready ready() const;
-  /// The lane's; nothing for tensors of the host.
+  /// The operation's stream; empty for host tensors.
   std::optional<c10::Stream> stream() const;
-  /// Null for tensors of the host.
+  /// Null for host tensors.
   const std::shared_ptr<OperationStream>& lane() const noexcept { return lane_; }
 
-  /// To be called once, when the data has arrived. @throws ContractError when a tensor was changed in flight.
+  /// Call it once, when the data has arrived. @throws ContractError if a tensor was changed in flight.
   void finish();
 
  private:
   struct Result {
     at::Tensor tensor;
-    at::Tensor packed;  // where it lies for now; `tensor` itself if that is contiguous
+    at::Tensor packed;  // where the result is until the end; `tensor` itself if that is contiguous
   };
   void admit(const at::Tensor& tensor);
   void admit_output(const at::Tensor& tensor);
@@ -82,13 +81,13 @@ class Operands {
   std::function<void()> give_up_;
   c10::SmallVector<at::Tensor, 1> inputs_;
   c10::SmallVector<Result, 1> results_;
-  std::vector<std::pair<at::Tensor, int64_t>> versions_;  // at the beginning
+  std::vector<std::pair<at::Tensor, int64_t>> versions_;  // when the operation began
   std::optional<c10::Device> device_;
-  std::shared_ptr<OperationStream> lane_;  // null for tensors of the host
+  std::shared_ptr<OperationStream> lane_;  // null for host tensors
   bool brings_ = false;
 };
 
-/// Puts `transfer`, whose memory is that of `operands`, into the engine.
+/// Starts `transfer`, which works in the memory of `operands`, in the engine.
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<mpi::Transfer> transfer, std::shared_ptr<Operands> operands);
 
 }  // namespace tw

@@ -28,7 +28,7 @@ at::Tensor OperationStream::memory(at::IntArrayRef sizes, at::ScalarType dtype, 
   if (!on_device) return at::empty(sizes, options.pinned_memory(true));
   const c10::StreamGuard in(stream_);
   const at::Tensor memory = at::empty(sizes, options.device(device_));
-  arrived_.record(stream_);  // of what had it before
+  arrived_.record(stream_);  // after the work of its previous owner
   return memory;
 }
 

@@ -11,35 +11,35 @@
 
 namespace tw {
 
-/// A stream for one operation on tensors of a device. It begins after all that the current stream had in flight when this was made; whoever waits for
-/// the operation makes the current stream wait for it. The host never does.
+/// A stream for one operation on device tensors. Its work follows everything that the current stream had in flight when this was made. A wait for the
+/// operation makes the current stream wait for it. The host never waits.
 class OperationStream : public mpi::Completion {
  public:
-  /// @param give_up ends the stream's work, which other ranks take part in, where they may never do; empty: it is not such work
+  /// @param give_up ends work on the stream that depends on other ranks, if they may never do their part; empty: there is no such work
   explicit OperationStream(c10::Device device, std::function<void()> give_up = {});
 
   const c10::Stream& stream() const noexcept { return stream_; }
 
-  /// Memory for the stream's own work: of the device, where others may use it once all has arrived, or pinned memory of the host.
+  /// Memory for the stream's work: device memory, which other streams may use once everything has arrived, or pinned host memory.
   at::Tensor memory(at::IntArrayRef sizes, at::ScalarType dtype, bool on_device);
-  /// Begins to copy `tensor` into `packed`, which is contiguous.
+  /// Starts copying `tensor` into `packed`, which is contiguous.
   void copy_in(const at::Tensor& tensor, const at::Tensor& packed);
-  /// To be called before parts are brought and given back.
+  /// Call it before parts are copied in and out.
   void begin_parts();
-  /// Begins to copy one; gives something that says whether it is there.
+  /// Starts copying one part; returns a function that reports whether it has arrived.
   std::function<bool()> copy_in_part(const at::Tensor& tensor, const at::Tensor& packed);
-  /// `tensor` one element after the other; a copy made in the stream, where it is not.
+  /// `tensor` as a contiguous tensor; copied on the stream if it is not contiguous already.
   at::Tensor flat(const at::Tensor& tensor) const;
-  /// The stream's work uses `tensor`.
+  /// Marks `tensor` as used by the stream's work.
   void use(const at::Tensor& tensor) const { record_stream(tensor, stream_); }
-  /// Whether all that was in flight, and has been brought since, is there.
+  /// Whether the work in flight at the start, and all copies since, have finished.
   bool has_arrived() { return arrived_.query(); }
 
-  /// Begins to copy `packed` into `tensor`; from any thread.
+  /// Starts copying `packed` into `tensor`; from any thread.
   void copy_out(const at::Tensor& packed, const at::Tensor& tensor) const;
-  /// The same of a part, while others are brought: beside them, not behind.
+  /// The same for a part, on a second stream, so that it overlaps with the copying in of others.
   void copy_out_part(const at::Tensor& packed, const at::Tensor& tensor);
-  /// The stream has got all its work.
+  /// Marks the end of the stream's work.
   void end();
   void join_stream() override;
   void wait_on_host() override;
@@ -52,7 +52,7 @@ class OperationStream : public mpi::Completion {
  private:
   c10::Device device_;
   c10::Stream stream_;
-  std::optional<c10::Stream> back_;  // of parts
+  std::optional<c10::Stream> back_;  // for copying parts out
   c10::Event arrived_;
   c10::Event returned_;
   std::function<void()> give_up_;

@@ -7,10 +7,10 @@
 
 namespace tw {
 
-/// The address of a device on its machine, such as "0000:3b:00.0", where CUDA's or HIP's run time is loaded to tell it; else empty.
+/// The address of a device on its machine, such as "0000:3b:00.0"; empty unless the CUDA or HIP runtime is loaded.
 std::string pci_bus_of(c10::Device device);
 
-/// Tells the devices of a node apart, in whichever way processes number them; by the number alone where the address is not known.
+/// Distinguishes the devices of a node, however processes number them; falls back to the number if the address is unknown.
 uint64_t identity_of(c10::Device device);
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives made of messages, as the plans of `algorithms` say.
+// Collectives made of messages, which follow the plans of `algorithms`.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -26,12 +26,12 @@ bool has_parts(Collective collective) {
   return collective == Collective::allgather || collective == Collective::reduce_scatter || collective == Collective::alltoall;
 }
 
-// Elements of one rank's part, or of the whole tensor where ranks have no parts of it.
+// The elements of one rank's part, or of the whole tensor if it is not divided.
 int64_t divided_count(const Call& call, int ranks) {
   return has_parts(call.collective) && call.collective != Collective::allgather ? call.count / ranks : call.count;
 }
 
-// Whether plans speak of one block at a time, so that the parts of a chunk need not lie side by side.
+// Whether plans handle one block at a time, so that the parts of a chunk need not be adjacent.
 bool takes_blocks_apart(Algorithm algorithm) { return algorithm != Algorithm::circulant && algorithm != Algorithm::bruck; }
 
 class PlanBackend : public Backend {
@@ -64,7 +64,7 @@ class PlanBackend : public Backend {
     const int64_t largest_chunk = (divided + chunks - 1) / chunks;
     const auto plan = plan_of(comm, call, algorithms::pipelined_blocks(algorithm_, largest_chunk * element_bytes(call.type)));
     const int64_t first_sequence = *next_sequence_;
-    *next_sequence_ += chunks_under_way;  // whatever the size: ranks that were called with different ones stay in step
+    *next_sequence_ += chunks_under_way;  // the same for every size, so that ranks called with different sizes stay in step
     const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::borrow(comm)), call, input = bound.input, output = bound.output,
                               divided, chunks, plan, first_sequence](int64_t chunk) {
       const BlockRange range{chunk * divided / chunks, (chunk + 1) * divided / chunks - chunk * divided / chunks};
@@ -94,7 +94,7 @@ class PlanBackend : public Backend {
   // Averages are divided at the end.
   static ReduceOp op_of(const Call& call) { return call.op == ReduceOp::average ? ReduceOp::sum : call.op; }
 
-  // Of the elements `range` of the tensor, or of each rank's part of it.
+  // The memory for elements `range` of the tensor, or of each rank's part of it.
   static PlanMemory memory_of(const Call& call, BlockRange range, int64_t part, int64_t blocks, const std::byte* input, std::byte* output) {
     PlanMemory memory{.input = input, .output = output, .layout = {}, .type = call.type, .op = op_of(call)};
     const int64_t skipped = range.begin * element_bytes(call.type);

@@ -44,7 +44,7 @@ class PlanTransfer : public mpi::Transfer {
 
  private:
   void begin_messages(const Step& step) {
-    const auto located = [this](const std::vector<Message>& messages, std::byte& token) {  // a message about nothing has to be one
+    const auto located = [this](const std::vector<Message>& messages, std::byte& token) {  // an empty message still needs a byte
       std::vector<mpi::PeerMemory> all;
       for (const Message& message : messages) {
         const Rank peer(ranks_[static_cast<size_t>(message.peer)]);

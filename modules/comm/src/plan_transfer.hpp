@@ -10,29 +10,29 @@
 
 namespace tw {
 
-/// Where the blocks of a tensor lie in its memory, in elements. Those that a plan names as one run lie one after the other.
+/// Position of a block in a tensor's memory, in elements. Blocks that a plan names as one run are adjacent.
 struct BlockRange {
   int64_t begin;
   int64_t count;
 };
 using BlockLayout = std::vector<BlockRange>;
 
-/// `count` elements as blocks of nearly the same size, one after the other.
+/// `count` elements as adjacent blocks of nearly equal size.
 BlockLayout even_layout(int64_t count, int64_t blocks);
 
-/// What the plan of a rank works on.
+/// The memory that a rank's plan works on.
 struct PlanMemory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  BlockLayout layout;                ///< of what holds all blocks
-  bool input_is_one_block = false;   ///< this rank's: of an all-gather
-  bool output_is_one_block = false;  ///< of a reduce-scatter
+  BlockLayout layout;                ///< blocks of the buffer that holds all of them
+  bool input_is_one_block = false;   ///< this rank's block: all-gather
+  bool output_is_one_block = false;  ///< this rank's block: reduce-scatter
   ElementType type = ElementType::uint8;
   ReduceOp op = ReduceOp::sum;  ///< not average
 };
 
-/// Executes `plan`, step by step, by messages of MPI.
-/// @param ranks of `comm`, by the plan's ranks. @param sequence as in mpi::messages_transfer(): several transfers may not share one
+/// Executes `plan` step by step, with MPI messages.
+/// @param ranks ranks of `comm`, indexed by the plan's ranks. @param sequence as in mpi::messages_transfer(); concurrent transfers must not share one
 std::unique_ptr<mpi::Transfer> make_plan_transfer(const Communicator& comm, std::shared_ptr<const algorithms::Plan> plan, PlanMemory memory,
                                                   std::vector<int> ranks, int64_t sequence);
 

@@ -54,7 +54,7 @@ Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, co
   auto operands = std::make_shared<Operands>(Collective::receive, comm.audited(), passage_of_messages(comm, incoming));
   const mpi::Buffer in = buffer_of(received, operands->out(incoming));
   const mpi::Buffer out = buffer_of(sent, operands->in(outgoing));
-  mpi::expect_rank(comm, to);  // a receive that has begun would take the next message
+  mpi::expect_rank(comm, to);  // otherwise a receive that has started would take the next message
   const auto both = [receive = receiving(in, from, tag), send = sending(out, to, tag)](const Communicator& of) {
     auto group = std::make_unique<Group>();
     group->add([&] { return receive(of); });

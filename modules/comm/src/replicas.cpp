@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-/// What a rank tells of its copy.
+/// One rank's summary of its copy.
 struct Fingerprint {
   uint64_t hash = 0;
   double mean = 0;
@@ -33,7 +33,7 @@ Fingerprint fingerprint(const at::Tensor& tensor) {
   return of;
 }
 
-// The greatest relative deviation of a value from their mean. A NaN deviates infinitely, unless all are NaN.
+// The largest relative deviation of a value from the mean. A NaN deviates infinitely, unless all are NaN.
 double greatest_deviation(const std::vector<double>& values) {
   double mean = 0;
   for (const double value : values) mean += value / static_cast<double>(values.size());

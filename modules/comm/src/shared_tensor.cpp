@@ -17,7 +17,7 @@
 namespace tw {
 namespace {
 
-// The bytes of a tensor, which is the same on all ranks: they lay out one memory with it.
+// The size of the tensor in bytes. It must be the same on all ranks, because they share one memory.
 int64_t agreed_bytes(const Communicator& comm, at::IntArrayRef shape, c10::ScalarType dtype) {
   expect_same_on_all_ranks(comm, "a tensor in shared memory", {concat(dtype_name(dtype), ' ', shape_text(shape.vec()))});
   return c10::multiply_integers(shape) * element_bytes(element_type(dtype));
@@ -26,7 +26,7 @@ int64_t agreed_bytes(const Communicator& comm, at::IntArrayRef shape, c10::Scala
 }  // namespace
 
 at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, const at::TensorOptions& options) {
-  constexpr int64_t page = 4096;  // shares begin on pages of their own
+  constexpr int64_t page = 4096;  // each rank's share begins on a new page
   const int64_t bytes = agreed_bytes(comm, shape, c10::typeMetaToScalarType(options.dtype()));
   if (!options.device().is_cpu()) return at::zeros(shape, options);
   const Link& link = Link::made(comm);

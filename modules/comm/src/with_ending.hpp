@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// A transfer, and what is to be done when it has ended well.
+/// A transfer, and a function to run when it has ended successfully.
 class WithEnding : public mpi::Transfer {
  public:
   WithEnding(std::unique_ptr<mpi::Transfer> transfer, std::function<void()> ending) : transfer_(std::move(transfer)), ending_(std::move(ending)) {}

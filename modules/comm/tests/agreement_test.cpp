@@ -19,7 +19,7 @@ using tw::testing::world;
 int mine() { return world().rank(); }
 int last() { return world().size() - 1; }
 
-/// How a message begins that only `rank` has given rise to.
+/// The beginning of a message about an error on `rank` alone.
 std::string failed_on(int rank) {
   return last() == 0 ? std::string("counting failed: ") : tw::concat("counting failed on rank ", rank, " of 'world/dup': ");
 }
@@ -43,7 +43,7 @@ TEST(OnAllRanks, ThrowsOnAllWhatOneThrows) {
     };
     EXPECT_EQ(message_of<tw::Error>(call), failed_on(odd) + "no numbers left");
   }
-  world().barrier();  // goes on as if nothing had been
+  world().barrier();  // works as before
 }
 
 TEST(OnAllRanks, ABugOfACallerRemainsOneOnAll) {
@@ -130,7 +130,7 @@ TEST(Agreement, NamesTheRanksAndTheFirstDifferenceOnEveryRank) {
   }
 }
 
-TW_TEST_ON(Agreement, NamesWhatIsMissing, {.least = 2}) {  // one rank agrees with itself
+TW_TEST_ON(Agreement, NamesWhatIsMissing, {.least = 2}) {  // a single rank agrees with itself
   std::vector<std::string> lines{"a"};
   if (world().rank() == 0) lines.push_back("b");
   const std::string message = message_of<tw::ContractError>([&] { tw::expect_same_on_all_ranks(world(), "the list", lines); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On an audited communicator a mismatch is an error on every rank, in whichever build. The Environment is made here, to switch auditing on.
+// On an audited communicator a mismatch is an error on every rank, in every build. This file makes the Environment itself, to enable the audit.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,11 +9,11 @@ namespace {
 
 const tw::Communicator* audited = nullptr;
 
-// What all ranks of a call that differs on the last rank must hear.
+// The error that all ranks receive for a call that differs on the last rank.
 template <class Usual, class Odd>
 void expect_mismatch(Usual usual, Odd odd, const std::string& odd_call, const std::string& usual_call) {
   const int last = audited->size() - 1;
-  if (last == 0) return;  // one rank agrees with itself
+  if (last == 0) return;  // a single rank agrees with itself
   try {
     if (audited->rank() == last) {
       odd();
@@ -78,7 +78,7 @@ TEST(Audit, FindsABarrierThatMeetsAnotherCall) {
   expect_mismatch([] { tw::barrier(*audited); }, [] { sum_over_ranks(torch::ones({4})); }, "allreduce sum of 4 float32 [4]", "barrier");
 }
 
-// A rank that is late holds up the call that it is late for. Programs in which ranks use two communicators in different orders are right.
+// A late rank delays only the call that it is late for. Programs whose ranks use two communicators in different orders are correct.
 TEST(Audit, HoldsUpNoOtherCommunicator) {
   const tw::Communicator even = audited->dup();
   const tw::Communicator odd = audited->dup();
@@ -101,7 +101,7 @@ TEST(Audit, HoldsUpNoMessages) {
   std::vector<at::Tensor> all(static_cast<size_t>(audited->size()));
   for (at::Tensor& each : all) each = torch::zeros({2});
   const at::Tensor token = torch::zeros({1});
-  if (audited->rank() == 1) tw::recv(*audited, token, tw::Rank(0));  // comes after rank 0 has begun to gather
+  if (audited->rank() == 1) tw::recv(*audited, token, tw::Rank(0));  // arrives after rank 0 has started to gather
   tw::Work gathered = tw::igather(*audited, own, audited->rank() == 0 ? all : std::vector<at::Tensor>(), tw::Rank(0));
   if (audited->rank() == 0) tw::send(*audited, token, tw::Rank(1));
   gathered.wait();
@@ -116,7 +116,7 @@ TEST(Audit, FindsATensorThatIsChangedInFlight) {
   if (audited->rank() == 0) {
     tw::Work work = tw::irecv(*audited, tensor, tw::Rank(1));
     tensor.add_(1);
-    tw::send(*audited, torch::ones({1}), tw::Rank(1), tw::Tag(1));  // only now rank 1 may send
+    tw::send(*audited, torch::ones({1}), tw::Rank(1), tw::Tag(1));  // rank 1 may send only now
     EXPECT_THROW(work.wait(), tw::ContractError);
   } else if (audited->rank() == 1) {
     tw::recv(*audited, torch::zeros({1}), tw::Rank(0), tw::Tag(1));

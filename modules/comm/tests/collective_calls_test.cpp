@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives and messages refuse, and that the next call is right afterwards.
+// What collectives and messages refuse, and that the next call works.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -49,7 +49,7 @@ TW_TEST_ON(CollectiveCalls, RefuseMessagesThatAreTooShort, {.least = 2}) {
   }
   const bool last = world().rank() == world().size() - 1;
   const std::string differs = world().audited()
-                                  ? " has 'allgather of 0 float64' where rank 0 has 'allgather of 0 float32'"  // the audit is there first
+                                  ? " has 'allgather of 0 float64' where rank 0 has 'allgather of 0 float32'"  // the audit finds it first
                                   : " passes float64 where rank 0 passes float32";
   expect_short([&] { (void)tw::allgather_variable(world(), torch::ones({2}, on_device(last ? torch::kDouble : torch::kFloat))); },
                tw::concat("rank ", world().size() - 1, differs));
@@ -70,7 +70,7 @@ TW_TEST_ON(CollectiveCalls, RefuseMessagesOfAnotherTypeOrLength, {.least = 2}) {
   expect_both(zeros(0, at::kFloat), zeros(4, at::kFloat), "sent 0 float32 where rank 0 receives 4 float32");
   expect_both(zeros(100000, at::kFloat), zeros(4, at::kLong), "sent 100000 float32 where rank 0 receives 4 int64");
   const at::Tensor right = torch::full({3}, int{world().rank()}, on_device());
-  EXPECT_TRUE(receive(right, right) == (world().rank() == 0 ? "nothing thrown" : ""));  // nothing of what was refused is in its way
+  EXPECT_TRUE(receive(right, right) == (world().rank() == 0 ? "nothing thrown" : ""));  // nothing of the refused messages is left
   EXPECT_TRUE(right.eq(world().rank() == 0 ? 1 : int{world().rank()}).all().item<bool>());
 }
 
@@ -79,13 +79,13 @@ TEST(CollectiveCalls, RefuseListsOfTwoTypes) {
   const std::vector<at::Tensor> inputs(static_cast<size_t>(world().size()), floats);
   const std::vector<at::Tensor> outputs(static_cast<size_t>(world().size()), torch::ones({2}, on_device(at::kInt)));
   const auto expect = [](const std::string& message, const std::string& text) { EXPECT_NE(message.find(text), std::string::npos) << message; };
-  const tw::Rank me = world().rank();  // each for itself: nothing travels
+  const tw::Rank me = world().rank();  // each rank alone: nothing is sent
   expect(message_of([&] { tw::gather(world(), floats, outputs, me); }), "gather was given tensors of float32 and of int32");
   expect(message_of([&] { tw::scatter(world(), inputs, outputs[0], me); }), "scatter was given tensors of int32 and of float32");
   expect(message_of([&] { tw::alltoall(world(), inputs, outputs); }), "alltoall was given tensors of float32 and of int32");
 }
 
-/// Before data travel: all refuse, and the next call is right.
+/// Refused before any data is sent: on all ranks, and the next call works.
 TEST(CollectiveCalls, RefuseToWriteIntoExpandedTensors) {
   const int ranks = world().size();
   const auto expanded = [](int64_t count) { return torch::zeros({1}, on_device()).expand({count}); };

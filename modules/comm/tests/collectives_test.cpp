@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective x backend x dtype x size equals a serial reduction, in float64, of what the ranks put in.
+// Every collective x backend x dtype x size equals a serial reduction of the inputs in float64.
 //
-// Values are small whole numbers, so that all sums and products below are exact in every dtype: the comparison is for equality. (float16 holds whole
-// numbers to 2048, bfloat16 to 256.) Averages divide by the number of ranks, once, of an exact sum: the result is the float64 quotient rounded to the
-// dtype, except that halves divide in float32 first; rounding twice may differ from rounding once by one unit in the last place of the dtype.
+// Values are small integers, so that all sums and products below are exact in every dtype and compared for equality. (float16 holds integers up to
+// 2048, bfloat16 up to 256.) Averages divide an exact sum by the number of ranks, once: the result is the float64 quotient rounded to the dtype. But
+// 16-bit floats divide in float32 first; rounding twice may differ from rounding once by one unit in the last place of the dtype.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -31,17 +31,17 @@ const std::vector<ReduceOp> all_ops{ReduceOp::sum,         ReduceOp::average,   
                                     ReduceOp::product,     ReduceOp::logical_and, ReduceOp::logical_or, ReduceOp::logical_xor,
                                     ReduceOp::bitwise_and, ReduceOp::bitwise_or,  ReduceOp::bitwise_xor};
 
-// Large sizes of some dtypes only, or the test would take many minutes; `make accept ONLY=comm` takes all.
+// Large sizes for some dtypes only, or the test would take many minutes; `make accept ONLY=comm` runs them all.
 bool every_size() { return std::getenv("TW_TEST_EVERY_SIZE") != nullptr; }
 
 int largest_power(at::ScalarType dtype) {
-  if (!device().is_cpu()) return 11;  // what is large travels as it does from the CPU
+  if (!device().is_cpu()) return 11;  // large tensors travel as they do from the CPU
   if (every_size()) return 23;
   if (dtype == at::kFloat) return 21;
   return dtype == at::kDouble || dtype == at::kHalf ? 16 : 11;
 }
 
-// Of millions of elements sums and averages; of fewer every op.
+// Large tensors use only sums and averages; smaller ones use every op.
 bool is_tried(ReduceOp op, int64_t count) {
   const int64_t largest = every_size() ? 100000 : 5000;
   return count <= largest || op == ReduceOp::sum || op == ReduceOp::average;
@@ -57,12 +57,12 @@ std::vector<int64_t> sizes_up_to(int largest_power) {
 
 bool is_defined(ReduceOp op, at::ScalarType dtype) { return tw::why_undefined(op, tw::element_type(dtype)).empty(); }
 
-// Inputs repeat every 1021 elements (a prime: no chunk or part is a multiple of it), so that what is expected of millions is quickly computed.
+// Inputs repeat every 1021 elements (a prime: no chunk or part is a multiple of it), so that millions of expected values are computed quickly.
 constexpr int64_t period = 1021;
 
 at::Tensor repeat(const at::Tensor& pattern, int64_t size) { return pattern.repeat({size / period + 1}).narrow(0, 0, size).clone(); }
 
-// Whole numbers at random, drawn for each rank: 0 to 3, and 0 or 1 from the fifth rank on, so that products stay below 82.
+// Random integers, different on each rank: 0 to 3, and 0 or 1 from the fifth rank on, so that products stay below 82.
 at::Tensor pattern_of(int rank, at::ScalarType dtype) {
   std::mt19937 random(static_cast<unsigned>(rank));
   std::vector<int64_t> numbers(period);
@@ -71,7 +71,7 @@ at::Tensor pattern_of(int rank, at::ScalarType dtype) {
   return (dtype == at::kBool ? pattern.gt(1) : pattern).to(dtype);
 }
 
-/// What rank `rank` puts in.
+/// The input of rank `rank`.
 at::Tensor input_of(int rank, int64_t size, at::ScalarType dtype) { return repeat(pattern_of(rank, dtype), size).to(device()); }
 
 at::Tensor to_float64(const at::Tensor& tensor) { return tensor.is_complex() ? tensor.to(at::kComplexDouble) : tensor.to(at::kDouble); }
@@ -114,12 +114,12 @@ bool is_result(const at::Tensor& got, const at::Tensor& expected, ReduceOp op) {
   return torch::allclose(to_float64(got), to_float64(expected), unit, 0);
 }
 
-/// On every backend in turn.
+/// Runs on every backend in turn.
 class Collectives : public testing::TestWithParam<const char*> {
  protected:
   Collectives() : comm_(world().dup()) {
     tw::choose_backend(comm_, std::string(GetParam()));
-    if (has("ipc")) tw::choose_backend(comm_, "ipc");  // also where ranks share a device, and small calls go elsewhere by default
+    if (has("ipc")) tw::choose_backend(comm_, "ipc");  // also if ranks share a device, where small calls use another backend by default
   }
   const tw::Communicator& comm() const { return comm_; }
   int rank() const { return comm_.rank(); }
@@ -130,7 +130,7 @@ class Collectives : public testing::TestWithParam<const char*> {
     return std::any_of(all.begin(), all.end(), [&](const tw::Availability& entry) { return entry.backend == backend && entry.why_not.empty(); });
   }
 
-  /// Calls `check(dtype, size)`, where it is this backend that does `collective`.
+  /// Calls `check(dtype, size)` if this backend performs `collective`.
   void for_dtypes_and_sizes(tw::Collective collective, const std::function<void(at::ScalarType, int64_t)>& check) const {
     const auto all = tw::availability(comm());
     const auto does_it = [&](const tw::Availability& entry) {
@@ -140,7 +140,7 @@ class Collectives : public testing::TestWithParam<const char*> {
     const auto takes_device = [&](const tw::Availability& entry) {
       return entry.collective == collective && entry.on_device && entry.chosen && entry.backend != "staged";
     };
-    if (!device().is_cpu() && std::any_of(all.begin(), all.end(), takes_device)) {  // whichever of the host's is chosen: once is enough
+    if (!device().is_cpu() && std::any_of(all.begin(), all.end(), takes_device)) {  // the result does not depend on the host's backend: one is enough
       const auto can = [&](const tw::Availability& entry) { return entry.collective == collective && !entry.on_device && entry.why_not.empty(); };
       if (std::find_if(all.begin(), all.end(), can)->backend != GetParam()) return;
     }
@@ -258,7 +258,7 @@ TEST_P(Collectives, AlltoallTransposes) {
 }
 
 TEST_P(Collectives, BarrierLetsNobodyThroughAlone) {
-  // The last came before the first left: all ranks of a test read one clock, which on the hosts of hosts.sh the steady clock is not.
+  // The last rank arrived before the first left. All ranks must read the same clock; on the hosts of hosts.sh the steady clock differs.
   const auto now = [] { return static_cast<int64_t>(std::chrono::system_clock::now().time_since_epoch().count()); };
   constexpr int64_t turns = 200;
   const at::Tensor came = torch::empty({turns}, torch::kLong);
@@ -337,7 +337,7 @@ TEST_P(Collectives, AHundredAreInFlightAndWaitedForInRandomOrder) {
   }
   std::vector<size_t> order(works.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(rank())));  // another order on every rank
+  std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(rank())));  // a different order on every rank
   for (const size_t i : order) {
     works[i].wait();
     EXPECT_TRUE(checks[i]()) << i;
@@ -350,10 +350,10 @@ TEST_P(Collectives, TheResultHasTheSameBitsOnAllRanks) {
   EXPECT_TRUE(tw::compare_replicas(comm(), tensor.cpu()).identical);
 }
 
-/// In the last element of all sizes, and in every third elsewhere; of one rank, of another, or of all.
+/// NaN in the last element of all sizes, and in every third elsewhere: on one rank, on another, or on all.
 at::Tensor with_nan(int rank, int ranks, int64_t count, at::ScalarType dtype) {
   const at::Tensor places = torch::arange(count);
-  const at::Tensor who = places.remainder(3 * (ranks + 1));  // `ranks`: all of them
+  const at::Tensor who = places.remainder(3 * (ranks + 1));  // `ranks`: all ranks
   const at::Tensor is_nan =
       who.eq(3 * rank).logical_or(who.eq(3 * ranks)).logical_or(places.eq(count - 1).logical_and(torch::tensor(rank == count % ranks)));
   return (places.remainder(7) - rank).to(at::kDouble).masked_fill(is_nan, NAN).to(dtype).to(device());
@@ -364,7 +364,8 @@ TEST_P(Collectives, NaNComesOutOfMinAndMaxWhereItGoesIn) {
     for (const int64_t count : {1, 2, 67, 20011}) {
       for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
         at::Tensor expected = with_nan(0, size(), count, dtype);
-        for (int other = 1; other < size(); ++other) expected = combine(expected, with_nan(other, size(), count, dtype), op);  // LibTorch's keep it
+        // LibTorch's min and max propagate NaN.
+        for (int other = 1; other < size(); ++other) expected = combine(expected, with_nan(other, size(), count, dtype), op);
         const auto is_right = [&](const at::Tensor& got, const at::Tensor& right) { return torch::allclose(got, right, 0, 0, /*equal_nan=*/true); };
         const at::Tensor all = with_nan(rank(), size(), count, dtype);
         tw::allreduce(comm(), all, op);
@@ -382,7 +383,7 @@ TEST_P(Collectives, NaNComesOutOfMinAndMaxWhereItGoesIn) {
   }
 }
 
-/// Of which sums, and products, leave the range of every integer.
+/// Integers whose sums and products overflow every integer type.
 at::Tensor large_integers(int rank, int64_t count, at::ScalarType dtype) {
   const int bits = static_cast<int>(8 * c10::elementSize(dtype));
   return ((torch::arange(count) % 13 + (int64_t{1} << (bits - 2)) + 3 * rank) * (torch::arange(count) % 2 * 2 - 1)).to(dtype).to(device());

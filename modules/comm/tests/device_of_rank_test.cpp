@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank computes where.
+// Assignment of devices to ranks.
 #include "mpi_test.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -48,7 +48,7 @@ TEST(DeviceOfRank, RanksOfANodeTakeTurns) {
   EXPECT_EQ(device_of_rank(world(), last), c10::Device(type, static_cast<c10::DeviceIndex>(devices - 1)));
   expect_error(none, tw::concat("there is no ", none, " on node "));
   expect_error(none, tw::concat(", which has ", devices));
-  (void)device_of_rank(world(), kind);  // what comes after goes on there
+  (void)device_of_rank(world(), kind);  // later tests use it again
 }
 
 TEST(DeviceOfRank, RefusesWhatIsNone) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stream of a device and the host wait for: on the simulated accelerator a wait that is missing gives another number every time, on a GPU
-// now and then. (Results by operation, dtype and size: collectives_test with --device.)
+// What a device's stream and the host wait for. On the simulated accelerator a missing wait always changes the numbers, on a GPU only sometimes.
+// (Results by operation, dtype and size: collectives_test with --device.)
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -37,7 +37,7 @@ at::Tensor late(double value, int64_t count = 5) {
   return tensor;
 }
 
-constexpr int64_t of_three_parts = (int64_t{5} << 20) / 2;  // float32; where it is staged
+constexpr int64_t of_three_parts = (int64_t{5} << 20) / 2;  // float32 elements, if staged
 
 double sum_of_ranks() { return world().size() * (world().size() + 1) / 2.0; }
 double mine() { return int{world().rank()} + 1; }
@@ -122,7 +122,7 @@ TEST(Devices, WhatTheStreamHasYetToReadIsNotOverwritten) {
   for (const int64_t count : {int64_t{5}, of_three_parts}) {
     for (const bool strided : {false, true}) {
       const at::Tensor x = strided ? late(mine(), 2 * count).slice(0, 0, 2 * count, 2) : late(mine(), count);
-      const at::Tensor doubled = x.mul(2);  // later
+      const at::Tensor doubled = x.mul(2);  // computed later
       tw::broadcast(world(), x, tw::Rank(0));
       expect_all(x, 1);
       expect_all(doubled, 2 * mine());
@@ -132,7 +132,7 @@ TEST(Devices, WhatTheStreamHasYetToReadIsNotOverwritten) {
 
 TEST(Devices, LargeTensorsGoAmongSmallOnes) {
   const tw::Rank last(world().size() - 1);
-  const at::Tensor ramp = torch::arange(of_three_parts, at::kFloat).remainder(1021);  // whole numbers: sums are exact
+  const at::Tensor ramp = torch::arange(of_three_parts, at::kFloat).remainder(1021);  // integers: sums are exact
   for (const bool strided : {false, true}) {
     const auto late_ramp = [&] {
       const at::Tensor memory = torch::zeros({of_three_parts, 2}, there());
@@ -169,7 +169,7 @@ TW_TEST_ON(Devices, NamesTheRankWhoseLargeTensorHasOtherParts, {.least = 2}) {
 TEST(Devices, SaysWhichBackendTakesTheirMemory) {
   if (tw::testing::on_a_real_device()) GTEST_SKIP() << "which there are is not known";
   const tw::Communicator comm = world().dup();
-  const bool has_nccl = accelerator::nccl_is_offered() && world().size() <= 3;  // where none of its three devices is shared
+  const bool has_nccl = accelerator::nccl_is_offered() && world().size() <= 3;  // if its three devices are not shared
   const bool alone = world().size() == 1;
   const std::string taker_of_all = alone ? "alone" : has_nccl ? "nccl" : accelerator::ipc_is_offered() ? "ipc" : "staged";
   const std::string mover = taker_of_all == "staged" && tw::mpi::takes_devices(comm, "simulated") ? "direct" : taker_of_all;
@@ -235,7 +235,7 @@ TEST(Devices, RefusesTensorsOfOneCallInSeveralPlaces) {
 }
 
 TW_TEST_ON(Devices, NamesTheRankWhoseTensorLiesElsewhere, {.least = 2}) {
-  // NCCL's calls do not say what they are: of ranks that differ, the watchdog tells.
+  // NCCL's calls carry no description: if ranks differ, the watchdog reports it.
   if (tw::testing::on_a_real_device() || accelerator::nccl_is_offered()) GTEST_SKIP() << "NCCL may be there";
   const bool last = world().rank() == world().size() - 1;
   const std::string message = message_of([&] { tw::allreduce(world(), last ? torch::ones({3}) : late(1, 3), ReduceOp::sum); });
@@ -243,21 +243,21 @@ TW_TEST_ON(Devices, NamesTheRankWhoseTensorLiesElsewhere, {.least = 2}) {
   EXPECT_NE(message.find("allreduce sum of 3 float32 on a device"), std::string::npos) << message;
 }
 
-// What NCCL's work in a stream means for the host; of the other backends, waits end with the message.
+// How NCCL's work on a stream affects the host; with other backends, waits end with the message.
 
 TW_TEST_ON(Nccl, AWaitHoldsUpTheStreamAndNotTheHost, {.least = 2}) {
   if (!accelerator::nccl_is_offered()) GTEST_SKIP() << "of NCCL's double";
   if (world().audited()) GTEST_SKIP() << "an audited call enters the stream when all ranks have made it";
   const tw::Communicator comm = world().dup();
-  tw::choose_backend(comm, "nccl");                  // also where ranks share a device
-  tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects, which takes all
+  tw::choose_backend(comm, "nccl");                  // also if ranks share a device
+  tw::allreduce(comm, late(mine()), ReduceOp::sum);  // connects, which needs all ranks
   const at::Tensor x = late(mine());
   const at::Tensor token = torch::zeros({1});
-  if (world().rank() != 0) tw::recv(world(), token, tw::Rank(0));  // the others come when rank 0 has waited
+  if (world().rank() != 0) tw::recv(world(), token, tw::Rank(0));  // the others arrive after rank 0 has waited
   tw::allreduce(comm, x, ReduceOp::sum);
   x.add_(1);
   for (int rank = 1; world().rank() == 0 && rank < world().size(); ++rank) tw::send(world(), token, tw::Rank(rank));
-  tw::barrier(world());  // whose wait drives the engine, so that all have given their part
+  tw::barrier(world());  // its wait drives the engine, so that all ranks have done their part
   expect_all(x, sum_of_ranks() + 1);
 }
 
@@ -276,7 +276,7 @@ TW_TEST_ON(Nccl, ARevocationEndsWhatIsInStreams, {.least = 2}) {
     const std::string message = message_of([&] { work.wait_on_host(); });
     EXPECT_NE(message.find("rank 0 has better things to do"), std::string::npos) << message;
     EXPECT_EQ(accelerator::nccl_aborts(), before + 1);
-    (void)x.cpu();  // the stream goes on
+    (void)x.cpu();  // the stream continues
   }
 }
 

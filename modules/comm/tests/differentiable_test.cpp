@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable collectives against one process that holds the inputs of all ranks and lets LibTorch differentiate the sum of their losses.
+// Differentiable collectives, compared with one process that holds the inputs of all ranks and lets LibTorch differentiate the sum of their losses.
 //
 // Tolerances, in units of u = 2^-53. All numbers are drawn from [-1, 1], and there are at most 4 ranks.
-// - First derivatives: sums of at most 4 numbers in some order, divided at most once by 4; both sides are off by at most 3 additions and a division,
-//   each by u of at most 4: 2 * 4 * 4 u = 32 u.
-// - Second derivatives, of c y^3 with |y| <= 4: g = A'(3 c y^2) is a sum of at most 4 numbers below 48, and the derivative of <v, g> is A'(6 c y A
-// v), a sum
-//   of at most 4 numbers below 6 * 4 * 4 = 96. Some 10 roundings on each side, each by u of at most 4 * 96: 2 * 10 * 384 u < 8192 u.
+// - First derivatives: sums of at most 4 numbers in some order, divided at most once by 4. Both sides have at most 3 additions and a division, each
+//   with an error of u times at most 4: 2 * 4 * 4 u = 32 u.
+// - Second derivatives of c y^3 with |y| <= 4: g = A'(3 c y^2) is a sum of at most 4 numbers below 48, and the derivative of <v, g> is A'(6 c y A v),
+//   a sum of at most 4 numbers below 6 * 4 * 4 = 96. Each side has some 10 roundings, each with an error of u times at most 4 * 96: 2 * 10 * 384 u <
+//   8192 u.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -26,7 +26,7 @@ constexpr double unit = 0x1p-53;
 constexpr double first_tolerance = 32 * unit;
 constexpr double second_tolerance = 8192 * unit;
 
-/// A collective, and the same in one process: what every rank gets from what every rank gives.
+/// A collective, and the same in one process: the outputs of all ranks from the inputs of all ranks.
 struct Case {
   std::string name;
   std::function<at::Tensor(const tw::Communicator& comm, const at::Tensor& input)> ours;
@@ -36,10 +36,10 @@ struct Case {
 at::Tensor sum_of(const Tensors& inputs) { return torch::stack(inputs).sum(0); }
 at::Tensor mean_of(const Tensors& inputs) { return sum_of(inputs) / static_cast<double>(inputs.size()); }
 
-/// All ranks get `result`.
+/// All ranks receive `result`.
 Tensors everywhere(const at::Tensor& result, size_t ranks) { return Tensors(ranks, result); }
 
-/// Rank r gets the r-th part of `whole`.
+/// Rank r receives the r-th part of `whole`.
 Tensors parts_of(const at::Tensor& whole) {
   Tensors parts;
   for (int64_t rank = 0; rank < whole.size(0); ++rank) parts.push_back(whole[rank]);
@@ -71,7 +71,7 @@ at::Tensor random(int seed, at::IntArrayRef shape, at::ScalarType dtype = at::kD
   return tw::testing::place(dtype == at::kDouble ? real : torch::complex(real, 2 * torch::rand(shape, at::kDouble) - 1));
 }
 
-/// What rank `rank` gives: a leaf of shape [P, 2, 3].
+/// The input of rank `rank`: a leaf of shape [P, 2, 3].
 at::Tensor input_of(int rank, at::ScalarType dtype = at::kDouble) { return random(rank, {world().size(), 2, 3}, dtype).requires_grad_(); }
 
 /// The cotangent of rank `rank`.
@@ -90,7 +90,7 @@ at::Tensor linear_loss(const at::Tensor& output, const at::Tensor& cotangent) {
 
 at::Tensor cubic_loss(const at::Tensor& output, const at::Tensor& cotangent) { return (cotangent * output.pow(3)).sum(); }
 
-// Inputs that the loss does not depend on have no gradient: it is 0.
+// An input that the loss does not depend on has an undefined gradient, which stands for 0.
 at::Tensor or_zeros(const at::Tensor& gradient, const at::Tensor& like) { return gradient.defined() ? gradient : torch::zeros_like(like); }
 
 class Differentiable : public testing::TestWithParam<Case> {
@@ -167,7 +167,7 @@ TEST_P(Differentiable, OutlivesTheCommunicatorOfTheUser) {
   EXPECT_TRUE(input.grad().equal(again.grad()));
 }
 
-// A view as input, and a gradient that is one number expanded.
+// The input is a view, and the gradient is one number expanded.
 TEST_P(Differentiable, TakesAnyStrides) {
   const at::Tensor leaf = random(world().rank(), {3, 2, world().size()}).requires_grad_();
   ours(leaf.permute({2, 1, 0})).sum().backward();
@@ -186,7 +186,7 @@ TEST_P(Differentiable, TakesAnyStrides) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, Differentiable, testing::ValuesIn(cases), [](const auto& of) { return of.param.name; });
 
-// Two layers, as tensor-parallel ones are made: every rank's part of a sum, something nonlinear, and the parts of all.
+// Two layers in tensor-parallel form: each rank's part of a sum, a nonlinear function, and the parts of all ranks.
 TEST(DifferentiableGraph, MayHoldSeveral) {
   const at::Tensor input = input_of(world().rank());
   const at::Tensor part = tw::differentiable::reduce_scatter(world(), input.sin(), ReduceOp::sum);
@@ -205,12 +205,12 @@ TEST(DifferentiableGraph, MayHoldSeveral) {
   at::Tensor loss = torch::zeros({}, at::kDouble);
   for (int rank = 0; rank < world().size(); ++rank) loss = loss + linear_loss(sines.tanh() * exchanged[rank], cotangent_of(rank, sines));
   loss.backward();
-  // exp and tanh of numbers in [-4, 4] give terms below 3 * 4, some ten of them with some ten roundings each: below 2 * 100 * 12 u.
+  // exp and tanh of numbers in [-4, 4] give terms below 3 * 4: some ten terms with some ten roundings each, below 2 * 100 * 12 u.
   expect_near(input.grad(), inputs[static_cast<size_t>(int{world().rank()})].grad(), 2400 * unit);
 }
 
-// Central differences of the sum of all losses, for every element of every rank. With y an average of numbers in [-1, 1] and a loss sum of c y^3, the
-// third derivative is at most 6, so the formula is off by at most h^2, and by the rounding of sums of P losses of 6 terms each: P * 6 * P * 6 u / h.
+// Central differences of the sum of all losses, for every element of every rank. With y an average of numbers in [-1, 1] and the loss sum c y^3, the
+// third derivative is at most 6. So the truncation error is at most h^2. Rounding sums of P losses of 6 terms each adds P * 6 * P * 6 u / h.
 TEST(DifferentiableReduceScatter, AgreesWithFiniteDifferences) {
   constexpr double h = 1e-4;
   const int ranks = world().size();

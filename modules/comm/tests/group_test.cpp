@@ -7,7 +7,7 @@
 
 namespace group_test {
 
-/// Fails at once; says when it dies.
+/// Fails at once; reports its destruction.
 class Failing : public tw::mpi::Transfer {
  public:
   explicit Failing(bool* dead) : dead_(dead) {}
@@ -18,7 +18,7 @@ class Failing : public tw::mpi::Transfer {
   bool* dead_;
 };
 
-/// Ends when it was advanced this many times.
+/// Ends after this many calls of advance().
 class Slow : public tw::mpi::Transfer {
  public:
   explicit Slow(int rounds) : left_(rounds) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives and messages of all kinds, many in flight, on a communicator that nobody has used yet: each gets what is meant for it. Once more with
-// --largest-message=random, where nearly all of them are cut into pieces.
+// Collectives and messages of all kinds, many in flight, on a fresh communicator: each receives its own data. The test runs again with
+// --largest-message=random, which cuts nearly all of them into pieces.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -22,12 +22,12 @@ struct Started {
   std::function<bool()> is_right;
 };
 
-/// What rank `from` has for rank `to` in operation `number`.
+/// The data of rank `from` for rank `to` in operation `number`.
 at::Tensor values(int number, int from, int to, int64_t count, at::ScalarType dtype) {
   return (torch::arange(count) % 61 + 7 * number + 3 * from + to).remainder(100).to(dtype);
 }
 
-/// One operation, the same on all ranks but for what is theirs. @param random the same numbers on all ranks
+/// One operation, the same on all ranks except for its data. @param random the same numbers on all ranks
 Started start_one(const tw::Communicator& comm, int number, std::mt19937& random) {
   const int ranks = comm.size();
   const int rank = comm.rank();
@@ -36,7 +36,7 @@ Started start_one(const tw::Communicator& comm, int number, std::mt19937& random
   const int64_t count = static_cast<int64_t>(random() % 4 == 0 ? random() % 8 : random() % 3000);
   const int root = static_cast<int>(random() % static_cast<unsigned>(ranks));
   const unsigned kind = random() % 10;
-  const auto of = [=](int from, int to) { return values(number, from, to, count + 5 * from + to, dtype); };  // each pair has its own length
+  const auto of = [=](int from, int to) { return values(number, from, to, count + 5 * from + to, dtype); };  // each pair has a different length
   const auto lists = [&](const auto& make) {
     std::vector<at::Tensor> all;
     for (int other = 0; other < ranks; ++other) all.push_back(make(other));
@@ -113,7 +113,7 @@ TEST(InFlight, EachOperationGetsWhatIsMeantForIt) {
     std::vector<Started> all;
     for (int number = 0; number < operations; ++number) {
       all.push_back(start_one(comm, number, random));
-      for (unsigned turns = own() % 4 == 0 ? own() % 60 : 0; turns > 0; --turns) tw::progress(comm);  // ranks are not equally far
+      for (unsigned turns = own() % 4 == 0 ? own() % 60 : 0; turns > 0; --turns) tw::progress(comm);  // ranks progress at different speeds
     }
     std::vector<size_t> order(all.size());
     std::iota(order.begin(), order.end(), size_t{0});

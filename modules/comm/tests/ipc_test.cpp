@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives through memory that devices share: in slots so small that tensors take many chunks, where a mark that is not waited for is a wrong
-// number. (Results by operation, dtype and size: collectives_test with --ipc.)
+// Collectives through memory shared between devices, in slots so small that tensors take many chunks: a missing wait for a mark gives a wrong number.
+// (Results by operation, dtype and size: collectives_test with --ipc.)
 #include "link.hpp"
 #include "message_of.hpp"
 #include "mpi_test.hpp"
@@ -30,7 +30,7 @@ std::string why_not(const tw::Communicator& comm) {
   return found == all.end() ? "there are no devices" : found->why_not;
 }
 
-/// A communicator whose devices share slots of eight float64 for each rank; nothing where they cannot.
+/// A communicator whose devices share slots of eight float64 for each rank; empty if they cannot.
 std::optional<tw::Communicator> small_slots() {
   tw::Communicator comm = world().dup();
   tw::Link::make(comm, {.device_bytes = int64_t{64} * comm.size(), .device_flat_bytes = 64}, tw::ranks_of_this_node(comm));
@@ -42,10 +42,10 @@ std::optional<tw::Communicator> small_slots() {
   return comm;
 }
 
-/// Other numbers on each rank, small integers: their sums are exact in any order.
+/// Small integers, different on each rank: their sums are exact in any order.
 at::Tensor numbers(int64_t count) { return torch::arange(count, torch::kDouble).mul(3).add(100 * int{world().rank()}).remainder(257); }
 
-/// The same that are there some time later.
+/// The same numbers, written some time later.
 at::Tensor late(const at::Tensor& tensor) {
   const at::Tensor result = torch::zeros(tensor.sizes(), there());
   result.copy_(tensor.pin_memory(), /*non_blocking=*/true);
@@ -58,7 +58,7 @@ void expect_same(const at::Tensor& on_device, const at::Tensor& on_host) {
 
 class Sizes : public testing::TestWithParam<int64_t> {};
 
-// From one chunk to many, the last of which is shorter; those that are not divided among the ranks, and those that are.
+// From one chunk to many, with a shorter last one; sizes below and above the one at which ranks divide the reduction.
 INSTANTIATE_TEST_SUITE_P(Ipc, Sizes, testing::Values(0, 1, 8, 9, 100, 1001));
 
 TEST_P(Sizes, CollectivesGiveWhatTheHostGives) {
@@ -107,7 +107,7 @@ TEST(Ipc, CallsInFlightUseTheSlotsInTurn) {
       of_host.push_back(numbers(5 + 7 * i));
       of_device.push_back(late(of_host.back()));
       works.push_back(tw::iallreduce(*comm, of_device.back(), ReduceOp::sum));
-      if (i % 5 == 0) tw::barrier(*comm);  // the host's, on the same channel
+      if (i % 5 == 0) tw::barrier(*comm);  // on the host, over the same channel
     }
     tw::wait_all(works);
   });
@@ -126,7 +126,7 @@ TEST(Ipc, NamesTheRanksThatCallSomethingElse) {
   for (const at::Tensor& tensor : {other, elsewhere}) {
     const std::string message = message_of([&] { tw::allreduce(*comm, tensor, ReduceOp::sum); });
     EXPECT_NE(message.find(tw::concat("rank ", comm->size() - 1, " has 'allreduce sum of ")), std::string::npos) << message;
-    const at::Tensor of_host = numbers(50);  // and it goes on, in the same slots on all ranks
+    const at::Tensor of_host = numbers(50);  // later calls work, in the same slots on all ranks
     const at::Tensor of_device = late(of_host);
     tw::allreduce(*comm, of_device, ReduceOp::sum);
     tw::allreduce(world(), of_host, ReduceOp::sum);
@@ -154,7 +154,7 @@ TEST(Ipc, TheNextCommunicatorOfTheSameRanksGetsTheMemory) {
 TEST(Ipc, SaysWhichRankHasNoMemoryToShare) {
   if (!accelerator::ipc_is_offered()) GTEST_SKIP() << "of the double";
   const tw::Communicator comm = world().dup();
-  tw::Link::make(comm, {.device_bytes = 4096}, tw::ranks_of_this_node(comm));  // of another size than any before
+  tw::Link::make(comm, {.device_bytes = 4096}, tw::ranks_of_this_node(comm));  // a size not used before
   accelerator::let_ipc_memory_be_full(comm.rank() == 1);
   const std::string message = why_not(comm);
   accelerator::let_ipc_memory_be_full(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0 on a node of its own, the others together on a second one: to a link, a node is a list of ranks.
+// Rank 0 on one node, the others together on a second one: to a link, a node is a list of ranks.
 #include "link.hpp"
 
 #include "mpi_test.hpp"
@@ -30,7 +30,7 @@ TEST(Link, SlotsMayBeOf64BytesForEachRank) {
   EXPECT_TRUE(ranks.eq(comm.size() * (comm.size() - 1) / 2).all().item<bool>());
 }
 
-// The rank that is missing comes when the others have given up waiting, and nothing is lost.
+// The missing rank arrives after the others' timed waits have given up, and nothing is lost.
 TEST(Link, TheFirstUseOfACommunicatorDoesNotBlock) {
   for (int missing = 0; missing < world().size(); ++missing) {
     const tw::Communicator comm = world().dup();
@@ -44,7 +44,7 @@ TEST(Link, TheFirstUseOfACommunicatorDoesNotBlock) {
   }
 }
 
-// Operations that were begun while the link was made follow each other as they were begun, whatever else comes between, on each rank at another time.
+// Operations started while the link is being made keep their order, whatever other traffic is interleaved at different times on each rank.
 TEST(Link, WhatWaitsForTheFirstUseKeepsItsOrder) {
   for (int round = 0; round < 20; ++round) {
     const tw::Communicator comm = world().dup();
@@ -69,8 +69,8 @@ TEST(Link, WhatWaitsForTheFirstUseKeepsItsOrder) {
   }
 }
 
-/// Rank 0 makes the link before it comes to the barrier, so that the exchange begins before it; the others wait for both at once. Where MPI were told
-/// of them in another order on rank 0 than elsewhere, it would take one for the other.
+/// Rank 0 makes the link before the barrier, so that the exchange starts first; the others wait for both at once. If rank 0 started MPI's operations
+/// in a different order, MPI would match one with the other.
 TEST(Link, BlockingCallsComeAfterWhatWaits) {
   for (int round = 0; round < 20; ++round) {
     const tw::Communicator comm = world().dup();
@@ -85,7 +85,7 @@ TEST(Link, BlockingCallsComeAfterWhatWaits) {
   }
 }
 
-/// A call that is refused has begun nothing that outlives the communicator.
+/// A refused call starts nothing that outlives the communicator.
 TEST(Link, ARefusedCallBeginsNothing) {
   for (int round = 0; round < 20; ++round) {
     const tw::Communicator comm = world().dup();

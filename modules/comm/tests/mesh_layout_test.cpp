@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a mesh puts its ranks on made-up nodes, against their own order and against the best of all orders.
+// Rank orders of meshes on simulated nodes, compared with the original order and with the best of all orders.
 #include "mesh_layout.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Nodes nodes_of(const std::vector<int64_t>& node_of_rank) {
   return Nodes(first_of_node);
 }
 
-/// Ranks 0, 1... of nodes of equal size: one node after the other, or dealt out.
+/// The node of each rank for equal nodes: filled one after the other, or dealt out.
 std::vector<int64_t> filled(int nodes, int ranks_per_node, bool dealt_out) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < nodes * ranks_per_node; ++rank) all.push_back(dealt_out ? rank % nodes : rank / ranks_per_node);
@@ -37,7 +37,7 @@ std::vector<int> in_order(int ranks) {
   return all;
 }
 
-/// Neighbours in one node, by axis from the closest one on.
+/// The number of neighbour pairs on one node, per axis from the closest one on.
 std::vector<int> close_neighbours(const MeshShape& shape, const std::vector<int>& rank_at, const Nodes& nodes) {
   std::vector<int> found;
   for (const char* name : {"tensor", "stage", "layer", "shard", "inputs", "data", "search"}) {
@@ -56,7 +56,7 @@ std::vector<int> close_neighbours(const MeshShape& shape, const std::vector<int>
   return found;
 }
 
-/// Random sizes from `least` on that multiply to `ranks`, for some of the axes that there are, in any order.
+/// Random sizes, at least `least`, with product `ranks`, for some of the known axes in random order.
 MeshShape random_shape(int ranks, std::mt19937& random, int least = 1) {
   std::vector<std::string> names{"tensor", "stage", "layer", "shard", "inputs", "data", "search"};
   std::shuffle(names.begin(), names.end(), random);
@@ -97,7 +97,7 @@ TEST(MeshLayout, PutsCloseAxesIntoNodesAndSaysSo) {
   const MeshLayout far_axis_last = of({{"tensor", 2}, {"data", 2}}, {0, 0, 1, 1});
   EXPECT_EQ(far_axis_last.rank_at, (std::vector{0, 2, 1, 3}));
   EXPECT_EQ(of({{"data", 2}, {"tensor", 2}}, {0, 1, 1, 2}).rank_at, (std::vector{0, 3, 1, 2}));
-  EXPECT_EQ(of({{"rows", 2}, {"columns", 2}}, {0, 1, 0, 1}).rank_at, (std::vector{0, 2, 1, 3}));  // of other names the last one is the closest
+  EXPECT_EQ(of({{"rows", 2}, {"columns", 2}}, {0, 1, 0, 1}).rank_at, (std::vector{0, 2, 1, 3}));  // of other axes the last is the closest
   EXPECT_EQ(of({{"data", 2}, {"tensor", 2}}, {0, 0, 1, 1}).description,
             "mesh data=2 x tensor=2 over 2 nodes: tensor in nodes, data between nodes (ranks in their own order)");
   EXPECT_EQ(of({{"data", 2}, {"stage", 2}, {"tensor", 2}}, filled(2, 4, true)).description,
@@ -107,7 +107,7 @@ TEST(MeshLayout, PutsCloseAxesIntoNodesAndSaysSo) {
   EXPECT_EQ(of({{"tensor", 2}, {"data", 1}}, {0, 0}).description, "mesh tensor=2 x data=1 over 1 node: tensor in nodes (ranks in their own order)");
 }
 
-// Whatever the order of axes and ranks: what fits into a node lies in one.
+// For every order of axes and ranks: an axis that fits into a node lies within one.
 TEST(MeshLayout, OfEqualNodesHoldsWhateverDividesThem) {
   std::mt19937 random(2);
   for (const auto& [nodes, ranks_per_node] : {std::pair{2, 4}, {4, 4}, {3, 8}, {4, 6}}) {
@@ -150,7 +150,7 @@ TEST(MeshLayout, OfAnyNodesIsAPermutationNoWorseThanTheRanksOrder) {
   }
 }
 
-// Of all orders none has more neighbours in nodes along the closest axis, where there are up to three nodes; of more it may miss one.
+// On up to three nodes, no order has more neighbours in nodes along the closest axis. On more nodes the layout may miss the best.
 TEST(MeshLayout, OfFewRanksIsAsGoodAsAnyOrder) {
   std::mt19937 random(4);
   for (int round = 0; round < 100; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes of real ranks: every communicator of theirs holds the ranks that MeshShape says, in its order.
+// Meshes of real ranks: each communicator holds the ranks that MeshShape gives, in its order.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -27,7 +27,7 @@ std::vector<std::vector<MeshAxis>> all_axes() {
   return all;
 }
 
-/// The world's ranks after the ranks of `comm`, in its order.
+/// The world ranks of the members of `comm`, in its order.
 std::vector<int> world_ranks(const tw::Communicator& comm) {
   const at::Tensor mine = torch::full({1}, int{world().rank()}, torch::kInt);
   const at::Tensor all = torch::empty({comm.size()}, torch::kInt);
@@ -35,7 +35,7 @@ std::vector<int> world_ranks(const tw::Communicator& comm) {
   return {all.data_ptr<int>(), all.data_ptr<int>() + comm.size()};
 }
 
-// What a rank puts into sums: no two sets of ranks have the same.
+// A rank's summand: no two sets of ranks have the same sum.
 int64_t value_of(int rank) { return int64_t{1} << (10 * rank); }
 
 TEST(Mesh, HasACommunicatorForEveryAxis) {
@@ -79,7 +79,7 @@ TEST(Mesh, ASubMeshHoldsTheRanksThatDifferOnItsAxesInTheirOrder) {
         std::vector<std::string> names{first.name};
         if (second.name != first.name) names.push_back(second.name);
         const Mesh sub = mesh.sub(names);
-        ASSERT_EQ(sub.shape().axes().size(), names.size());  // alike on all ranks
+        ASSERT_EQ(sub.shape().axes().size(), names.size());  // the same on all ranks
         EXPECT_EQ(sub.comm().rank(), sub.shape().rank_at([&] {
           std::vector<int> coordinates;
           for (const std::string& name : names) coordinates.push_back(mesh.coordinate(name));
@@ -136,10 +136,10 @@ TEST(Mesh, HasCommunicatorsOfItsOwn) {
   EXPECT_EQ(along[0].item<int>(), 4 * world().size());
 }
 
-// Ranks of a node that are dealt out, as `mpirun --map-by node` does: every second one comes last.
+// Ranks dealt out over nodes, as by `mpirun --map-by node`: every second one comes last.
 tw::Communicator dealt_out() { return world().split(0, world().rank() % 2 * world().size() + world().rank()); }
 
-// Where all ranks share a node nothing changes; on two hosts of two ranks, as a cluster test, pairs lie in nodes.
+// If all ranks share a node nothing changes. In a cluster test on two hosts of two ranks, pairs share a node.
 TEST(Mesh, OnNodesKeepsNeighboursTogether) {
   const tw::Communicator comm = dealt_out();
   const int split = world().size() % 2 == 0 ? 2 : 1;
@@ -152,7 +152,7 @@ TEST(Mesh, OnNodesKeepsNeighboursTogether) {
       << mesh.layout();
   if (there.nodes == 1) {
     EXPECT_EQ(world_ranks(mesh.comm()), world_ranks(comm));
-    EXPECT_EQ(mesh.comm().name(), comm.name() + "/dup");  // whose ranks are those of `comm`
+    EXPECT_EQ(mesh.comm().name(), comm.name() + "/dup");  // a duplicate: its ranks are those of `comm`
   } else if (there.local_size == 2 && world().size() == 4) {
     EXPECT_EQ(tw::find_topology(mesh["tensor"]).nodes, 1) << mesh.layout();
     EXPECT_NE(mesh.layout().find("(ranks 1 and 2 change places)"), std::string::npos) << mesh.layout();

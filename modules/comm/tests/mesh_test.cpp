@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of meshes, against an odometer that counts through all ranks.
+// Mesh arithmetic, compared with an odometer that counts through all ranks.
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using Axes = std::vector<MeshAxis>;
 
 const std::vector<std::string> names{"a", "b", "c", "d"};
 
-/// Every list of up to four sizes that multiply to `ranks`.
+/// Every list of up to four sizes with product `ranks`.
 std::vector<std::vector<int>> factorisations(int ranks) {
   std::vector<std::vector<int>> all;
   std::vector<int> sizes;
@@ -42,7 +42,7 @@ Axes axes_of(const std::vector<int>& sizes) {
   return axes;
 }
 
-/// The coordinates of all ranks, counted up: the last axis first, each carrying into the one before.
+/// The coordinates of all ranks in counting order: the last axis first, each carrying into the previous one.
 std::vector<std::vector<int>> count_through(const std::vector<int>& sizes, int ranks) {
   std::vector<std::vector<int>> all{std::vector<int>(sizes.size(), 0)};
   while (static_cast<int>(all.size()) < ranks) {
@@ -92,7 +92,7 @@ TEST(MeshShape, AGroupIsAllRanksThatDifferOnItsAxesOnly) {
     for (size_t mask = 0; mask < (size_t{1} << axes); ++mask) {
       std::vector<std::string> varying;
       for (size_t axis = 0; axis < axes; ++axis) {
-        if ((mask >> axis) & 1) varying.insert(varying.begin(), names[axis]);  // in another order than the mesh's: it does not matter
+        if ((mask >> axis) & 1) varying.insert(varying.begin(), names[axis]);  // in a different order than the mesh's, which does not matter
       }
       for (size_t rank = 0; rank < coordinates.size(); ++rank) {
         std::vector<int> expected;
@@ -117,7 +117,7 @@ TEST(MeshShape, InfersWhateverSizeIsLeftOpen) {
       EXPECT_EQ(MeshShape(shape.ranks(), axes).describe(), shape.describe());
     }
   });
-  EXPECT_EQ(MeshShape(6, {{"a"}}).axes()[0].size, 6);  // the default is open
+  EXPECT_EQ(MeshShape(6, {{"a"}}).axes()[0].size, 6);  // the default size is open
 }
 
 TEST(MeshShape, KnowsItsAxesByName) {

@@ -7,7 +7,7 @@ namespace objects_test {
 
 using tw::testing::world;
 
-/// What rank `rank` says, of one kind.
+/// The texts that ranks send, of one kind.
 struct Kind {
   std::string name;
   std::string (*text)(int rank);
@@ -30,7 +30,7 @@ std::vector<std::string> texts_of_all(const Kind& kind) {
   return texts;
 }
 
-// Without printing a million characters.
+// Compares without printing a million characters.
 void expect_same(const std::vector<std::string>& got, const std::vector<std::string>& expected, const std::string& what) {
   EXPECT_EQ(got.size(), expected.size()) << what;
   for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a staged tensor: each is there, and goes back, before the next one comes.
+// Parts of a staged tensor: each one arrives, and is copied back, before the next one.
 #include "operands.hpp"
 #include "mpi_test.hpp"
 
@@ -16,7 +16,7 @@ using tw::Operands;
 using tw::testing::device;
 using tw::testing::world;
 
-// Something that is ready says so when it is asked for the second time at the latest, as the simulated accelerator does.
+// A part reports that it is ready at the second query at the latest, as on the simulated accelerator.
 bool becomes_ready(const Operands::Part& part) { return part.ready(world()) || part.ready(world()); }
 
 float first_of(const Operands::Part& part) {
@@ -48,10 +48,10 @@ TEST(Operands, PartsComeOneByOneAndGoBackBesideThem) {
   EXPECT_TRUE(torch::equal(x.cpu(), torch::tensor({10.F, 11.F, 2.F, 3.F, 4.F})));
 }
 
-// As on a GPU, where streams run beside one another and not in the order in which somebody waits for them: the one that was taken last goes first.
+// On a GPU, streams run concurrently and not in the order in which they are waited for. Here the stream that was used last runs first.
 void let_streams_run_backwards() {
   std::vector<c10::Stream> pool;
-  for (int i = 0; i < 8; ++i) pool.push_back(tw::testing::accelerator::stream_of_pool(device()));  // round to the last one
+  for (int i = 0; i < 8; ++i) pool.push_back(tw::testing::accelerator::stream_of_pool(device()));  // cycles to the last one
   for (auto stream = pool.rbegin(); stream != pool.rend(); ++stream) tw::testing::accelerator::finish(*stream);
 }
 

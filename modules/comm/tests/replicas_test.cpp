@@ -15,13 +15,13 @@ int last() { return world().size() - 1; }
 bool is_last() { return world().rank() == last(); }
 std::vector<int> only_last() { return world().size() == 1 ? std::vector<int>() : std::vector<int>{last()}; }
 
-// The same on all ranks: 1001 numbers in [0.5, 1).
+// 1001 numbers in [0.5, 1), the same on all ranks.
 at::Tensor numbers(at::ScalarType dtype = at::kFloat) {
   torch::manual_seed(3);
   return (0.5 + 0.5 * torch::rand({7, 143}, at::kDouble)).to(dtype);
 }
 
-/// `usual`, and `odd` on the last rank.
+/// Compares `odd` on the last rank with `usual` on the others.
 tw::ReplicaReport check(const at::Tensor& usual, const at::Tensor& odd) { return compare_replicas(world(), is_last() ? odd : usual); }
 
 void expect_identical(const tw::ReplicaReport& report) {
@@ -32,7 +32,7 @@ void expect_identical(const tw::ReplicaReport& report) {
   EXPECT_EQ(report.describe(), tw::concat("identical on ", world().size(), world().size() == 1 ? " rank" : " ranks"));
 }
 
-// The last rank's copy alone differs, and on one rank nothing does.
+// Only the last rank's copy differs; on a single rank nothing does.
 void expect_last_differs(const tw::ReplicaReport& report, bool similar) {
   if (world().size() == 1) return expect_identical(report);
   EXPECT_FALSE(report.identical);
@@ -60,7 +60,7 @@ TEST(CheckWithAllreduce, FindsEmptyOnesIdentical) {
   expect_identical(compare_replicas(world(), torch::empty({3, 0, 2}, at::kLong)));
 }
 
-// One unit in the last place of one of 1001 numbers: the mean is off by at most 2^-24 / (1001 * 0.5), of float64 by less.
+// One unit in the last place of one of 1001 numbers: the relative error of the mean is at most 2^-24 / (1001 * 0.5), in float64 less.
 TEST(CheckWithAllreduce, FindsTheLastBitOfOneElement) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const at::Tensor odd = numbers(dtype);
@@ -76,15 +76,15 @@ TEST(CheckWithAllreduce, FindsTheLastBitOfOneElement) {
 
 TEST(CheckWithAllreduce, FindsPermutedOnesSimilarButNotIdentical) {
   expect_last_differs(check(numbers(), numbers().view({-1}).flip(0).view({7, 143})), true);
-  expect_last_differs(check(numbers(), -numbers()), true);  // of |x|
+  expect_last_differs(check(numbers(), -numbers()), true);  // the statistics use |x|
   expect_last_differs(check(torch::zeros({3}), -torch::zeros({3})), true);
   const at::Tensor plane = torch::complex(numbers(), numbers().flip(1));
   expect_last_differs(check(plane, plane.conj()), true);
   expect_last_differs(check(torch::arange(100), torch::arange(100).flip(0)), true);
 }
 
-// P - 1 ranks have mean m, one has m (1 + d): it is off the mean of all by d (P-1)/P relative to m (1 + d/P), which is d (P-1)/P to first order; the
-// others by less.
+// P - 1 ranks have mean m, one has m (1 + d). Its deviation from the mean of all, relative to m (1 + d/P), is d (P-1)/P to first order; the others
+// deviate less.
 TEST(CheckWithAllreduce, MeasuresHowFarOnesOwnIs) {
   constexpr double d = 1e-5;
   const auto report = check(numbers(at::kDouble), numbers(at::kDouble) * (1 + d));
@@ -97,7 +97,7 @@ TEST(CheckWithAllreduce, MeasuresHowFarOnesOwnIs) {
 TW_TEST_ON(CheckWithAllreduce, DrawsTheLineOfSimilarityAtTenToTheMinusSeven, {.least = 2}) {
   const double share = static_cast<double>(world().size() - 1) / world().size();
   const at::Tensor usual = numbers(at::kDouble);
-  for (const double off : {0.4e-7, 0.6e-7}) {  // the variance is off twice as far as the mean
+  for (const double off : {0.4e-7, 0.6e-7}) {  // the variance deviates twice as far as the mean
     expect_last_differs(check(usual, usual * (1 + off / share)), 2 * off < 1e-7);
   }
   for (const double off : {0.9e-7, 1.1e-7}) {  // the mean alone
@@ -112,7 +112,7 @@ TEST(CheckWithAllreduce, FindsNumbersThatAreNone) {
   const auto report = check(numbers(), odd);
   expect_last_differs(report, false);
   EXPECT_EQ(report.mean_deviation, world().size() > 1 ? HUGE_VAL : 0);
-  expect_identical(compare_replicas(world(), odd));  // the same NaN everywhere
+  expect_identical(compare_replicas(world(), odd));  // the same NaN on all ranks
 
   const at::Tensor infinite = numbers();
   infinite[0][0] = HUGE_VAL;
@@ -124,7 +124,7 @@ TEST(CheckWithAllreduce, FindsOtherIntegers) {
   expect_last_differs(check(torch::tensor({true, false}), torch::tensor({true, true})), false);
 }
 
-TW_TEST_ON(CheckWithAllreduce, NamesAllThatDifferFromRankZero, {.least = 3}) {  // one alone differs
+TW_TEST_ON(CheckWithAllreduce, NamesAllThatDifferFromRankZero, {.least = 3}) {  // with two ranks only one differs
   const auto report = compare_replicas(world(), world().rank() == 0 ? numbers() : -numbers());
   EXPECT_EQ(static_cast<int>(report.differing.size()), last());
   EXPECT_EQ(report.describe().find("ranks 1, 2"), 0U) << report.describe();

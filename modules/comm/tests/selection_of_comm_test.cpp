@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backend takes what, as a selection says, and who inherits it.
+// Which backend runs a call under a selection, and which communicators inherit it.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 

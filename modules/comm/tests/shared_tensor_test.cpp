@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in shared memory: collectives on them give, bit by bit, what they give on ordinary ones (which collectives_test compares with a serial
-// reduction), wherever the ranks' tensors lie; and their memory goes when the last handle does.
+// Tensors in shared memory. Collectives on them give bitwise the same results as on ordinary ones (which collectives_test compares with a serial
+// reduction), wherever the ranks' tensors are. Their memory is released with the last handle.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -19,7 +19,7 @@ using tw::testing::world;
 const std::vector<at::ScalarType> all_dtypes{at::kBool, at::kByte,     at::kChar,  at::kShort,  at::kInt,          at::kLong,
                                              at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
-/// What rank `rank` puts in: numbers whose sum depends on the order of the additions, where the dtype has such.
+/// The input of rank `rank`: numbers whose sum depends on the order of the additions, if the dtype has such.
 at::Tensor values_of(int rank, int64_t count, at::ScalarType dtype) {
   torch::manual_seed(static_cast<uint64_t>(1000 * rank + count));
   if (c10::isFloatingType(dtype) || c10::isComplexType(dtype)) {
@@ -29,12 +29,12 @@ at::Tensor values_of(int rank, int64_t count, at::ScalarType dtype) {
   return torch::randint(0, dtype == at::kBool ? 2 : 100, {count}, at::kLong).to(dtype);
 }
 
-/// Gives a tensor of `values` that lies somewhere.
+/// Returns a copy of `values` in some kind of memory.
 using Place = std::function<at::Tensor(const at::Tensor& values)>;
 
 at::Tensor in_ordinary_memory(const at::Tensor& values) { return values.clone(); }
 
-/// Shared memory that holds one tensor after the other. Collective to make.
+/// Shared memory that holds one tensor at a time. Making it is collective.
 class Arena {
  public:
   explicit Arena(const tw::Communicator& comm) : bytes_(tw::shared_tensor(comm, {int64_t{8} << 20}, at::kByte)) {}
@@ -54,13 +54,13 @@ class Arena {
   at::Tensor bytes_;
 };
 
-/// The results of one rank, of every collective that reads shared memory directly, and of reduce, which does not.
+/// One rank's results of every collective that reads shared memory directly, and of reduce, which does not.
 std::vector<at::Tensor> results_of(const tw::Communicator& comm, int64_t count, at::ScalarType dtype, ReduceOp op, const Place& place) {
   const int size = comm.size();
   const at::Tensor mine = values_of(comm.rank(), count, dtype);
   const at::Tensor parts = values_of(comm.rank(), count * size, dtype);
   std::vector<at::Tensor> results;
-  const auto keep = [&](const at::Tensor& result) { results.push_back(result.clone()); };  // the arena is used again
+  const auto keep = [&](const at::Tensor& result) { results.push_back(result.clone()); };  // the arena is reused
 
   const at::Tensor reduced = place(mine);
   tw::allreduce(comm, reduced, op);
@@ -104,7 +104,7 @@ TEST(SharedTensor, IsAnOrdinaryTensorOfZeros) {
       EXPECT_TRUE(tensor.equal(torch::zeros(shape, dtype)));
     }
   }
-  for (int turn = 0; turn < 3; ++turn) {  // also where another one was
+  for (int turn = 0; turn < 3; ++turn) {  // also in memory that an earlier one used
     const at::Tensor tensor = tw::shared_tensor(world(), {5000}, at::kInt);
     EXPECT_FALSE(tensor.any().item<bool>());
     tensor.fill_(7);
@@ -155,7 +155,7 @@ TEST(SharedTensor, GivesThemWhereRanksUseDifferentOnes) {
     expect_equal(results_of(world(), count, at::kFloat, ReduceOp::sum, world().rank() == 0 ? one.at(0) : other.at(0)), expected, "first in another");
     expect_equal(results_of(world(), count, at::kFloat, ReduceOp::sum, world().rank() % 2 == 0 ? one.at(8) : other.at(2)), expected, "by turns");
   }
-  // And where no rank has mapped what the others use.
+  // The case in which no rank has mapped the others' arena.
   const bool first = world().rank() == 0;
   (first ? other : one).let_go();
   const auto expected = results_of(world(), 5000, at::kFloat, ReduceOp::sum, in_ordinary_memory);
@@ -168,7 +168,7 @@ TEST(SharedTensor, GivesThemWhereRanksHaveLetGoOfTheirs) {
   if (world().rank() == 0) first.let_go();
   const auto mixed = results_of(world(), 5000, at::kDouble, ReduceOp::sum, world().rank() == 0 ? Place(in_ordinary_memory) : first.at(0));
   expect_equal(mixed, expected, "gone on rank 0");
-  const Arena second(world());  // ranks still agree which is which
+  const Arena second(world());  // ranks still agree on the numbering
   expect_equal(results_of(world(), 5000, at::kDouble, ReduceOp::sum, second.at(0)), expected, "a new one");
 }
 
@@ -251,11 +251,11 @@ TEST(SharedTensor, OutlivesItsCommunicator) {
   }
   EXPECT_TRUE(tensor.eq(world().size()).all().item<bool>());
   tensor.fill_(2);
-  tw::allreduce(world(), tensor, ReduceOp::sum);  // to this communicator it is as good as an ordinary one
+  tw::allreduce(world(), tensor, ReduceOp::sum);  // this communicator treats it as an ordinary one
   EXPECT_TRUE(tensor.eq(2 * world().size()).all().item<bool>());
 }
 
-/// How many pieces of shared memory of Torchweave's this process has mapped: of `bytes`, or in all.
+/// The number of Torchweave's shared-memory mappings in this process: of `bytes`, or all.
 int64_t mappings(int64_t bytes = 0) {
   int64_t found = 0;
   std::ifstream maps("/proc/self/maps");
@@ -268,10 +268,10 @@ int64_t mappings(int64_t bytes = 0) {
   return found;
 }
 
-// Of a tensor of this many bytes, on all ranks of this node: each share is made of whole pages.
+// The mapping of a tensor of this many bytes, for all ranks of this node: each share has whole pages.
 int64_t mapped_bytes(int64_t bytes) { return (bytes + 4095) / 4096 * 4096 * world().size(); }
 
-constexpr int64_t some_floats = 777777;  // no other mapping has their size
+constexpr int64_t some_floats = 777777;  // no other mapping has this size
 
 TEST(SharedTensor, ItsMemoryGoesWithTheLastHandle) {
   const int64_t bytes = mapped_bytes(4 * some_floats);
@@ -290,11 +290,11 @@ TEST(SharedTensor, AnOperationInFlightKeepsIt) {
   at::Tensor tensor = tw::shared_tensor(world(), {some_floats}, at::kFloat);
   const at::Tensor gate = torch::zeros({1});
   const bool first = world().rank() == 0;
-  if (!first) tw::recv(world(), gate, tw::Rank(0));  // until rank 0 has begun and let go
+  if (!first) tw::recv(world(), gate, tw::Rank(0));  // waits until rank 0 has started and released its tensor
   tw::Work work = tw::iallreduce(world(), tensor, ReduceOp::sum);
   tensor.reset();
   if (first) {
-    EXPECT_EQ(mappings(bytes), world().size() == 1 ? 0 : 1);  // alone it is done already
+    EXPECT_EQ(mappings(bytes), world().size() == 1 ? 0 : 1);  // a single rank has finished already
     for (int other = 1; other < world().size(); ++other) tw::send(world(), gate, tw::Rank(other));
   }
   work.wait();
@@ -311,7 +311,7 @@ TEST(SharedTensor, TwoHundredLeaveNothingBehind) {
     if (i % 20 == 0) tw::allreduce(world(), tensor, ReduceOp::sum);
   }
   EXPECT_EQ(mappings(), mapped);
-  EXPECT_LT(open_files(), files + 20);  // MPI may have opened some of its own
+  EXPECT_LT(open_files(), files + 20);  // MPI may have opened some files
 }
 
 TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
@@ -323,7 +323,7 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
     EXPECT_NE(std::string(error.what()).find(tw::concat("shared memory of ", bytes * world().size(), " bytes cannot be made")), std::string::npos)
         << error.what();
   }
-  const Arena arena(world());  // goes on
+  const Arena arena(world());  // works afterwards
   const auto expected = results_of(world(), 100, at::kFloat, ReduceOp::sum, in_ordinary_memory);
   expect_equal(results_of(world(), 100, at::kFloat, ReduceOp::sum, arena.at(0)), expected, "afterwards");
 }
@@ -348,7 +348,7 @@ TEST(NodeTensor, IsOneTensorOfZerosForAllRanksOfTheNode) {
   }
   const at::Tensor table = tw::node_tensor(world(), {world().size(), 3000}, at::kInt);
   for (int turn = 0; turn < 5; ++turn) {
-    table[world().rank()].fill_(10 * turn + int{world().rank()});  // each its own row
+    table[world().rank()].fill_(10 * turn + int{world().rank()});  // each rank writes one row
     tw::barrier(world());
     for (int other = 0; other < world().size(); ++other) EXPECT_TRUE(table[other].eq(10 * turn + other).all().item<bool>());
     tw::barrier(world());  // all have read

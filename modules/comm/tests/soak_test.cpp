@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten thousand rounds of mixed operations leave nothing behind: no memory, no file descriptor, no mapping, no operation in flight.
+// Ten thousand rounds of mixed operations leak nothing: no memory, file descriptor, mapping, or operation in flight.
 #include "mpi_test.hpp"
 
 #include <malloc.h>
@@ -62,11 +62,11 @@ void one_round(const tw::Communicator& comm, int round) {
 
 TEST(Soak, TenThousandRoundsLeakNothing) {
 #if defined(__SANITIZE_ADDRESS__)
-  constexpr int rounds = 2000;  // ten times slower, and freed memory is kept for a while: its size says nothing here
+  constexpr int rounds = 2000;  // ten times slower, and freed memory is kept for a while: its size means nothing here
   constexpr int64_t allowed_kib = 1 << 20;
 #else
   constexpr int rounds = 10000;
-  // The heap and Open MPI's pools grow in steps. A leak of 100 bytes an operation would be 4 MiB, one of 100 bytes a round 0.9 MiB.
+  // The heap and Open MPI's pools grow in steps. A leak of 100 bytes per operation would be 4 MiB, one of 100 bytes per round 0.9 MiB.
   constexpr int64_t allowed_kib = 800;
 #endif
   constexpr int warm_up = 1000;
@@ -78,7 +78,7 @@ TEST(Soak, TenThousandRoundsLeakNothing) {
     if (round == warm_up) before = holdings();
     one_round(round % 2 == 0 ? comm : over_mpi, round);
   }
-  // The last dropped operations end when their peers have come so far: no barrier promises that, least of all one on another communicator.
+  // The last dropped operations end when their peers have caught up. A barrier does not guarantee that, least of all one on another communicator.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (tw::operations_in_flight(comm) > 0 && std::chrono::steady_clock::now() < deadline) tw::progress(comm);
   const Holdings after = holdings();
@@ -92,7 +92,7 @@ TEST(Soak, CommunicatorsAreFreedWhereAllAskForIt) {
   tw::Environment here = tw::Environment::adopt();  // shares the state of the one in main()
   const tw::Communicator kept = world().dup();
   here.free_communicators();
-  const int64_t stay = here.communicators_to_free();  // of other tests, that were revoked
+  const int64_t stay = here.communicators_to_free();  // revoked ones of other tests
   for (int round = 0; round < 3; ++round) {
     const tw::Communicator copy = world().dup();
     tw::barrier(copy);
@@ -103,7 +103,7 @@ TEST(Soak, CommunicatorsAreFreedWhereAllAskForIt) {
   tw::barrier(kept);
 }
 
-// As many as MPICH has, 2,048, would take minutes on few cores.
+// MPICH's limit of 2,048 would take minutes on few cores.
 TEST(Soak, CommunicatorsAreFreedAsOthersAreMade) {
   const tw::Environment here = tw::Environment::adopt();
   const int64_t before = here.communicators_to_free();
@@ -119,8 +119,8 @@ TEST(Soak, CommunicatorsAreFreedAsOthersAreMade) {
   }
 }
 
-/// As in a search: a rank gives up while others wait for it, or all do, or one is late for longer than the watchdog thinks right. Afterwards all are
-/// back, and go on with another communicator.
+/// As in a search: a rank gives up while others wait for it, all ranks give up, or one is late for longer than the watchdog allows. Afterwards all
+/// continue on another communicator.
 TEST(Soak, CommunicatorsOfFailedTrialsAreFreed) {
   if (world().audited()) GTEST_SKIP() << "an audit sends messages that a rank which gives up never receives, and communicators keep those";
   tw::Environment here = tw::Environment::adopt();
@@ -157,7 +157,7 @@ TEST(Soak, CommunicatorsOfOneRankAreFreedAsOthersAreMade) {
   EXPECT_LE(here.communicators_to_free(), before + 1);
 }
 
-// MPICH and Open MPI give a freed communicator's number to the next one, where a message would arrive that nobody received before the revocation.
+// MPICH and Open MPI reuse a freed communicator's number. A message not received before the revocation would arrive in the new communicator.
 TEST(Soak, RevokedCommunicatorsKeepWhatNobodyReceived) {
   tw::Environment here = tw::Environment::adopt();
   const int rank = world().rank();

@@ -31,20 +31,20 @@ MPI_Datatype native(ElementType type) {
     case ElementType::float16:
     case ElementType::bfloat16: break;
   }
-  TW_ASSERT(false);  // MPI has no halves; `comm` reduces them as float32
+  TW_ASSERT(false);  // MPI has no 16-bit floats; `comm` reduces them as float32
   return MPI_DATATYPE_NULL;
 }
 
 MPI_Op operation_for(const Communicator& comm, ReduceOp op, ElementType type) { return comm.state()->runtime->operations().find(op, type); }
 
-/// What a blocking call works in instead of its caller's memory. One that fails, or is revoked, may leave MPI writing into it long after the caller
-/// has unwound; then the engine keeps it.
+/// Buffers that a blocking call works in instead of its caller's memory. After a failure or revocation MPI may write into them long after the caller
+/// has unwound. The engine then keeps them alive.
 struct Staged {
   std::vector<std::byte> input;
   std::vector<std::byte> output;
 };
 
-/// Waits for what `make` makes, which works in `staged`.
+/// Waits for the transfer that `make` starts; it works in `staged`.
 void wait_for(const Communicator& comm, const Call& call, StartQueue::Start make, const std::shared_ptr<Staged>& staged) {
   start(comm, call, collective_queue(comm).start(comm, std::move(make)), [staged] {}).wait();
 }
@@ -55,12 +55,12 @@ std::shared_ptr<Staged> stage(const Buffer& buffer) {
   return std::make_shared<Staged>(Staged{.input = {}, .output = {bytes(memory.data), bytes(memory.data) + memory.count}});
 }
 
-/// A collective in messages, where it is too long for one call of MPI. Its tag is its own: ranks begin it in the order of MPI's collectives, which
-/// may have to wait where messages need not. Nothing travels for what is empty.
+/// A collective made of messages, used where the data is too long for one MPI call. It needs a separate tag: ranks start it in the order of MPI's
+/// collectives, so it may have to wait where other messages need not. Empty buffers send no message.
 std::unique_ptr<Transfer> cut_exchange(const Communicator& comm, std::span<const std::span<const std::byte>> to,
                                        std::span<const std::span<std::byte>> from) {
   auto requests = std::make_unique<TransferRequests>(comm);
-  for (int i = 0; i < comm.size(); ++i) {  // everyone begins with another rank
+  for (int i = 0; i < comm.size(); ++i) {  // each rank starts with a different peer
     const int rank = (comm.rank() + i) % comm.size();
     const auto at = static_cast<size_t>(rank);
     requests->receive(raw(from[at]), rank, cut_tag);
@@ -116,7 +116,8 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
     });
     return requests;
   }
-  for (int root = 0; root < comm.size(); ++root) {  // cut: a reduction to each rank, of pieces that lie at the same place in input and output
+  for (int root = 0; root < comm.size(); ++root) {  // too long for one call: one reduction per root. Each piece has the same offset in input and
+                                                    // output
     const Buffer of_root{bytes(input.data) + root * part_bytes, part, input.type};
     requests->add("MPI_Ireduce", of_root, [&](void* piece, int count, MPI_Request* request) {
       void* result = bytes(output) + (bytes(piece) - bytes(of_root.data));
@@ -133,7 +134,8 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
              sizes[static_cast<size_t>(int{comm.rank()})], " bytes of rank ", comm.rank(), ", got ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   const bool lies_in_place = !mine.empty() && mine.data() == all + std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), int64_t{0});
-  if (total > comm.state()->runtime->largest_message()) {  // as messages, which are cut. `sizes` are the same on all ranks, so all come here
+  if (total > comm.state()->runtime->largest_message()) {  // too long for one call: as messages, which can be cut. `sizes` agree on all ranks, so all
+                                                           // ranks come here
     std::vector<std::span<const std::byte>> to(sizes.size(), mine);
     std::vector<std::span<std::byte>> from;
     for (std::byte* at = all; const int64_t size : sizes) {
@@ -187,8 +189,8 @@ std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<
                                             int64_t sequence) {
   auto requests = std::make_unique<TransferRequests>(comm);
   const int tag = first_sequence_tag + static_cast<int>(sequence % most_sequences(comm));
-  // MPIs send what is small at once. What is larger waits for an answer, and the answer for all that the receiver sends meanwhile: two ranks that
-  // sent each other 8 MiB over TCP took as long as one after the other, in about every second try.
+  // MPI sends a small message eagerly. A larger one waits for its receiver's reply, which queues after everything the receiver is sending. Two ranks
+  // that exchanged 8 MiB over TCP serialised in about every second run.
   constexpr size_t sent_at_once = size_t{32} << 10;
   const auto in_pieces = [sent_at_once](std::span<std::byte> all, const auto& call) {
     for (; !all.empty(); all = all.subspan(std::min(sent_at_once, all.size()))) call(all.first(std::min(sent_at_once, all.size())));
@@ -264,7 +266,7 @@ void allgather(const Communicator& comm, std::span<const std::byte> mine, std::s
   TW_EXPECTS(static_cast<int64_t>(all.size()) == total, "allgather needs a buffer of ", total, " bytes, got ", all.size());
   const auto staged =
       std::make_shared<Staged>(Staged{.input = {mine.begin(), mine.end()}, .output = std::vector<std::byte>(static_cast<size_t>(total))});
-  // The sizes of the others may differ from call to call and from rank to rank, so the count is not part of what ranks compare.
+  // Sizes may differ between calls and ranks, so the count is not part of what the ranks compare.
   const auto make = [staged, sizes = std::vector(sizes.begin(), sizes.end())](const Communicator& of) {
     return allgather_transfer(of, staged->input, staged->output.data(), sizes);
   };

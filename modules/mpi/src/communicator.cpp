@@ -35,8 +35,8 @@ std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool
   check(MPI_Comm_rank(handle, &state->rank), "MPI_Comm_rank", state->name);
   check(MPI_Comm_size(handle, &state->size), "MPI_Comm_size", state->name);
   if (!owned) return state;
-  // All members are here, just having made it. The first draws the key; if any member wants to free, all take part. (MPICH 4.0 compares MPI_UINT64_T
-  // as if it had a sign; bits are bits.)
+  // All members have just made it, so all are here. Rank 0 draws the key; if any member wants to free communicators, all take part. (MPICH 4.0
+  // compares MPI_UINT64_T as signed, hence the bitwise OR.)
   std::array<uint64_t, 2> all{state->rank == 0 ? (uint64_t{std::random_device{}()} << 32) + std::random_device{}() : 0,
                               state->runtime->wants_to_free() ? uint64_t{1} : 0};
   check(MPI_Allreduce(MPI_IN_PLACE, all.data(), 2, MPI_UINT64_T, MPI_BOR, handle), "MPI_Allreduce", state->name);
@@ -54,7 +54,7 @@ CommunicatorState::~CommunicatorState() {
                   .traffic = traffic.now(),
                   .announcements = std::move(announcements),
                   .kept = std::move(kept)};
-  // What is attached to it has receives of its own, which MPI may still write into. Its communicator is never freed then.
+  // The attachment has receives that MPI may still write into; the communicator is then never freed.
   if (retired.traffic.open != 0 && attachment) retired.kept.push_back(std::move(attachment));
   if (owned && runtime) {
     runtime->free_later(std::move(retired));
@@ -80,7 +80,7 @@ void CommunicatorState::mark_revoked(const std::string& because) {
   runtime->knows_revoked() = true;
 }
 
-// Asked at every look at every operation.
+// Called each time the engine looks at an operation.
 const CommunicatorState* CommunicatorState::revoked_ancestor() const noexcept {
   if (!runtime->knows_revoked().load(std::memory_order_acquire)) return nullptr;
   for (const CommunicatorState* state = this; state != nullptr; state = state->parent.get()) {
@@ -103,7 +103,7 @@ void set_activity(const Communicator& comm, const std::string& occasion) {
   with_engine_paused(comm, [&] { comm.state()->occasion = occasion; });
 }
 
-// What was called before there was a board is written now.
+// Records the calls made before the board existed.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
   CommunicatorState& state = *comm.state();
   if (state.calls > 0) board->record(state.last_call, state.calls);
@@ -153,7 +153,7 @@ MPI_Comm make_node_handle(const Communicator& comm) {
 
 namespace {
 
-// Those of `parent`, as far as they are in `child`. Local.
+// The neighbours of `parent` that are in `child`. Local.
 std::vector<int> neighbours_in(const mpi::CommunicatorState& child, const mpi::CommunicatorState& parent) {
   MPI_Group from = MPI_GROUP_NULL;
   MPI_Group to = MPI_GROUP_NULL;
@@ -203,7 +203,7 @@ Communicator Communicator::split(int color, int key) const {
   return make_child(*this, part, concat("split", color));
 }
 
-// The color of a group is the first rank that gives its name, or rather its hash of 64 bits.
+// A group's color is the first rank that passed its name, compared by 64-bit hash.
 Communicator Communicator::split(std::string_view group) const {
   const uint64_t mine = content_hash(group);
   std::vector<uint64_t> all(static_cast<size_t>(size()));

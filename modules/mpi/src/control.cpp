@@ -17,7 +17,7 @@ struct Message {
   std::array<char, 256> reason{};
 };
 
-/// A message to everyone. Nobody waits for its end: a member may no longer listen.
+/// A message to all other members. Nothing waits for its completion: a member may no longer listen.
 class Announcement : public Transfer {
  public:
   Announcement(const CommunicatorState& comm, const Message& message) : message_(message) {

@@ -9,13 +9,13 @@
 
 namespace tw::mpi {
 
-/// The cores that a rank may use, divided among the ranks of its node that may use the same: a launcher binds several to one socket, a container all
-/// to part of the node. At least 1.
-/// @param affinities of the ranks of a node; one without a core is not known. @param own index among them.
-/// @param cores_of_node what a rank may use whose affinity is not known.
+/// This rank's share of the cores it may use, divided among the ranks of its node with the same affinity: a launcher binds several ranks to one
+/// socket, a container all of them to part of the node. At least 1.
+/// @param affinities of the node's ranks; an empty set means unknown. @param own index of this rank among them.
+/// @param cores_of_node cores that a rank of unknown affinity may use.
 int share_of_cores(std::span<const cpu_set_t> affinities, size_t own, int cores_of_node);
 
-/// The cores of the part of this machine that a PCI device hangs off, such as a NUMA node; nothing: there is no such device, or nobody knows.
+/// The cores closest to a PCI device, such as those of its NUMA node; empty if there is no such device or its place is unknown.
 std::optional<cpu_set_t> cores_near(const std::string& bus);
 
 }  // namespace tw::mpi

@@ -13,14 +13,14 @@ namespace {
 
 #ifdef MPIX_GPU_SUPPORT_CUDA  // MPICH
 
-// MPIX_GPU_SUPPORT_...; -1 for kinds that it does not know.
+// MPIX_GPU_SUPPORT_...; -1 for a kind that MPICH does not know.
 int number_of(std::string_view kind) {
   if (kind == "cuda") return MPIX_GPU_SUPPORT_CUDA;
   if (kind == "hip") return MPIX_GPU_SUPPORT_HIP;
   return kind == "xpu" ? MPIX_GPU_SUPPORT_ZE : -1;
 }
 
-std::optional<bool> compiled_for(std::string_view) { return {}; }  // its headers do not say
+std::optional<bool> compiled_for(std::string_view) { return {}; }  // MPICH's headers do not say
 
 std::optional<bool> running_for(std::string_view kind) {
   int supported = 0;

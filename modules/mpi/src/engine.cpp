@@ -19,10 +19,10 @@ namespace {
 
 constexpr auto look_every = std::chrono::microseconds(200);
 
-// Of what a wait has come to.
+// Whether the progress count of a wait has changed.
 bool has_changed(std::optional<int64_t>& seen, int64_t now) { return std::exchange(seen, now) != now; }
 
-/// Notes which thread is inside the engine, while it lives.
+/// Records which thread is inside the engine, for the lifetime of this object.
 class Inside {
  public:
   explicit Inside(std::atomic<std::thread::id>& driver) : driver_(driver) { driver_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
@@ -42,7 +42,7 @@ Operation::~Operation() {
   if (!failure || reported) return;
   try {
     std::rethrow_exception(failure);
-  } catch (const RevokedError&) {  // known to all: it ends whatever is in flight
+  } catch (const RevokedError&) {  // known on all ranks: a revocation ends everything in flight
   } catch (const std::exception& error) {
     log_error(concat("a dropped operation failed: ", call.describe(), ": ", error.what()));
   } catch (...) {
@@ -78,7 +78,7 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
     comm.last_call = operation->call;
     if (comm.board) comm.board->record(operation->call, operation->number);
   }
-  // Beside many others it can wait for the next look: messages that are begun one after the other share packets.
+  // When many are in flight, the operation waits for the next look: messages started back to back share packets.
   constexpr size_t many = 64;
   if (active_.size() < many && advance(*operation)) return;
   active_.push_back(operation);
@@ -99,7 +99,7 @@ size_t Engine::progress_locked() {
   return looks;
 }
 
-// To the members of all communicators that something is in flight on: one that was revoked must not be waited for, by whichever way.
+// Listens on all communicators with operations in flight. No rank may wait on one that another rank revoked, whatever it waits for.
 void Engine::listen_now_and_then() {
   constexpr int rounds_before_look = 16;
   if (++rounds_ % rounds_before_look != 0) return;
@@ -112,7 +112,7 @@ void Engine::listen_now_and_then() {
   }
 }
 
-// True when `operation` is over, with success or not.
+// True when `operation` has ended, successfully or not.
 bool Engine::advance(Operation& operation) {
   const Inside inside(driver_);
   try {
@@ -147,7 +147,7 @@ void Engine::end(Operation& operation) {
   operation.done.store(true, std::memory_order_release);
 }
 
-// One in flight, which nothing else is doing anything with.
+// Fails an operation in flight that no other code is advancing.
 void Engine::fail(Operation& operation, std::exception_ptr failure) {
   operation.failure = std::move(failure);
   if (operation.completion) operation.completion->give_up();
@@ -156,14 +156,14 @@ void Engine::fail(Operation& operation, std::exception_ptr failure) {
   std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
 }
 
-// A failed operation may have messages in flight: MPI or a peer may still touch its memory, which stays as long as its communicator.
+// A failed operation may have messages in flight: MPI or a peer may still touch its memory. It is kept as long as its communicator.
 void Engine::keep(Operation& operation) {
   operation.comm->kept.push_back(
       std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer), std::move(operation.finish)));
 }
 
-// What is about to complete is caught at once; then the core goes to whoever has work, perhaps our peer. Now and then `look` follows the wait, under
-// the lock; false from it ends the wait. Inside the engine, where a handler waits, nothing else is advanced.
+// Spins first, to catch what is about to complete; then yields the core to whoever has work, perhaps our peer. `look` checks the wait from time to
+// time, under the lock, and ends it by returning false. Inside the engine, where a handler waits, nothing else advances.
 template <class IsDone, class Look>
 void Engine::advance_until(const IsDone& is_done, size_t looks_before_yield, const std::function<int64_t()>& activity, const Look& look) {
   std::optional<Stall> stall;
@@ -193,11 +193,11 @@ void Engine::advance_until(const IsDone& is_done, size_t looks_before_yield, con
 bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadline, bool on_host, const std::function<int64_t()>& activity) {
   const CommunicatorState& comm = *operation.comm;
   const bool is_across_nodes = !comm.neighbours.empty() && std::ssize(comm.neighbours) < comm.size;
-  const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // at one operation, or at several; a message from another node takes longer
+  const size_t looks_before_yield = is_across_nodes ? 64 : 16;  // looks per operation in flight; a message from another node takes longer
   const auto is_done = [&] { return operation.is_done(on_host); };
   bool in_time = true;
   advance_until(is_done, looks_before_yield, activity, [&](Stall& stall, Clock::time_point now) {
-    if (is_done()) return true;  // by another thread
+    if (is_done()) return true;  // another thread completed it
     in_time = !deadline || now <= *deadline;
     if (!in_time) return false;
     stall.look(operation, now);
@@ -224,7 +224,7 @@ void Engine::wait_for_streams(const std::function<bool()>& is_done) {
 
 void Engine::wait_for_peer(const std::shared_ptr<CommunicatorState>& comm, const Call& call, const std::function<bool()>& is_done,
                            const std::function<int64_t()>& activity) {
-  Operation waited;  // never begun: what the watch speaks of
+  Operation waited;  // never started: describes the wait in reports
   waited.call = call;
   waited.comm = comm;
   advance_until(is_done, 1, activity, [&](Stall& stall, Clock::time_point now) {
@@ -281,7 +281,7 @@ size_t Engine::in_flight() {
   return active_.size();
 }
 
-// Sleeps while nothing is in flight. Otherwise it looks often enough for a network, and leaves the core to those who compute in between.
+// Sleeps while nothing is in flight. Otherwise polls often enough for a network, and leaves the core to computing threads in between.
 void Engine::run_thread() {
   constexpr auto pause = std::chrono::microseconds(50);
   std::unique_lock lock(mutex_);

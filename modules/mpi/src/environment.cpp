@@ -33,7 +33,7 @@ bool mpi_runs() {
   return initialised != 0 && finalised == 0;
 }
 
-// Before MPI is initialised: a process that ends without MPI_Finalize makes the launcher explain at length what is not the point.
+// Checked before MPI starts: if a process ends without MPI_Finalize, the launcher prints a long message that hides the real error.
 void expect_valid(const EnvironmentOptions& options) {
   TW_EXPECTS(options.largest_message > 0 && options.largest_message <= 2147483647,
              "EnvironmentOptions::largest_message must be 1 to 2147483647, got ", options.largest_message);
@@ -55,7 +55,7 @@ int native(ThreadLevel level) {
   return MPI_THREAD_FUNNELED;
 }
 
-// An MPI at MPI_THREAD_SINGLE, which a program has started, counts as funneled: the thread that started it makes all calls.
+// If the program started MPI at MPI_THREAD_SINGLE, that counts as funneled: the thread that started MPI makes all calls.
 ThreadLevel granted_thread_level() {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
@@ -65,28 +65,28 @@ ThreadLevel granted_thread_level() {
   return ThreadLevel::funneled;
 }
 
-// A thread of our own may call MPI only at the highest level.
+// Our progress thread may call MPI only at the highest level.
 ThreadLevel level_asked_for(const EnvironmentOptions& options) {
   return options.progress == ProgressDriver::thread ? ThreadLevel::multiple : options.thread_level;
 }
 
-// On an adopted MPI, the host may finalise while our Environment still exists. MPI_Finalize first deletes the attributes of MPI_COMM_SELF; ours holds
-// a weak reference to the runtime, and its deletion drains it.
+// On an adopted MPI, the host may finalise while our Environment still exists. MPI_Finalize first deletes the attributes of MPI_COMM_SELF. Ours holds
+// a weak reference to the runtime, and its deletion drains the runtime.
 int drain_before_finalize(MPI_Comm, int, void* value, void*) {
   const std::unique_ptr<std::weak_ptr<mpi::Runtime>> holder(static_cast<std::weak_ptr<mpi::Runtime>*>(value));
   if (const auto runtime = holder->lock()) runtime->close();
   return MPI_SUCCESS;
 }
 
-// Where a rank leaves early, it waits here for the others and not in MPI_Finalize, which nobody watches. There Open MPI 4.1 has the launcher gather
-// the ranks, and a launcher that must end the job meanwhile, because one that still computes calls MPI_Abort, hung in 2 of 80 jobs and crashed in
-// another (in PMIx_server_finalize).
+// A rank that leaves early waits here for the others, not in MPI_Finalize, where no watchdog runs. In MPI_Finalize, Open MPI 4.1 has the launcher
+// gather the ranks. If a rank that still computed then called MPI_Abort, the launcher hung in 2 of 80 jobs and crashed in another (in
+// PMIx_server_finalize).
 void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::CommunicatorState>& world) {
   world->occasion = "leaving tw::Environment, which ends when all ranks leave it";
   MPI_Request all_left = MPI_REQUEST_NULL;
   int code = MPI_Ibarrier(MPI_COMM_WORLD, &all_left);
   const auto have_all_left = [&] {
-    constexpr timespec between_looks{.tv_sec = 0, .tv_nsec = 100'000};  // nobody is in a hurry, and others may need the core
+    constexpr timespec between_looks{.tv_sec = 0, .tv_nsec = 100'000};  // no hurry here, and others may need the core
     int done = 0;
     if (code == MPI_SUCCESS) code = MPI_Test(&all_left, &done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS || done != 0) return true;
@@ -96,13 +96,13 @@ void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::Co
   engine.wait_for_peer(world, {.collective = Collective::barrier}, have_all_left, {});
 }
 
-// Open MPI 4 explains MPI_Abort in eight lines, among which ours is not seen. Its switch for that is read from the environment by MPI_Init alone,
-// which must be able to say why it fails; the variable behind the switch is there in no other MPI.
+// Open MPI 4 explains MPI_Abort in eight lines, which bury our message. Only MPI_Init reads the setting against that from the environment, and
+// MPI_Init must be able to explain its own failures. No other MPI has this variable.
 void hush_open_mpi() {
   if (auto* quiet = static_cast<bool*>(dlsym(RTLD_DEFAULT, "orte_execute_quiet"))) *quiet = true;
 }
 
-// Nobody catches the exception, so nobody unwinds: without this the other ranks would learn of it from the launcher alone.
+// For an uncaught exception, which does not unwind the stack: without this handler, the other ranks would learn of it only from the launcher.
 [[noreturn]] void abort_with_current_exception() {
   std::string message = "terminated without an exception";
   if (const auto current = std::current_exception()) {
@@ -190,8 +190,8 @@ void Environment::attach(const EnvironmentOptions& options) {
 }
 
 Environment::~Environment() {
-  if (!mpi_runs()) return;     // the host of an adopted MPI has finalised it: nothing can be freed any more
-  if (!made_runtime_) return;  // the one outside does the rest
+  if (!mpi_runs()) return;     // the host of an adopted MPI has finalised it; nothing can be freed now
+  if (!made_runtime_) return;  // the outer Environment does the rest
   if (std::uncaught_exceptions() > exceptions_at_entry_) {
     if (adopted_) {
       runtime_->abandon();

@@ -23,8 +23,8 @@ struct Label {
 
 std::span<std::byte> bytes_of(Label& label) { return std::as_writable_bytes(std::span(&label, 1)); }
 
-/// a. Those from one rank with one tag take turns: else the second would take the first one's message for its label.
-/// b. The label says what comes. If that is what is wanted, it is received where it belongs; else elsewhere, so that it is in nobody's way.
+/// a. Receives from the same rank with the same tag take turns: otherwise the second would receive the first one's data as its label.
+/// b. The label describes the data. Data of the expected type and length is received in place; other data is received elsewhere and dropped.
 class LabelledReceive : public Transfer {
  public:
   LabelledReceive(const Communicator& comm, Collective collective, const PeerBuffer& receive, int tag)
@@ -36,7 +36,7 @@ class LabelledReceive : public Transfer {
         turns_(comm.state()->turns_of(from_, tag)),
         turn_(turns_->taken++) {}
 
-  /// One that fails before its label is here leaves the turn to the next one.
+  /// A receive that fails before its label arrives passes its turn to the next one.
   ~LabelledReceive() override {
     if (requests_ && !has_label_) ++turns_->over;
   }
@@ -83,7 +83,7 @@ class LabelledReceive : public Transfer {
   const int tag_;
   const std::shared_ptr<CommunicatorState::Turns> turns_;
   const int64_t turn_;
-  std::optional<TransferRequests> requests_;  // of the label, then of the rest
+  std::optional<TransferRequests> requests_;  // for the label, then for the data
   bool has_label_ = false;
   Label theirs_{};
   std::vector<std::byte> elsewhere_;
@@ -107,7 +107,7 @@ class LabelledTransfer : public Transfer {
     for (auto& receive : receives_) {
       try {
         if (receive && receive->advance()) receive.reset();
-      } catch (const ContractError&) {  // it has ended
+      } catch (const ContractError&) {  // the receive has ended
         if (!failure_) failure_ = std::current_exception();
         receive.reset();
       }
@@ -120,7 +120,7 @@ class LabelledTransfer : public Transfer {
 
  private:
   TransferRequests sends_;
-  std::deque<Label> labels_;  // which stay where they are
+  std::deque<Label> labels_;  // a deque, because labels must not move
   std::vector<std::unique_ptr<LabelledReceive>> receives_;
   bool all_sent_ = false;
   std::exception_ptr failure_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of tensors have a label in front of them, a message of its own, which says what they hold: MPI does not compare types, and what becomes of
-// a message that is too long for its receiver differs between MPIs.
+// A tensor is sent as two messages: a label that describes it, then the data. MPI does not compare types, and MPIs differ in what they do with a
+// message too long for its receiver.
 #pragma once
 #include <memory>
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace tw::mpi {
 
-/// Sends all of `sends` and fills all of `receives`; ends when all have ended, and throws the first failure then.
-/// @param collective what they are sent in, which must be what they are received in
+/// Sends all of `sends` and fills all of `receives`. Ends when all have ended, and then throws the first failure.
+/// @param collective the collective they are sent in; the receiver must name the same one
 std::unique_ptr<Transfer> labelled_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
                                             std::span<const PeerBuffer> receives, int tag);
 

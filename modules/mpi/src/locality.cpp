@@ -17,7 +17,7 @@ namespace {
 
 using Machine = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, decltype(&hwloc_topology_destroy)>;
 
-// Null where hwloc finds nothing out.
+// Null if hwloc fails.
 Machine find_machine(bool with_devices) {
   hwloc_topology_t made = nullptr;
   if (hwloc_topology_init(&made) != 0) return {nullptr, &hwloc_topology_destroy};

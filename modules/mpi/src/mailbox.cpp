@@ -20,7 +20,7 @@ struct Mailbox::Slot {
   std::atomic<bool> closed = false;
 };
 
-/// Receives whatever comes first. It asks MPI before it gives it memory, so that nothing is left behind where nothing comes.
+/// Receives whichever message comes first. It probes before it allocates, so that it leaves no pending receive if nothing comes.
 class Mailbox::Receive : public Transfer {
  public:
   Receive(const Communicator& comm, std::shared_ptr<Slot> slot) : comm_(*comm.state()), slot_(std::move(slot)) { ++comm_.traffic.open; }
@@ -72,11 +72,11 @@ void Mailbox::take_in() {
     waiting_.push_back(std::move(slot_->message));
     expect_next();
   }
-  std::erase_if(sends_, [](Sent& sent) { return sent.work.done() && sent.work.test(); });  // a test of one that is not done advances all
+  std::erase_if(sends_, [](Sent& sent) { return sent.work.done() && sent.work.test(); });  // test() of an unfinished one advances the engine
 }
 
 void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
-  const auto most_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // or it would come in pieces
+  const auto most_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // a longer message would arrive in pieces
   TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a message has 1 to ", most_bytes, " bytes, got ", bytes.size());
   TW_EXPECTS(to >= 0 && to < comm_.size(), "rank ", to, " is not a rank of '", comm_.name(), "'");
   leave_at_most(most_in_flight - 1);

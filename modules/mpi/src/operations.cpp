@@ -11,7 +11,8 @@
 namespace tw::mpi {
 namespace {
 
-// Symmetric to the bit: ranks may combine in another order. So NaN comes out as the one quiet NaN, and of two zeros the one with the right sign.
+// Bitwise symmetric, because ranks may combine in a different order: any NaN becomes the one quiet NaN, and of two zeros the correctly signed one
+// wins.
 template <ReduceOp op, class T>
 T extreme(T a, T b) {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
@@ -19,7 +20,7 @@ T extreme(T a, T b) {
   return (op == ReduceOp::min) == (a < b) ? a : b;
 }
 
-// Unsigned numbers wrap around. Those of less than 32 bits would become int, whose products overflow.
+// Unsigned arithmetic wraps around. Types narrower than 32 bits would be promoted to int, whose products overflow.
 template <ReduceOp op, class T>
 T wrapped(T a, T b) {
   using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -28,7 +29,7 @@ T wrapped(T a, T b) {
   return static_cast<T>(op == ReduceOp::sum ? x + y : x * y);
 }
 
-// As MPI calls it.
+// The signature that MPI calls.
 template <class T, T (*combine)(T, T)>
 void run(void* in, void* in_and_out, int* count, MPI_Datatype*) {
   const T* from = static_cast<const T*>(in);

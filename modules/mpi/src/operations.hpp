@@ -8,14 +8,14 @@
 
 namespace tw::mpi {
 
-/// MPI's operations, and operations of our own where MPI leaves the result open: minima and maxima of NaN, and integers that overflow. (Open MPI's
-/// depend on size and place: its vector instructions drop NaN, and saturate integers of 8 and 16 bits.)
+/// MPI's operations, and replacements where MPI leaves the result open: minima and maxima of NaN, and integers that overflow. (Open MPI's results
+/// depend on size and alignment: its vector code drops NaN, and saturates 8- and 16-bit integers.)
 class Operations {
  public:
-  /// MPI runs.
+  /// Needs a running MPI.
   Operations();
   MPI_Op find(ReduceOp op, ElementType type) const;
-  /// Frees our own, while MPI runs. They are lost where this is not called.
+  /// Frees our own operations, while MPI runs. They leak if this is not called.
   void free();
 
  private:

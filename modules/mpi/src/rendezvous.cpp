@@ -11,17 +11,17 @@
 namespace tw::mpi {
 namespace {
 
-/// a. Every member tells the first that it has come, and in which of its attempts.
-/// b. When the first has heard of all, it asks each whether it is still there.
-/// c. Who says so can no longer give up by itself: it waits for the word of the first. A member that has given up does not answer, or comes again.
-/// d. When all have answered, the first tells them to go; when its time is over, that nothing comes of it.
+/// a. Each member sends `come` to the first member (the leader), with the number of its attempt.
+/// b. When the leader has heard from all, it sends each an `ask`: are you still here?
+/// c. A member that answers `stay` can no longer give up: it waits for the leader's decision. One that has given up does not answer, or comes again.
+/// d. When all have answered, the leader sends `go`; if its time runs out first, it sends `nothing`.
 class Rendezvous : public Transfer {
  public:
   Rendezvous(CommunicatorState& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout, std::shared_ptr<std::atomic<bool>> over)
       : comm_(comm), members_(members), timeout_(timeout), over_(std::move(over)), attempt_(++comm.meetings), guests_(members.size()) {
     list_ = content_hash({reinterpret_cast<const char*>(members_.data()), members_.size() * sizeof(Rank)});
     if (!leads()) send(members_[0], RendezvousMessage::Kind::come, attempt_);
-    comm_.may_hold_leftovers = true;  // who gives up goes on without what it is told then
+    comm_.may_hold_leftovers = true;  // a member that gives up never receives the messages sent to it afterwards
   }
 
   bool advance() override {
@@ -33,13 +33,13 @@ class Rendezvous : public Transfer {
 
  private:
   struct Guest {
-    uint64_t asked = 0;  // its attempt; 0: not yet
+    uint64_t asked = 0;  // the attempt that was asked; 0: none yet
     bool stays = false;
   };
 
   bool leads() const noexcept { return comm_.rank == members_[0]; }
 
-  // Who has come is noted where a later rendezvous finds it too: this one may not be what it came for.
+  // Arrivals are stored in `comm_`, where a later rendezvous finds them too: the member may have come for that one.
   void listen() {
     while (true) {
       int arrived = 0;
@@ -61,7 +61,7 @@ class Rendezvous : public Transfer {
         }
         break;
       case RendezvousMessage::Kind::ask:
-        if (message.attempt != attempt_) break;  // of one that I gave up
+        if (message.attempt != attempt_) break;  // an attempt that this rank has given up
         committed_ = true;
         send(from, RendezvousMessage::Kind::stay, attempt_);
         break;
@@ -71,7 +71,7 @@ class Rendezvous : public Transfer {
     }
   }
 
-  // True when all are here to stay.
+  // True when all members have answered `stay`.
   bool lead() {
     for (size_t i = 1; i < members_.size(); ++i) {
       const auto note = comm_.came.find(members_[i]);
@@ -122,13 +122,13 @@ class Rendezvous : public Transfer {
   CommunicatorState& comm_;  // kept alive by the operation
   const std::vector<Rank> members_;
   const std::chrono::milliseconds timeout_;
-  const std::shared_ptr<std::atomic<bool>> over_;  // my time
+  const std::shared_ptr<std::atomic<bool>> over_;  // this rank's time is up
   const uint64_t attempt_;
-  uint64_t list_ = 0;  // a hash of the members
+  uint64_t list_ = 0;  // hash of the members
   bool committed_ = false;
   bool told_to_go_ = false;
   bool decided_ = false;
-  std::vector<Guest> guests_;  // of the first, by place among the members
+  std::vector<Guest> guests_;  // used by the leader; by position among the members
   std::list<RendezvousMessage> sent_;
   std::vector<MPI_Request> requests_;
 };
@@ -147,7 +147,7 @@ void rendezvous(const std::shared_ptr<CommunicatorState>& comm, const std::vecto
   Work work(operation);
   if (work.wait_for(timeout)) return;
   *over = true;
-  work.wait();  // ends at once, or with the word of the first
+  work.wait();  // ends at once, or when the leader decides
 }
 
 }  // namespace tw::mpi

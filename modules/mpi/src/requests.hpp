@@ -6,10 +6,10 @@
 
 namespace tw::mpi {
 
-/// Tests `request`, which need not be one.
+/// Tests `request`, which may be MPI_REQUEST_NULL.
 bool is_done(MPI_Request& request, const CommunicatorState& comm);
 
-/// @param what of the operation that is begun. @throws RevokedError where `comm` is revoked
+/// @param what the operation that would start. @throws RevokedError if `comm` is revoked
 void expect_not_revoked(const CommunicatorState& comm, const char* what);
 
 }  // namespace tw::mpi

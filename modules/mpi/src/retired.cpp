@@ -14,7 +14,7 @@
 namespace tw::mpi {
 namespace {
 
-/// Of one rank, about a communicator that it has dropped.
+/// One rank's counts for a communicator that it has dropped.
 struct Offer {
   uint64_t key;
   Traffic traffic;
@@ -33,7 +33,7 @@ std::vector<Offer> offers_of_all(const Communicator& comm, const std::vector<Ret
   return all;
 }
 
-// Every message has been received, or is an announcement; and what MPI does together all have begun and ended.
+// Every message has been received or is an announcement, and all members have started and ended the same MPI collectives.
 bool is_quiet(const std::vector<Traffic>& of_members) {
   int64_t on_the_way = 0;
   for (const Traffic& traffic : of_members) {
@@ -59,7 +59,7 @@ std::vector<bool> find_freeable(const Communicator& comm, const std::vector<Reti
     for (const Traffic& traffic : found->second) to_me += traffic.announced;
     drop_announcements(retired.comm, to_me - retired.traffic.heard);
   }
-  for (size_t i = 0; i < mine.size(); ++i) {  // mine are taken in by the others now
+  for (size_t i = 0; i < mine.size(); ++i) {  // the others are receiving my announcements now
     while (freeable[i] && !std::ranges::all_of(mine[i].announcements, [](const auto& each) { return each->advance(); })) continue;
   }
   return freeable;

@@ -19,18 +19,18 @@ struct Retired {
   uint64_t key = 0;                 ///< the same on all members
   bool may_hold_leftovers = false;  ///< see CommunicatorState
   Traffic traffic = {};
-  std::vector<std::shared_ptr<Transfer>> announcements = {};  ///< that may not have left
+  std::vector<std::shared_ptr<Transfer>> announcements = {};  ///< may still be in flight
   std::vector<std::shared_ptr<void>> kept = {};               ///< memory of operations that failed
 };
 
-/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and no message is in flight that cannot be received here. Those that
-/// can are received. Collective over `comm`; the same on all members.
+/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and every message in flight can be received here. Receives those.
+/// Collective over `comm`; the result is the same on all members.
 std::vector<bool> find_freeable(const Communicator& comm, const std::vector<Retired>& mine);
 
-/// Whether one of a single member can be freed.
+/// Whether a communicator of one member can be freed.
 bool is_freeable_alone(const Retired& retired);
 
-/// What is kept for failed operations and announcements stays until the process ends: MPI may still use it.
+/// Keeps the memory of failed operations and announcements until the process ends: MPI may still use it.
 void keep_for_ever(Retired& retired);
 
 }  // namespace tw::mpi

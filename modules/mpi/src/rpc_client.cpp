@@ -17,7 +17,7 @@
 namespace tw::mpi {
 namespace {
 
-/// Calls `f(bytes)` with the pieces that payloads and answers travel in.
+/// Calls `f(bytes)` for each piece of a payload or response.
 template <class Bytes, class Function>
 void for_each_piece(Bytes all, Function f) {
   constexpr size_t piece = RpcServer::piece_bytes;
@@ -26,14 +26,14 @@ void for_each_piece(Bytes all, Function f) {
 
 }  // namespace
 
-/// The calls with one rank. Their numbers, and their requests, are the caller's; what happens to them then happens inside the engine.
+/// The calls to one rank. The caller assigns their numbers and fills their requests; everything after that happens inside the engine.
 class RpcClient::Line {
  public:
   Line(const CommunicatorState& comm, int rank) : comm_(comm), rank_(rank) {}
 
   struct Beginning {
     int64_t number;
-    std::span<const std::byte> request;  ///< until the end of the call
+    std::span<const std::byte> request;  ///< valid until the call ends
   };
   Beginning begin(const Message& message) {
     TW_EXPECTS(!message.request.empty(), "a request has a byte at least");
@@ -45,15 +45,15 @@ class RpcClient::Line {
   }
   int64_t in_flight() const { return begun_ - ended_.load(std::memory_order_acquire); }
 
-  /// Whether all before it have ended, and the other side has ended this one. Only the oldest listens: so a look takes the same time however many
-  /// there are.
+  /// Whether all earlier calls have ended, and the server has ended this one. Only the oldest call listens, so a look costs the same however many are
+  /// in flight.
   bool can_end(int64_t number) {
     if (number != ended_.load(std::memory_order_relaxed)) return false;
     if (number == told_) listen();
     return number < told_;
   }
 
-  /// Ends the oldest. @return what the other side threw, or nothing
+  /// Ends the oldest call. @return the error that the server threw, or nothing
   std::string end() {
     const int64_t ended = ended_.fetch_add(1, std::memory_order_release) + 1;
     return ended == told_ ? std::exchange(failure_, {}) : std::string();
@@ -74,11 +74,11 @@ class RpcClient::Line {
   int rank_;
   int64_t begun_ = 0;
   std::array<std::array<std::byte, most_request_bytes>, most_in_flight> requests_;
-  int64_t told_ = 0;  // how many the other side has ended
+  int64_t told_ = 0;  // number of calls that the server has ended
   std::atomic<int64_t> ended_ = 0;
   rpc::Ends heard_;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::string failure_;  // of the last of them
+  std::string failure_;  // of the last call the server ended
 };
 
 /// The messages of one call.
@@ -126,7 +126,7 @@ class RpcClient::Messages : public Transfer {
   std::vector<MPI_Request> pieces_;
 };
 
-/// An empty request.
+/// An empty request: this client leaves.
 class RpcClient::Leaving : public Transfer {
  public:
   Leaving(CommunicatorState& comm, int rank) : comm_(comm) {
@@ -173,7 +173,7 @@ void RpcClient::finish(const std::function<void()>& between) {
   }
 }
 
-// Watched, from one end of a call to the next.
+// Under the stall watchdog, which restarts each time a call ends.
 void RpcClient::wait_for_at_most(int64_t calls, const Line& line, Rank rank, const std::function<void()>& between) {
   if (line.in_flight() <= calls) return;
   const Call call{.collective = Collective::send, .peer = rank, .count = line.in_flight()};

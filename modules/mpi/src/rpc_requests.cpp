@@ -17,7 +17,7 @@ RpcRequests::~RpcRequests() {
 
 std::optional<RpcRequests::RpcRequest> RpcRequests::next() {
   Receive& oldest = in_flight_[oldest_];
-  if (oldest.request == MPI_REQUEST_NULL) {  // the first time
+  if (oldest.request == MPI_REQUEST_NULL) {  // first call of next()
     for (Receive& each : in_flight_) begin(each);
   }
   int done = 0;

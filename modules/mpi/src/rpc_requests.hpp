@@ -15,8 +15,7 @@
 
 namespace tw::mpi {
 
-/// The requests of calls, in the order in which they arrive. Receives for them are always in flight: so MPI puts them where they belong at
-/// once, and nobody has to ask how long they are.
+/// Incoming requests, in order of arrival. Receives are always posted, so MPI delivers each request directly and its length need not be probed first.
 class RpcRequests {
  public:
   using Memory = std::array<std::byte, RpcClient::most_request_bytes>;
@@ -28,12 +27,12 @@ class RpcRequests {
   };
 
   explicit RpcRequests(const CommunicatorState& comm) : comm_(comm) {}
-  ~RpcRequests();  ///< those that have not been asked for are lost
+  ~RpcRequests();  ///< requests not yet returned by next() are lost
   RpcRequests(const RpcRequests&) = delete;
   RpcRequests& operator=(const RpcRequests&) = delete;
 
   std::optional<RpcRequest> next();
-  /// Takes back the memory of one.
+  /// Reuses the memory of a finished request.
   void recycle(std::unique_ptr<Memory> memory) { spare_.push_back(std::move(memory)); }
 
  private:

@@ -56,22 +56,22 @@ class RpcServer::Listening : public Transfer {
     RpcRequests::RpcRequest request;
     bool is_open = false;
     Exchange call = {};
-    std::vector<Piece> in_flight = {};  // two, so that the network need not wait for what is done with them
+    std::vector<Piece> in_flight = {};  // two, so that the network need not wait while one is processed
     std::vector<std::byte> spare = {};
     bool given_all = false;
     std::string failure = {};
   };
   struct Client {
     std::deque<Held> held;
-    rpc::Ends ends;  // that are told
+    rpc::Ends ends;  // the message being sent
     MPI_Request telling = MPI_REQUEST_NULL;
     int64_t ended = 0;
-    std::string failure;  // of the last of them; no other ends before it is told
+    std::string failure;  // of the last call that ended; no other call ends until the client has been sent it
   };
 
   bool hears() const { return !control_->closed || left_ < control_->clients; }
 
-  /// Does what can be done without waiting; true once nothing of the client is left to do, and it knows.
+  /// Does what it can without blocking; true once no call of the client is left and the client knows it.
   bool serve(int rank, Client& client) {
     while (true) {
       while (client.failure.empty() && !client.held.empty() && go_on(rank, client.held.front())) {
@@ -95,7 +95,7 @@ class RpcServer::Listening : public Transfer {
     check(MPI_Isend(&client.ends, bytes, MPI_BYTE, rank, rpc::ends_tag, comm_.handle, &client.telling), "MPI_Isend", comm_.name);
   }
 
-  /// Does what can be done without waiting; true once the call has ended.
+  /// Does what it can without blocking; true once the call has ended.
   bool go_on(int client, Held& held) {
     if (!held.is_open) {
       std::optional<Exchange> call = Exchange();
@@ -128,7 +128,7 @@ class RpcServer::Listening : public Transfer {
     }
   }
 
-  /// False where none can follow yet.
+  /// False if no further piece can start yet.
   bool begin_piece(int client, Held& held) {
     Exchange& now = held.call;
     Piece piece{.bytes = std::move(held.spare), .incoming = now.incoming > 0};
@@ -154,7 +154,7 @@ class RpcServer::Listening : public Transfer {
   Handler handler_;
   std::shared_ptr<Control> control_;
   RpcRequests requests_;
-  int left_ = 0;  // clients
+  int left_ = 0;  // number of clients that have left
   std::map<int, Client> clients_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace tw::mpi {
 namespace {
-// MPI itself is one per process; this is where its Environment is found by calls that are handed a bare MPI_Comm.
+// A process has one MPI. Calls that receive a bare MPI_Comm find its Environment here.
 std::mutex current_mutex;
 std::weak_ptr<Runtime> current_runtime;
 }  // namespace
@@ -73,14 +73,14 @@ int64_t Runtime::communicators_to_free() {
 }
 
 bool Runtime::wants_to_free() {
-  constexpr size_t between = 32;  // a stage or a search makes about ten
+  constexpr size_t between = 32;  // a pipeline stage or a search makes about ten
   const std::lock_guard lock(mutex_);
   stay_ = std::min(stay_, retired_.size());
   return retired_.size() >= stay_ + between;
 }
 
 void Runtime::free_communicators_of_one() {
-  std::vector<Retired> freed;  // what is kept for them may hold communicators, which come to free_later()
+  std::vector<Retired> freed;  // its `kept` may hold communicators, whose destructors call free_later()
   const std::lock_guard lock(mutex_);
   std::erase_if(retired_, [&](Retired& retired) {
     if (!is_freeable_alone(retired)) return false;
@@ -100,7 +100,7 @@ void Runtime::free_communicators() {
   retired_.clear();
 }
 
-// Unlocked where it communicates: the engine runs there, and may complete the last operation of a communicator, which then comes to free_later().
+// Communicates without the lock: the engine runs, and may complete a communicator's last operation, whose destructor then calls free_later().
 void Runtime::free_communicators_queued_everywhere(const Communicator& comm) {
   std::vector<Retired> mine;
   {

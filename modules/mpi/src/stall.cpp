@@ -21,7 +21,7 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
 }
 
-// Whether `rank`, which the board shows in a call, does not wait for it: who has waited as long as this one has told so.
+// Whether `rank`, which the board shows inside a call, is not waiting in it: a rank that had waited as long as this one would have announced it.
 bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
   if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.ago < waited * 7 / 8) return false;
   const auto note = operation.comm->notes.find(rank);
@@ -30,7 +30,7 @@ bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, s
   return !waits_for_message && note->second.calls <= seen.finished;
 }
 
-// The rank in `other` of a rank of `comm`; MPI_UNDEFINED: it is none.
+// The rank in `other` of a rank of `comm`; MPI_UNDEFINED if it is not a member.
 int rank_in(const CommunicatorState& other, const CommunicatorState& comm, int rank) {
   MPI_Group from = MPI_GROUP_NULL;
   MPI_Group to = MPI_GROUP_NULL;
@@ -43,7 +43,7 @@ int rank_in(const CommunicatorState& other, const CommunicatorState& comm, int r
   return there;
 }
 
-// What `rank` has begun on a communicator that this one was made from, and this rank has not: it may wait there, for this one. Empty: nothing.
+// A call that `rank` has started on an ancestor communicator, and this rank has not: `rank` may wait there for this one. Empty if none.
 std::string call_elsewhere(const CommunicatorState& comm, int rank) {
   for (const CommunicatorState* state = comm.parent.get(); state != nullptr; state = state->parent.get()) {
     const int there = rank_in(*state, comm, rank);
@@ -54,13 +54,13 @@ std::string call_elsewhere(const CommunicatorState& comm, int rank) {
   return "";
 }
 
-// A barrier without a number is the one in which all ranks leave MPI.
+// A barrier without a number is the one in which ranks wait to leave MPI.
 bool is_leaving(const Operation& operation) { return operation.number == 0 && operation.call.collective == Collective::barrier; }
 
-// Whether `seen` waits there, too.
+// Whether `seen` waits in that barrier, too.
 bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen.call.collective == Collective::barrier); }
 
-// What to say of `rank`; nothing where it waits in the same call.
+// Describes what `rank` does; empty if it waits in the same call.
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
   if (seen && is_leaving(operation) && leaves(*seen)) return "";
@@ -83,7 +83,7 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
                 call_elsewhere(*operation.comm, rank));
 }
 
-// What the ranks are doing, as this communicator knows and those that it was made from, the nearest first. A line each.
+// The activities set on this communicator and its ancestors, nearest first, one per line.
 std::string occasions_of(const CommunicatorState& comm) {
   std::string text;
   for (const CommunicatorState* state = &comm; state != nullptr; state = state->parent.get()) {
@@ -92,7 +92,7 @@ std::string occasions_of(const CommunicatorState& comm) {
   return text;
 }
 
-// One of the ranks that wait is enough to report what all of them see: the lowest.
+// One waiting rank is enough to report what all of them see: the lowest.
 bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0 && !is_leaving(operation)) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {
@@ -123,7 +123,7 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
   constexpr auto moment = std::chrono::seconds(1);
   const CommunicatorState& comm = *operation.comm;
   if (operation.number == 0 || !comm.board || now - first_begin_ < moment)
-    return "";  // most waits are short, and a look costs the others' cores something
+    return "";  // most waits are short, and reading the board slows the other ranks' cores
   for (int rank = 0; rank < comm.size; ++rank) {
     const auto seen = comm.board->last_seen(rank);
     if (!seen || !seen->left || seen->calls >= operation.number) continue;
@@ -136,7 +136,7 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
   return "";
 }
 
-// Ranks on other nodes are asked by telling them: whoever waits tells everyone, shortly before the first of them reports.
+// Ranks on other nodes cannot read our board: each waiting rank announces its wait to everyone, shortly before the first report.
 void Stall::look(const Operation& operation, Clock::time_point now) {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
   if (!told_ && waited > std::min(warning_, abort_) * 3 / 4) {

@@ -4,22 +4,22 @@
 
 namespace tw::mpi {
 
-/// Looks after one long wait: names the late ranks after one time, and aborts the job after another.
+/// Watches one long wait: reports the late ranks after `warning`, and aborts the job after `abort`.
 class Stall {
  public:
   Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort)
       : begin_(begin), first_begin_(begin), warning_(warning), abort_(abort) {}
 
-  /// The wait has come further: both times count from now.
+  /// The wait has made progress: both times count from now.
   void begin_again(Clock::time_point now) {
     begin_ = now;
     told_ = warned_ = false;
   }
 
-  /// To be called every now and then, under the engine's lock.
+  /// Call from time to time, under the engine's lock.
   void look(const Operation& operation, Clock::time_point now);
-  /// Who has left without the call that `operation` waits for, which then never completes; empty if none. A moment after that was first seen, since a
-  /// revocation may be on its way, which says why.
+  /// Describes a rank that left without making the call `operation` waits for, which then never completes; empty if none. Reports it only a moment
+  /// after first seeing it, because a revocation that gives the reason may be in flight.
   std::string who_left(const Operation& operation, Clock::time_point now);
 
  private:
@@ -32,7 +32,7 @@ class Stall {
   std::optional<Clock::time_point> saw_leave_;
 };
 
-/// Which ranks keep `operation` waiting, and what they were last seen doing. Pure but for reading the board.
+/// Describes which ranks keep `operation` waiting, and what they were last seen doing. No side effects; reads the board.
 std::string explain_wait(const Operation& operation, std::chrono::milliseconds waited);
 
 }  // namespace tw::mpi

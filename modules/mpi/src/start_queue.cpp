@@ -31,7 +31,7 @@ class StartQueue::Waiting : public Transfer {
     return true;
   }
 
-  const Communicator comm_;  // has the queue
+  const Communicator comm_;  // owns the queue
   StartQueue& queue_;
   const int64_t place_;
   const Start start_;
@@ -40,7 +40,7 @@ class StartQueue::Waiting : public Transfer {
 };
 
 std::unique_ptr<Transfer> StartQueue::start(const Communicator& comm, Start start, Ready ready) {
-  expect_own_thread(comm);  // a call that failed after it took its place would hold up all others
+  expect_own_thread(comm);  // a call that failed after it had its place in the queue would block all others
   if (!ready && !is_waiting()) return start(comm);
   return std::make_unique<Waiting>(comm, *this, std::move(start), std::move(ready));
 }

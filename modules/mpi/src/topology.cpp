@@ -21,7 +21,7 @@ namespace {
 // Collective over `comm`.
 int cores_of_this_rank(const Communicator& comm, const std::vector<int>& neighbours, int local_rank) {
   cpu_set_t mine;
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);  // on nodes of more than 1024 cores
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);  // fails on nodes of more than 1024 cores
   std::vector<cpu_set_t> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   std::vector<cpu_set_t> of_node;
@@ -56,7 +56,7 @@ Topology find_topology(const Communicator& comm) {
   Topology topology;
   topology.local_rank = static_cast<int>(std::find(neighbours.begin(), neighbours.end(), comm.rank()) - neighbours.begin());
   topology.local_size = static_cast<int>(neighbours.size());
-  std::vector<int> firsts(static_cast<size_t>(comm.size()));  // by rank: the lowest rank of its node
+  std::vector<int> firsts(static_cast<size_t>(comm.size()));  // by rank: lowest rank of its node
   mpi::allgather(comm, std::as_bytes(std::span(neighbours.data(), 1)), std::as_writable_bytes(std::span(firsts)));
   const std::set<int> nodes(firsts.begin(), firsts.end());
   topology.nodes = static_cast<int>(nodes.size());

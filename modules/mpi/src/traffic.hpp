@@ -5,18 +5,18 @@
 
 namespace tw::mpi {
 
-/// What this rank has begun and ended on one communicator. By the counts of all its members they know whether a message may still be on its way: MPIs
-/// give the number of a freed communicator to the next one, where that message would arrive.
+/// Counts of what this rank has started and ended on one communicator. From the counts of all members they know whether a message may still be in
+/// flight. MPIs reuse the number of a freed communicator, and such a message would arrive in the new one.
 struct Traffic {
-  int64_t open = 0;         ///< operations that have not ended well
-  int64_t collectives = 0;  ///< of MPI, begun
+  int64_t open = 0;         ///< operations that have not ended successfully
+  int64_t collectives = 0;  ///< MPI collectives started
   int64_t sent = 0;         ///< messages
   int64_t received = 0;
-  int64_t announced = 0;  ///< to every other member: see control.hpp
-  int64_t heard = 0;      ///< announcements of others
+  int64_t announced = 0;  ///< announcements to every other member: see control.hpp
+  int64_t heard = 0;      ///< announcements received from others
 };
 
-/// The same, counted by several threads.
+/// The same counts, updated by several threads.
 struct TrafficCounters {
   std::atomic<int64_t> open = 0;
   std::atomic<int64_t> collectives = 0;

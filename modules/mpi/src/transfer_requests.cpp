@@ -51,7 +51,7 @@ void TransferRequests::expect_whole(size_t request) {
   ++comm_.traffic.received;
 }
 
-// Names the request that failed. MPI_Testall() tells by the statuses which one that is.
+// Names the request that failed, which the statuses of MPI_Testall() identify.
 void TransferRequests::fail(int code) const {
   const auto is_failed = [](const MPI_Status& status) { return status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING; };
   const auto first = std::find_if(statuses_.begin(), statuses_.end(), is_failed);

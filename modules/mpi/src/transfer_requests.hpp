@@ -17,13 +17,13 @@ inline Buffer raw(std::span<const std::byte> memory) {
 /// The bytes of `buffer`.
 inline Buffer raw(const Buffer& buffer) { return {buffer.data, buffer.count * element_bytes(buffer.type), ElementType::uint8}; }
 
-/// Requests of one operation, begun together. Long buffers are cut here, and only here: MPI 3.1 counts with an int.
+/// Requests of one operation, started together. Long buffers are cut here, and only here: MPI 3.1 counts with an int.
 class TransferRequests : public Transfer {
  public:
-  /// @throws NotInitialisedError, ContractError or RevokedError where nothing can begin on `comm`
+  /// @throws NotInitialisedError, ContractError or RevokedError if nothing can start on `comm`
   explicit TransferRequests(const Communicator& comm);
 
-  /// `begin(piece, count, request)` begins one of the pieces that `buffer` is cut into. Nothing is begun for an empty buffer.
+  /// `begin(piece, count, request)` starts one of the pieces that `buffer` is cut into. An empty buffer starts nothing.
   template <class Begin>
   void add(const char* call, const Buffer& buffer, Begin begin, int peer = -1) {
     const int64_t largest = comm_.runtime->largest_message();
@@ -34,30 +34,30 @@ class TransferRequests : public Transfer {
     }
   }
 
-  /// For calls of which no buffer is cut.
+  /// For calls whose buffers are not cut.
   template <class Begin>
   void add(const char* call, Begin begin) {
     add({.call = call}, begin);
   }
 
-  /// @param buffer bytes. A message of another length than the receiver's buffer is an error there; some MPIs write past the end of one that is too
-  /// short (Open MPI 4.1 from 4 KiB on).
+  /// @param buffer bytes. A message must be as long as the receiver's buffer: otherwise the receiver raises an error, and some MPIs write past the
+  /// end of a short buffer (Open MPI 4.1 from 4 KiB on).
   void send(const Buffer& buffer, int to, int tag);
   void receive(const Buffer& buffer, int from, int tag);
 
-  /// @throws ContractError where a message is shorter than what is received. MpiError where MPI fails
+  /// @throws ContractError if a message is shorter than its buffer, MpiError if MPI fails
   bool advance() override;
 
   const CommunicatorState& comm() const noexcept { return comm_; }
 
-  /// What must live until completion: offsets, sizes.
+  /// Numbers that must live until completion: offsets, sizes.
   std::vector<int> kept;
 
  private:
   struct Begun {
     const char* call;
-    int peer = -1;  // of a message
-    int bytes = 0;  // of a message
+    int peer = -1;  // for a message
+    int bytes = 0;  // for a message
     bool is_received = false;
   };
 

@@ -13,7 +13,8 @@ Work::~Work() = default;
 
 namespace {
 
-// What a complete operation leaves to say, and to wait for. Each call says it again. Of one in a stream nothing is known yet.
+// Throws a complete operation's failure, or joins its stream; each call does so again. While an operation is only in a stream, its outcome is
+// unknown.
 void report(mpi::Operation& operation) {
   if (operation.done.load(std::memory_order_acquire)) {
     operation.reported = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host program owns MPI: it initialises and finalises, and Torchweave comes and goes in between. No tests' main() here, for the same reason.
+// A host program owns MPI: it initialises and finalises it, and Torchweave is set up and torn down in between. For the same reason this file does not
+// use the tests' main().
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -122,7 +123,7 @@ TEST(Adopt, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW((void)tw::Environment::adopt({.drain_timeout = milliseconds(-1)}), tw::ContractError);
 }
 
-// Begins an operation and lets go of all handles to it. @return the memory that it keeps alive
+// Starts an operation and drops all handles to it. @return the memory that it keeps alive
 std::weak_ptr<int> drop_an_allreduce() {
   const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
   const auto number = std::make_shared<int>(1);
@@ -146,13 +147,13 @@ int main(int argc, char** argv) {
     refused = false;
   } catch (const tw::ContractError&) {
     int initialised = 0;
-    MPI_Initialized(&initialised);  // else whoever does not finalise it is lectured by the launcher
+    MPI_Initialized(&initialised);  // otherwise MPI needs finalising, or the launcher prints a long message
     refused = refused && initialised == 0;
   }
   MPI_Init(&argc, &argv);
   std::optional<tw::Environment> outlives_mpi;
   const int outcome = RUN_ALL_TESTS();
-  outlives_mpi.emplace();  // destroyed after MPI_Finalize, which must do no harm
+  outlives_mpi.emplace();  // destroyed after MPI_Finalize, which must be harmless
   const std::weak_ptr<int> memory = drop_an_allreduce();
   MPI_Finalize();
   if (!refused) std::cerr << "adopt(), or wrong options, were not refused before MPI_Init\n";

@@ -76,7 +76,7 @@ TEST(Communicator, RefusesARootThatIsNoRank) {
 }
 
 TEST(Communicator, MapsAnMpiErrorToAnException) {
-  // In pairs, the first sends more than the second has room for. (With more ranks, those further down the tree would wait for ever.)
+  // In pairs: the first sends more than the second's buffer holds. (With more ranks, those further down the tree would wait for ever.)
   const auto comm = world().split(world().rank() / 2, 0);
   std::vector<int32_t> values(16);
   const int64_t count = comm.rank() == 0 ? 16 : 4;
@@ -88,7 +88,7 @@ TEST(Communicator, MapsAnMpiErrorToAnException) {
     EXPECT_NE(comm.rank(), 0);
     EXPECT_NE(text.find("MPI_Ibcast failed on communicator 'world/dup/split"), std::string::npos) << text;
     EXPECT_NE(error.code(), MPI_SUCCESS);
-    char said[MPI_MAX_ERROR_STRING];  // Open MPI says MPI_ERR_TRUNCATE; in MPICH's words the communicator is invalid
+    char said[MPI_MAX_ERROR_STRING];  // Open MPI reports MPI_ERR_TRUNCATE, MPICH an invalid communicator
     int length = 0;
     MPI_Error_string(error.code(), said, &length);
     EXPECT_NE(text.find(std::string(said, static_cast<size_t>(length))), std::string::npos) << text;

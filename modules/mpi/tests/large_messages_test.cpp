@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is longer than one MPI call may be is cut. The limit is lowered to 1000 here, so that small messages are long; `make accept` runs with real
-// ones.
+// Messages longer than one MPI call allows are cut. The limit is lowered to 1000 here, so that small messages count as long; `make accept` runs with
+// really long ones.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -103,7 +103,7 @@ TEST(LargeMessages, SendAndReceive) {
   EXPECT_EQ(incoming, numbers_of(previous));
 }
 
-/// A message in pieces would be several.
+/// A message cut into pieces would arrive as several.
 TEST(LargeMessages, LettersAreRefused) {
   tw::mpi::Mailbox mailbox(*comm);
   EXPECT_THROW(mailbox.send(std::vector<std::byte>(1001), comm->rank()), tw::ContractError);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Near a device of a machine that hwloc is told of.
+// Binding near a device, on a machine described to hwloc by a file.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ std::string package(int number, int first, int last, const char* cpus, const cha
   return text;
 }
 
-/// hwloc's view of a machine of two NUMA nodes: core 0 beside the GPU at 0000:01:00.0, cores 1 to 3 beside the one at 0000:81:00.0.
+/// hwloc's view of a machine of two NUMA nodes: core 0 next to the GPU at 0000:01:00.0, cores 1 to 3 next to the one at 0000:81:00.0.
 class Locality : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ TEST_F(Locality, CoresNearADeviceAreThoseOfItsNode) {
 TEST_F(Locality, AThreadStaysOnThoseItMayUse) {
   std::vector<int> usable = cores_of_thread();
   if (usable.size() < 2 || usable[0] != 0 || usable[1] != 1) GTEST_SKIP() << "cores 0 and 1 are not both to be had";
-  std::thread([&] {  // whose cores are its own
+  std::thread([&] {  // in a thread, whose affinity is separate
     EXPECT_TRUE(tw::stay_near("0000:02:00.0"));
     EXPECT_EQ(cores_of_thread(), usable);
     EXPECT_TRUE(tw::stay_near("0000:81:00.0"));

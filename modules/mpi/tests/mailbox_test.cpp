@@ -18,7 +18,8 @@ std::vector<std::byte> letter_of(int64_t number, size_t bytes) {
   return message;
 }
 
-/// All send to all, themselves included, more than may be in flight, of every size from eager to rendezvous; none waits for anyone to listen.
+/// All ranks send to all, themselves included: more messages than may be in flight, of all sizes from eager to rendezvous. No sender waits for a
+/// receiver to listen.
 TEST(Mailbox, KeepsTheOrderOfEachSender) {
   constexpr int64_t messages = 600;
   Mailbox mailbox(world());
@@ -41,7 +42,7 @@ TEST(Mailbox, KeepsTheOrderOfEachSender) {
 }
 
 TEST(Mailbox, LeavesNothingBehind) {
-  progress(world());  // mailboxes of other tests
+  progress(world());  // completes mailboxes of other tests
   const int64_t before = operations_in_flight(world());
   {
     const Mailbox mailbox(world());

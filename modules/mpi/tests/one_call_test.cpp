@@ -9,7 +9,7 @@ namespace one_call_test {
 
 constexpr int64_t largest = std::numeric_limits<int>::max();
 
-// Parts that an int can count, of which it cannot count the whole.
+// Parts that fit an int, although the whole does not.
 TEST(OneCall, TakesWhatFitsByItsWholeLength) {
   EXPECT_TRUE(tw::mpi::fits_one_call(largest, 1, largest));
   EXPECT_FALSE(tw::mpi::fits_one_call(largest + 1, 1, largest));

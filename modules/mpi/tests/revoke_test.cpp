@@ -14,7 +14,7 @@ using tw::testing::world;
 
 int last() { return world().size() - 1; }
 
-// Where the ranks meet for the next test; not the communicator that is revoked.
+// A meeting point for the ranks between tests; not on the revoked communicator.
 int sum_of_ranks(const tw::Communicator& comm) {
   int sum = comm.rank();
   tw::mpi::allreduce(comm, {&sum, 1, tw::ElementType::int32}, tw::ReduceOp::sum);
@@ -71,12 +71,12 @@ TEST(Revoke, ReachesCommunicatorsMadeFromIt) {
 TEST(Revoke, DoesNotReachTheParent) {
   const tw::Communicator comm = world().dup();
   const tw::Communicator child = comm.dup();
-  child.revoke("only here");  // by everyone at once
+  child.revoke("only here");  // on all ranks at once
   EXPECT_NE(error_of_barrier(child).find("only here"), std::string::npos);
   EXPECT_EQ(error_of_barrier(comm), "nothing thrown");
 }
 
-// The root begins when rank 1 has given up already, and has not heard that the last rank revoked the communicator.
+// The root starts after rank 1 has already given up, and before it learns that the last rank revoked the communicator.
 TW_TEST_ON(Revoke, LeavesTheMemoryOfACallThatItEndedAlone, {.least = 3}) {
   const tw::Communicator comm = world().dup();
   const tw::Communicator words = world().dup();
@@ -90,7 +90,7 @@ TW_TEST_ON(Revoke, LeavesTheMemoryOfACallThatItEndedAlone, {.least = 3}) {
   if (comm.rank() == 0) {
     try {
       broadcast();
-    } catch (const tw::RevokedError&) {  // it heard so only after it had sent
+    } catch (const tw::RevokedError&) {  // it learnt so only after it had sent
     }
   }
   for (int i = 0; i < 10; ++i) words.barrier();
@@ -120,7 +120,7 @@ TW_TEST_ON(Subset, SaysWhenNotAllMembersCome, {.least = 2}) {
     } catch (const tw::Error& error) {
       EXPECT_NE(std::string(error.what()).find("have not all come within 50 ms"), std::string::npos) << error.what();
     }
-    comm.revoke("nobody comes");  // what it began never completes
+    comm.revoke("nobody comes");  // what it started never completes
   }
   EXPECT_THROW((void)comm.subset({tw::Rank(comm.size())}), tw::ContractError);
   EXPECT_THROW((void)comm.subset({}), tw::ContractError);
@@ -135,7 +135,7 @@ TW_TEST_ON(Subset, MayBeTriedAgainByWhoeverCameTooEarly, {.least = 2}) {
   }
   world().barrier();
   if (comm.rank() == 0) {
-    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);  // rank 1 has been here, and is gone
+    EXPECT_THROW(try_for(std::chrono::milliseconds(20)), tw::Error);  // rank 1 has been here, and has left
   }
   world().barrier();
   if (comm.rank() < 2) {
@@ -148,7 +148,7 @@ TW_TEST_ON(Subset, MayBeTriedAgainByWhoeverCameTooEarly, {.least = 2}) {
   }
 }
 
-// Some members are in MPI's call already while others still meet, or meet for the next subset: neither may take the other's messages.
+// Some members are already in MPI's call while others still meet, or meet for the next subset: neither may receive the other's messages.
 TEST(Subset, ComesAsOftenAsItIsWanted) {
   const tw::Communicator comm = world().dup();
   std::minstd_rand draw;

@@ -19,7 +19,7 @@ using testing::world;
 
 using Bytes = std::vector<std::byte>;
 
-/// What a client says first: how many bytes belong to it, and are to come back.
+/// The head of a client's request: the numbers of bytes attached, sent, and expected back.
 struct RpcRequest {
   int64_t number = 0;
   int64_t attached = 0;
@@ -28,7 +28,7 @@ struct RpcRequest {
   bool fails = false;
 };
 
-/// The `i`th byte of what belongs to a call.
+/// The `i`th byte of a call's data.
 std::byte byte_of(int64_t number, int64_t i) { return static_cast<std::byte>(number * 7 + i * 13 + i / 1000); }
 
 Bytes bytes_of(int64_t number, int64_t count) {
@@ -37,7 +37,7 @@ Bytes bytes_of(int64_t number, int64_t count) {
   return bytes;
 }
 
-/// Nothing, all sizes that go at once, and several pieces of which the last is shorter.
+/// No bytes, all sizes sent at once, and several pieces with a shorter last one.
 RpcRequest draw(std::mt19937_64& random, int64_t number) {
   const auto size = [&] {
     const auto kind = random() % 10;
@@ -52,7 +52,7 @@ RpcRequest draw(std::mt19937_64& random, int64_t number) {
   return request;
 }
 
-/// Holds calls as their requests want them; notes what is not as it should be.
+/// Serves calls as their requests ask; records what is wrong.
 class Server {
  public:
   explicit Server(const Communicator& comm) : responder_(comm, [this](Rank from, std::span<const std::byte> bytes) { return hear(from, bytes); }) {}
@@ -90,7 +90,7 @@ class Server {
   RpcServer responder_;
 };
 
-/// All call all, themselves included, more than may be in flight: order, contents, and whose failure it was.
+/// All ranks call all, themselves included, with more calls than may be in flight. Checks order, contents, and whose call failed.
 TEST(Exchange, IsHeldInItsTurnAndFailsForItself) {
   constexpr int64_t calls = 300;
   const Communicator comm = world().dup();
@@ -139,7 +139,7 @@ TEST(Exchange, IsHeldInItsTurnAndFailsForItself) {
   EXPECT_EQ(server.responder().ended(), calls * comm.size());
 }
 
-/// One that its server cannot begin yet keeps its turn, and holds up nobody else's.
+/// A call that its server cannot start yet keeps its turn, and delays no other client.
 TEST(Exchange, MayBeginLater) {
   const Communicator comm = world().dup();
   std::vector<int> begun;
@@ -169,12 +169,12 @@ TEST(Exchange, MayBeginLater) {
   }
 }
 
-/// As for a lock in memory that another process holds: inside the engine, which advances nothing else meanwhile.
+/// Like a wait for a lock in memory that another process holds: inside the engine, which advances nothing else meanwhile.
 TEST(Exchange, HandlersMayWaitForWhatNeedsNoMessages) {
   const Communicator comm = world().dup();
   int looks = 0;
   const RpcServer server(comm, [&](Rank from, std::span<const std::byte>) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);  // as long as the watch looks now and then
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);  // long enough for the watchdog to look
     wait_until(comm, {.collective = Collective::receive, .peer = from}, [&] { return ++looks > 0 && std::chrono::steady_clock::now() > deadline; });
     return RpcServer::Exchange();
   });
@@ -185,7 +185,7 @@ TEST(Exchange, HandlersMayWaitForWhatNeedsNoMessages) {
   EXPECT_EQ(looks > 0, comm.rank() == 0);
 }
 
-/// A server goes while clients still call it, and is gone when they have left.
+/// A server is destroyed while clients still call it, and is released when they have left.
 TEST(Exchange, OutlastsItsServerUntilTheClientsHaveLeft) {
   progress(world());
   const int64_t before = operations_in_flight(world());
@@ -207,7 +207,7 @@ TEST(Exchange, OutlastsItsServerUntilTheClientsHaveLeft) {
 }
 
 TEST(Exchange, LeavesNothingBehind) {
-  progress(world());  // those of other tests
+  progress(world());  // completes those of other tests
   const int64_t before = operations_in_flight(world());
   {
     const Communicator comm = world().dup();

@@ -28,7 +28,7 @@ TEST(Work, CompletesAndLetsItsMemoryGo) {
   EXPECT_EQ(numbers.use_count(), 1);
   for (const int value : numbers->values) EXPECT_EQ(value, world().size());
   EXPECT_TRUE(work.test());
-  work.wait();  // again: nothing happens
+  work.wait();  // again: does nothing
   EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds(0)));
 }
 
@@ -45,7 +45,7 @@ TEST(Work, ADroppedOneGoesOnAndKeepsItsMemory) {
     tw::Work work = begin_allreduce(world(), std::move(numbers), tw::ReduceOp::sum);
     if (world().rank() != 0) work.wait();
   }
-  // Operations that begin later complete what was dropped. How many it takes is MPI's affair, so all ranks go on together until it is done.
+  // Operations that start later complete the dropped one. How many it takes depends on MPI, so all ranks continue until it is done.
   bool released_everywhere = false;
   for (int round = 0; round < 10000 && !released_everywhere; ++round) {
     int released = memory.expired() ? 1 : 0;
@@ -55,7 +55,7 @@ TEST(Work, ADroppedOneGoesOnAndKeepsItsMemory) {
   EXPECT_TRUE(released_everywhere);
 }
 
-// The last owner of its communicator is the engine; it lets go of it inside of free_communicators(), where rank 0 comes last.
+// The engine is the last owner of the communicator. It releases it inside free_communicators(), where rank 0 comes last.
 TEST(Work, ADroppedOneMayEndWhileCommunicatorsAreFreed) {
   for (int turn = 0; turn < 20; ++turn) {
     std::optional<tw::Communicator> copy = world().dup();
@@ -89,7 +89,7 @@ TEST(Work, ManyAreInFlightAndCompleteInAnyOrder) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(all[static_cast<size_t>(i)]->values.back(), i * world().size());
 }
 
-/// Fails when it was advanced this many times.
+/// Fails after this many calls of advance().
 class Failing : public tw::mpi::Transfer {
  public:
   explicit Failing(int after) : left_(after) {}
@@ -120,7 +120,7 @@ TEST(Work, WhatMadeADroppedOneFailIsLogged) {
   for (const int after : {0, 3}) {
     testing::internal::CaptureStderr();
     {
-      tw::Work work = begin_failing(after);  // dropped in flight, or when it has failed already
+      tw::Work work = begin_failing(after);  // dropped in flight, or after it has failed
     }
     while (tw::operations_in_flight(world()) > 0) tw::progress(world());
     const std::string log = testing::internal::GetCapturedStderr();
@@ -136,7 +136,7 @@ TEST(Work, WhatMadeADroppedOneFailIsLogged) {
 }
 
 TW_TEST_ON(Work, ATimedWaitGivesUpAndTheOperationGoesOn, {.least = 2}) {
-  // Rank 0 begins long before the others, who wait for its word that the time is over.
+  // Rank 0 starts long before the others, which wait for its message that the time is over.
   int over = 0;
   const tw::Communicator words = world().dup();
   if (world().rank() == 0) {

@@ -96,7 +96,7 @@ void Centre::settle() {
 
 void Centre::prefetch() {
   if (std::exchange(has_prefetched_, true) || !leads()) return;
-  clocks_at_pull_ = link_->clocks.ask();  // before the values, which may then know of more than it, never of less
+  clocks_at_pull_ = link_->clocks.ask();  // before the values, which may then include more pushes than the clocks count, never fewer
   prefetched_ = link_->values.prefetch();
 }
 
@@ -127,7 +127,7 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
   const Stopwatch watch;
   bool warned = false;
   Clocks::Reading now;
-  auto pause = std::chrono::microseconds(0);  // no core is kept busy
+  auto pause = std::chrono::microseconds(0);  // sleeps, so that the wait keeps no core busy
   const auto read = [&] {
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
     pause = std::clamp(2 * pause, std::chrono::microseconds(20), std::chrono::microseconds(1000));
@@ -169,7 +169,7 @@ at::Tensor Centre::finish() {
   return told(std::move(values));
 }
 
-/// What was asked for and read belongs to a time that is over.
+/// Drops prefetched values and clock readings, which a restore makes obsolete.
 void Centre::forget_reading() {
   prefetched_.reset();
   clocks_at_pull_.reset();
@@ -182,11 +182,11 @@ std::vector<NamedShard> Centre::shards(const std::string& name) const { return l
 void Centre::restore(const std::vector<NamedShard>& shards) {
   settle();
   forget_reading();
-  if (leads()) link_->clocks.leave();  // others may wait for a step that this worker does not make any more
+  if (leads()) link_->clocks.leave();  // others may wait for a step that this worker will not make
   revoke_on_exception(group_, [&] {
     if (!link_) return;
     link_->clocks.finish();
-    link_->values.finish();  // nobody pushes any more
+    link_->values.finish();  // after this, no rank pushes
     revoke_on_exception(link_->comm, [&] { link_->values.restore(shards); });
     if (leads()) link_->clocks.begin_anew();
     link_->clocks.finish();

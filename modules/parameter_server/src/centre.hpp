@@ -12,43 +12,42 @@
 
 namespace tw::parameter_server {
 
-/// Collective. @throws ContractError on all ranks for roles that differ or do not fit
+/// Collective. @throws ContractError on all ranks if roles differ between ranks or do not fit `comm`
 RankRoles agreed_roles(const Communicator& comm, const Roles& roles);
 
-/// The parameters on the servers, as a worker of one or more ranks has to do with them: the first one pushes and pulls, the others are told what
-/// came.
+/// The parameters on the servers, as a worker of one or more ranks uses them. Its first rank pushes and pulls; the others receive the values from it.
 class Centre {
  public:
-  /// Collective. @param roles of the ranks of `comm`. @param initial that of rank 0 counts
+  /// Collective. @param roles of the ranks of `comm`. @param initial rank 0's values are used
   Centre(const Communicator& comm, RankRoles roles, const at::Tensor& initial, const std::vector<Rule>& rules, bool share_memory);
 
   const RankRoles& roles() const noexcept { return roles_; }
   bool trains() const noexcept { return worker_ >= 0; }
-  /// Ranks of this worker. Of a rank that only serves: others of its kind.
+  /// The ranks of this worker; on a rank that only serves, the ranks that only serve.
   const Communicator& group() const noexcept { return group_; }
   /// @throws ContractError on ranks that neither serve nor lead a worker
   const ShardedTensor& tensor() const;
   const Traffic& traffic() const noexcept { return traffic_; }
 
-  // For workers, on all of their ranks together: where one throws, the others' waits end.
+  // For workers, called by all of their ranks together: if one throws, the others' waits end.
 
-  /// Waits for the push before; `pushed` is to be left alone. @param rule empty: the first one
+  /// Waits for the previous push; leave `pushed` alone until it is applied. @param rule empty: the first one
   void push(const at::Tensor& pushed, std::string_view rule = {});
-  /// Waits until what was pushed is applied everywhere. The worker's clock counts it then.
+  /// Waits until everything pushed is applied on all servers. The worker's clock then counts it.
   void settle();
-  /// Begins a pull, unless one has begun.
+  /// Starts a pull, unless one has started.
   void prefetch();
   bool has_prefetched() const noexcept { return has_prefetched_; }
-  /// The values, now or as they were when they were asked for; equal on all ranks of the worker.
+  /// The values, now or at the time of prefetch(); equal on all ranks of the worker.
   at::Tensor pull();
-  /// What the others' clocks said at the last pull: the lowest one.
+  /// The lowest of the other workers' clocks at the last pull.
   int64_t slowest_seen() const noexcept { return slowest_seen_; }
-  /// After restore(): what it was then, as clocks count now.
+  /// After restore(): sets slowest_seen(), in terms of the restarted clocks.
   void assume_seen(int64_t slowest) noexcept { slowest_seen_ = slowest; }
-  /// Waits until all workers that have not left have pushed so often, and names those who have not in a warning after `warn_after`.
+  /// Waits until each worker that has not left has pushed `clock` times. After `warn_after` a warning names the late ones.
   void wait_for_all(int64_t clock, Seconds warn_after);
 
-  /// Returns when all ranks have called it, with the values then; clocks begin at 0 again. Collective.
+  /// Returns when all ranks have called it, with the final values; clocks restart at 0. Collective.
   at::Tensor finish();
 
   // See ShardedTensor; restore() is collective here.
@@ -57,7 +56,7 @@ class Centre {
   void restore(const std::vector<NamedShard>& shards);
 
  private:
-  /// What a member of the servers' talks has.
+  /// The state of a rank that serves or leads a worker.
   struct Link {
     Communicator comm;
     ShardedTensor values;
@@ -65,10 +64,10 @@ class Centre {
   };
 
   bool leads() const noexcept { return link_.has_value() && trains() && group_.rank() == 0; }
-  /// The rank in the servers' talks of `rank`; -1: none.
+  /// The rank in link_->comm of `rank`; -1: not a member.
   int place_of(int rank) const;
   void forget_reading();
-  /// Values that the first rank got, on all of them.
+  /// The first rank's values, broadcast to all ranks of the worker.
   at::Tensor told(at::Tensor values) const;
 
   RankRoles roles_;
@@ -80,7 +79,7 @@ class Centre {
   Traffic traffic_;
 
   ShardedTensor::Handle pushed_;
-  std::optional<ShardedTensor::Prefetched> clocks_at_push_;  // of the push in flight
+  std::optional<ShardedTensor::Prefetched> clocks_at_push_;  // requested with the push in flight
   std::optional<ShardedTensor::Prefetched> prefetched_;
   std::optional<ShardedTensor::Prefetched> clocks_at_pull_;
   bool has_prefetched_ = false;

@@ -15,32 +15,32 @@
 
 namespace tw::parameter_server {
 
-/// What one server holds of a tensor's memory, not nothing.
+/// The part of a tensor's memory that belongs to one server; not empty.
 struct Part {
-  at::Tensor of;  ///< keeps the memory
+  at::Tensor of;  ///< keeps the memory alive
   std::span<std::byte> bytes;
 };
 
-/// A rank's requests to servers on other nodes, which take effect in their order on each.
+/// A rank's requests to servers on other nodes. Each server applies them in order.
 class Client {
  public:
-  /// @param comm borrowed; the servers' responders are on it
+  /// @param comm borrowed; the servers respond on it
   explicit Client(const Communicator& comm) : comm_(comm), rpc_(comm) {}
 
   struct Answer {
     Work work;
-    std::shared_ptr<const std::string> failure;  ///< becomes what the rule threw, before `work` is complete; logged if nobody holds it then
+    std::shared_ptr<const std::string> failure;  ///< the rule's error, set before `work` completes; logged if nothing else holds it then
   };
 
   /// Sends `part`.
   Answer push(Rank server, size_t rule, const Part& part);
   /// Fills `part`.
   Answer pull(Rank server, const Part& part);
-  /// Makes no further request to `server`.
+  /// Announces that this rank sends no further request to `server`.
   void leave(Rank server) { rpc_.leave(server); }
-  /// Returns when all requests are answered. Watched. @param between called again and again meanwhile
+  /// Returns when all requests are answered; under the stall watchdog. @param between called repeatedly meanwhile
   void finish(const std::function<void()>& between) { rpc_.finish(between); }
-  /// Requests that are not answered, to all servers.
+  /// The number of unanswered requests, to all servers.
   int64_t in_flight() const noexcept { return rpc_.in_flight(); }
 
  private:

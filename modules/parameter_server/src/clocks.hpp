@@ -7,7 +7,7 @@
 
 namespace tw::parameter_server {
 
-/// How often each worker has pushed, and who has left: a small sharded tensor on one server.
+/// The number of pushes of each worker, and which workers have left: a small sharded tensor on one server.
 class Clocks {
  public:
   struct Reading {
@@ -15,19 +15,19 @@ class Clocks {
     std::vector<bool> left;
 
     int64_t sum_without(int worker) const;
-    /// Of those that have not left; those that have count as infinitely far.
+    /// The lowest clock; workers that have left count as infinite.
     int64_t slowest() const;
   };
 
-  /// Collective over the servers and first ranks of workers. @param worker -1: this rank has none
+  /// Collective over the servers and first ranks of workers. @param worker -1: this rank leads none
   Clocks(const Communicator& comm, int workers, int worker, int server, bool share_memory);
 
   void tick();
-  /// Nobody is to wait for this worker, until begin_anew().
+  /// Other workers no longer wait for this one, until begin_anew().
   void leave();
-  /// From 0.
+  /// Restarts at 0.
   void begin_anew();
-  /// Begins to read.
+  /// Starts reading.
   ShardedTensor::Prefetched ask() const { return values_.prefetch(); }
   /// Collective, see ShardedTensor.
   void finish() { values_.finish(); }
@@ -36,7 +36,7 @@ class Clocks {
  private:
   void add(double amount);
 
-  ShardedTensor values_;  // 1 + ticks; negative: left
+  ShardedTensor values_;  // 1 + ticks; negative: the worker has left
   int workers_;
   int worker_;
   int64_t ticks_ = 0;

@@ -58,10 +58,10 @@ bool Downpour::step() {
   const bool takes_over = until_pull == 0 && servers().has_prefetched();
   if (takes_over) {
     const at::Tensor c = servers().pull();
-    if (options_.rule.empty()) before_ = at::sub(c, learnt());  // what is not pushed yet is pushed the next time
+    if (options_.rule.empty()) before_ = at::sub(c, learnt());  // updates not pushed yet are pushed next time
     parameters().set(c);
   }
-  if (until_pull == 0 && options_.prefetch_lead == options_.pull_interval) servers().prefetch();  // for the next time
+  if (until_pull == 0 && options_.prefetch_lead == options_.pull_interval) servers().prefetch();  // for the next pull
   return takes_over;
 }
 

@@ -8,28 +8,28 @@
 
 namespace tw::parameter_server {
 
-/// What a worker trains, as one flat tensor of the host; parameters on a device travel by one copy, for which the host waits.
+/// The parameters that a worker trains, as one flat host tensor. Parameters on a device are transferred in one copy, for which the host waits.
 class FlatParameters {
  public:
-  /// @throws ContractError unless all are floating point numbers of one type, on one device, of which there is one at least
+  /// @throws ContractError unless there is at least one, and all are floating point numbers of one type on one device
   explicit FlatParameters(std::vector<at::Tensor> parameters);
 
-  /// Under the names "parameter 0", "parameter 1", ...
+  /// Named "parameter 0", "parameter 1", ...
   std::vector<TensorSpec> specs() const;
 
-  // `flat` is of shape [numel], on the CPU.
+  // `flat` has shape [numel] and is on the CPU.
 
   at::Tensor zeros() const;
   /// A copy of the values.
   at::Tensor values() const;
-  /// Makes the values those of `flat`.
+  /// Sets the values to those of `flat`.
   void set(const at::Tensor& flat) const;
-  /// Adds the gradients that there are.
+  /// Adds the gradients that are defined.
   void add_gradients_to(const at::Tensor& flat) const;
 
  private:
   at::Tensor zeros_beside() const;
-  /// Calls f(parameter, its place in `flat`), which lies where parameters do.
+  /// Calls f(parameter, its slice of `flat`), with `flat` on the parameters' device.
   template <class Function>
   void for_each(const at::Tensor& flat, Function f) const;
 

@@ -5,11 +5,11 @@
 
 namespace tw::parameter_server {
 
-/// The request of a call with a server on another node, see RpcServer. The elements of a push follow, few of them in the request itself. A
-/// pull's answer is the elements of the shard.
+/// The request message of a call to a server on another node; see RpcServer. A push's elements follow; if there are few, they are in the request
+/// itself. The response to a pull is the shard's elements.
 struct Request {
   enum class Kind : int32_t { push, pull };
-  static constexpr size_t most_bytes_at_once = 2048;  ///< this many go in one message, which MPI sends without asking whether it may
+  static constexpr size_t most_bytes_at_once = 2048;  ///< bytes sent in one message, which MPI sends eagerly
   Kind kind = Kind::push;
   int32_t rule = 0;
 };

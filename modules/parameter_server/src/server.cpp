@@ -14,7 +14,7 @@ namespace {
 
 using mpi::RpcServer;
 
-/// Pieces are applied as they come, and are one push.
+/// Pieces are applied as they arrive, and count as one push.
 RpcServer::Exchange taking_push(Shard shard, Shard::Entry entry, const Request& request, int64_t element_bytes) {
   const auto kept = std::make_shared<const Shard::Entry>(std::move(entry));
   return {

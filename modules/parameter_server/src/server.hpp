@@ -5,7 +5,7 @@
 
 namespace tw::parameter_server {
 
-/// What a server does with the requests of ranks on other nodes.
+/// The handler of a server for requests from ranks on other nodes.
 mpi::RpcServer::Handler handler_for(Shard shard, int64_t element_bytes);
 
 }  // namespace tw::parameter_server

@@ -13,8 +13,8 @@ namespace tw::parameter_server {
 namespace {
 
 struct Pieces {
-  std::vector<NamedShard> all;   ///< slices of the runs, and counts last
-  std::vector<at::Tensor> runs;  ///< the values, and each slot
+  std::vector<NamedShard> all;   ///< slices of the runs, then the counts
+  std::vector<at::Tensor> runs;  ///< the values, then each slot
 };
 
 Pieces empty_pieces(const ServerRun& run, const std::string& name) {
@@ -29,7 +29,7 @@ Pieces empty_pieces(const ServerRun& run, const std::string& name) {
     for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer, dtype_of_state);
   }
   pieces.all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(run.rules.size())}, at::kDouble), ShardKind::counter));
-  pieces.all.back().on_reshard = OnReshard::mean;  // servers hear of a push at different times
+  pieces.all.back().on_reshard = OnReshard::mean;  // servers receive a push at different times
   return pieces;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server's checkpoints hold: slices of the values, of each slot of the rules, and counts of updates.
+// The contents of a server's checkpoint: slices of the values, of each slot of the rules, and counts of updates.
 #pragma once
 #include <string>
 #include <tw/server_shards/shard.hpp>
@@ -9,7 +9,7 @@
 
 namespace tw::parameter_server {
 
-/// The consecutive elements of a tensor that one server holds, not none.
+/// The consecutive elements of a tensor that one server holds; at least one.
 struct ServerRun {
   Extent extent;
   const std::vector<int64_t>& shape;  ///< of the tensor
@@ -17,9 +17,9 @@ struct ServerRun {
   const std::vector<Rule>& rules;
 };
 
-/// In new memory.
+/// Copies into new memory.
 std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerRun& run, const std::string& name);
-/// The way back. @throws ContractError unless `given` is what pieces_of() makes
+/// The inverse of pieces_of(). @throws ContractError unless `given` has the form of its result
 Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRun& run);
 
 }  // namespace tw::parameter_server

@@ -31,10 +31,10 @@
 namespace tw::parameter_server {
 namespace {
 
-/// Can always be named.
+/// Rules that are always available.
 std::vector<Rule> own_rules() { return {rules::zero(), rules::copy(), rules::add()}; }
 
-/// Those of the options, and our own.
+/// The rules of the options, plus our own.
 std::vector<Rule> complete(std::vector<Rule> rules) {
   if (rules.empty()) rules.push_back(rules::add());
   for (Rule& each : own_rules()) {
@@ -43,7 +43,7 @@ std::vector<Rule> complete(std::vector<Rule> rules) {
   return rules;
 }
 
-/// @throws ContractError for what can be wrong on this rank alone
+/// @throws ContractError for errors that this rank can detect alone
 void expect_rules(const std::vector<Rule>& rules) {
   const std::vector<Rule> own = own_rules();
   for (size_t i = 0; i < rules.size(); ++i) {
@@ -67,7 +67,7 @@ void expect_dense(const at::Tensor& tensor) {
   if (!is_on_accelerator(tensor) || tensor.layout() != at::kStrided) expect_dense_on_cpu(tensor, "a sharded tensor");
 }
 
-/// `comm`, when all ranks want the same sharded tensor, and one that there can be. Collective. @throws ContractError on all ranks
+/// `comm`, once all ranks have agreed on the same valid sharded tensor. Collective. @throws ContractError on all ranks
 const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
   const std::vector<Rule> rules = complete(options.rules);
   on_all_ranks(comm, "making a sharded tensor", [&] {
@@ -114,7 +114,7 @@ class ShardedTensor::Impl {
     });
   }
 
-  /// Other ranks may still ask for something, or be asked: so long their servers answer, and this one.
+  /// Other ranks may still send requests or wait for responses. Their servers, and this one, respond until all have left.
   ~Impl() {
     if (!has_responders_) return;
     if (responder_) responder_->outlast(comm_.size() - 1);
@@ -149,8 +149,8 @@ class ShardedTensor::Impl {
     return handle;
   }
 
-  // Others may push for long yet: the watch begins again with whatever they do here. A rank that only serves is there to wait, however long they
-  // compute: what ends the job, where one does not come, is the watch of those that train.
+  // Others may push for a long time: any activity here restarts the watchdog. A rank that only serves waits however long they compute. If a rank
+  // never comes, the watchdog of the training ranks ends the job.
   void finish() {
     const bool only_serves = !std::exchange(has_asked_, false);
     revoke_on_exception(comm_, [&] {
@@ -196,12 +196,12 @@ class ShardedTensor::Impl {
   at::Tensor pinned() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_).pinned_memory(true)); }
   at::Tensor on_host(const at::Tensor& tensor) const { return tensor.is_cpu() ? tensor.contiguous() : pinned().copy_(tensor); }
 
-  /// Whether any elements lie on this rank.
+  /// Whether this rank holds any elements.
   bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }
 
   ServerRun run() const { return {.extent = layout_.extent_of(mine_), .shape = shape_, .dtype = dtype_, .rules = *rules_}; }
 
-  /// For waits in shards. Whoever is waited for may need messages, some of them this rank's. Handlers of requests may live longer than this object.
+  /// For waits in shards. The rank that is waited for may need messages, some of them from this rank. Request handlers may outlive this object.
   Shard::Waiting waiting() const {
     const std::weak_ptr<mpi::CommunicatorState> comm = comm_.state();
     return {.user = comm_.rank(), .wait = [comm](const std::function<bool()>& happened, int holder) {
@@ -209,7 +209,7 @@ class ShardedTensor::Impl {
             }};
   }
 
-  /// Those that this rank can reach through memory. Collective.
+  /// Makes the shards that this rank can reach through memory. Collective.
   void make_shards(bool share_memory) {
     std::vector<int64_t> begins{0};
     for (int server = 0; server < layout_.servers(); ++server) {
@@ -250,11 +250,11 @@ class ShardedTensor::Impl {
     return static_cast<size_t>(found - rules_->begin());
   }
 
-  /// Messages leave first, so that they travel while this rank works in its node's memory; ranks begin with different servers.
+  /// Messages are sent first, so that they travel while this rank works in its node's memory. Ranks start with different servers.
   template <class Here, class Elsewhere>
   Handle with_each_server(const at::Tensor& tensor, Here here, Elsewhere elsewhere) {
     has_asked_ = true;
-    if (responder_) progress(comm_);  // others may wait for this rank, though it needs nobody
+    if (responder_) progress(comm_);  // others may wait for this rank, even if it waits for none
     auto* const data = static_cast<std::byte*>(tensor.data_ptr());
     Handle handle;
     for (const bool now_here : {false, true}) {
@@ -290,9 +290,9 @@ class ShardedTensor::Impl {
   bool refuse_non_finite_;
   Client client_;
   std::map<int, Shard> shards_;  // of this node, by server
-  int mine_ = -1;                // which server this rank is
-  bool has_responders_ = false;  // on all servers
-  bool has_asked_ = false;       // pushed or pulled, since the last finish()
+  int mine_ = -1;                // this rank's index among the servers; -1: none
+  bool has_responders_ = false;  // whether all servers have them
+  bool has_asked_ = false;       // whether it pushed or pulled since the last finish()
   std::optional<mpi::RpcServer> responder_;
 };
 

@@ -20,7 +20,7 @@ Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, con
   expect_same_on_all_ranks(comm, "the parameters that workers train", lines_of(parameters_->specs()));
   centre_ = std::make_unique<Centre>(comm, crew, parameters_->values(), followed, share_memory);
   parameters_->set(centre_->pull());
-  comm.barrier();  // all have begun at the same place before anyone pushes
+  comm.barrier();  // all ranks start from the same values before any of them pushes
 }
 
 Worker::~Worker() = default;
@@ -49,7 +49,7 @@ std::vector<NamedShard> Worker::shards(const std::string& name) const {
 }
 
 void Worker::restore(const std::vector<NamedShard>& shards) {
-  const auto counts = std::ranges::find(shards, OnReshard::drop, &NamedShard::on_reshard);  // this rank's own begin there
+  const auto counts = std::ranges::find(shards, OnReshard::drop, &NamedShard::on_reshard);  // the counts that belong to this rank start there
   centre_->restore({shards.begin(), counts});
   begin_anew();
   if (counts == shards.end()) return;

@@ -27,7 +27,7 @@ TEST_P(ShardedDevices, PushAndPullTensorsThatLieThere) {
   tw::testing::expect_host_waits(0, [&] { handle.wait(); });
   EXPECT_TRUE(out.cpu().equal(expected)) << out.cpu();
   out.zero_();
-  handle.wait();  // once more: it has brought what it had
+  handle.wait();  // the second wait copies nothing
   EXPECT_TRUE(out.cpu().equal(torch::zeros({3, 4})));
   EXPECT_TRUE(centre.prefetch().take().equal(expected));
   centre.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of sharded tensors: whole while others push, and good for any number of servers.
+// Checkpoints of sharded tensors: consistent while others push, and valid for any number of servers.
 #include <torch/torch.h>
 
 #include <tw/comm.hpp>
@@ -21,13 +21,13 @@ TEST(ShardedState, IsNoShardHalfPushed) {
     if (i % 5 != world().rank()) continue;
     for (const NamedShard& shard : centre.shards("centre")) {
       if (shard.name == "centre.updates") continue;
-      EXPECT_TRUE(shard.tensor.eq(shard.tensor.flatten()[0]).all().item<bool>()) << shard.name;  // every push treats all elements alike
+      EXPECT_TRUE(shard.tensor.eq(shard.tensor.flatten()[0]).all().item<bool>()) << shard.name;  // every push treats all elements the same
     }
   }
   centre.finish();
 }
 
-/// A push of several pieces, of which some have come: it is waited for.
+/// A push of several pieces, some of which have arrived: the checkpoint waits for the rest.
 TEST(ShardedState, HoldsNoPieceOfAPush) {
   const int64_t numel = 700000 * world().size();  // 2.7 MiB on each server
   ShardedTensor centre(world(), torch::zeros({numel}), {.share_memory = false});
@@ -77,7 +77,7 @@ TEST(ShardedState, ContinuesOnOtherServers) {
     push_to(before, step);
     push_to(uninterrupted, step);
   }
-  // To the last rank as the only server, by hand what a checkpoint does: whole tensors from all slices, and slices from them.
+  // Moves everything to the last rank as the only server, as a checkpoint does: whole tensors from all slices, then slices of them.
   std::map<std::string, at::Tensor> global;
   for (const NamedShard& shard : before.shards("centre")) {
     at::Tensor& all = global[shard.name];

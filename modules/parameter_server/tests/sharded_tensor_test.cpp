@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharded tensors: every push counts once, whoever pushes, through memory and by messages. Values are whole numbers below 2^24, so that sums are
-// exact in float32 in any order.
+// Sharded tensors: every push counts once, from every rank, through memory and by messages. Values are integers below 2^24, so that sums are exact in
+// float32 in any order.
 #include <torch/torch.h>
 
 #include <random>
@@ -69,7 +69,7 @@ TEST_P(ShardedTensors, ConserveWhatIsPushedInAnyOrder) {
 }
 
 TEST_P(ShardedTensors, KeepTheOrderOfEachClient) {
-  constexpr int64_t numel = 600000;  // several pieces a message
+  constexpr int64_t numel = 600000;  // several pieces per message
   ShardedTensor centre(world(), torch::zeros({numel}), options());
   if (world().rank() == world().size() - 1) {
     for (int i = 0; i < 20; ++i) {
@@ -106,7 +106,7 @@ TEST_P(ShardedTensors, KeepTheStateOfTheirRules) {
     reference.mutable_grad() = gradient;
     adam.step();
   }
-  // Both follow the formula in float64, and round each of some 20 operations a step by 1e-16 of numbers below 2.
+  // Both follow the formula in float64, and round each of some 20 operations per step by 1e-16 of numbers below 2.
   EXPECT_TRUE(pulled(centre).allclose(reference.detach(), 0, 1e-13));
   centre.finish();
 }
@@ -154,7 +154,7 @@ TEST_P(ShardedTensors, RefuseWhatDoesNotFitAndLiveOn) {
   centre.finish();
 }
 
-// The meta device stands for those whose memory is not the host's.
+// The meta device represents devices whose memory is not on the host.
 TEST_P(ShardedTensors, RefuseWhatLiesElsewhere) {
   const at::Tensor elsewhere = torch::ones({5}, torch::kMeta);
   EXPECT_THROW(ShardedTensor(world(), elsewhere, options()), ContractError);
@@ -182,9 +182,9 @@ TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
   centre.finish();
 }
 
-/// Local: whoever goes first answers the others' requests all the same, wherever its engine is driven.
+/// Destruction is local: a rank that is done early still answers the others' requests, wherever its engine is driven.
 TEST_P(ShardedTensors, MayGoWithRequestsInFlight) {
-  progress(world());  // those of other tests
+  progress(world());  // completes those of other tests
   const int64_t before = operations_in_flight(world());
   for (const int64_t numel : {10, 600000}) {
     ShardedTensor centre(world(), torch::zeros({numel}), options());
@@ -195,7 +195,7 @@ TEST_P(ShardedTensors, MayGoWithRequestsInFlight) {
   barrier(world());
 }
 
-/// The library writes the initial values with its own rule.
+/// The library writes the initial values with its own rule of that name.
 TEST_P(ShardedTensors, RefuseRulesThatBearOurNames) {
   for (const std::string name : {"copy", "zero", "add"}) {
     const Rule rule{.name = name, .apply = [](const Stretch&) {}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that leave, are slow, are stopped, go on from a checkpoint, or are given wrong options.
+// Workers that leave, are slow, are stopped, resume from a checkpoint, or have wrong options.
 #include <unistd.h>
 
 #include <array>
@@ -18,7 +18,7 @@ namespace worker_faults_test {
 
 using namespace testing;
 
-/// The last worker leaves before its first step, and the others make all of theirs.
+/// The last worker leaves before its first step; the others complete all of theirs.
 TW_TEST_ON(Workers, WhoLeavesEarlyHoldsUpNobody, {.least = 2}) {
   const bool leaves = world().rank() == world().size() - 1;
   const auto train = [&](Worker& worker, const std::vector<at::Tensor>& parameters) {
@@ -29,7 +29,7 @@ TW_TEST_ON(Workers, WhoLeavesEarlyHoldsUpNobody, {.least = 2}) {
       worker.step();
     }
     worker.finish();
-    EXPECT_LT((flat(parameters) - 3).abs().max().item<double>(), 2);  // from up to 4 away
+    EXPECT_LT((flat(parameters) - 3).abs().max().item<double>(), 2);  // starts up to 4 away
   };
   for (const bool share_memory : {true, false}) {
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
@@ -42,7 +42,7 @@ TW_TEST_ON(Workers, WhoLeavesEarlyHoldsUpNobody, {.least = 2}) {
   }
 }
 
-// A centre in float64 would go on with rounded values, without a word.
+// A centre in float64 would silently continue with rounded values.
 TEST(Workers, RefuseParametersThatWereConvertedBehindThem) {
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
   Downpour downpour(world(), parameters);
@@ -59,7 +59,7 @@ TEST(Workers, RefuseParametersThatWereConvertedBehindThem) {
   downpour.finish();
 }
 
-/// What this process writes to its standard error, while it writes it.
+/// Captures this process's standard error while it is written.
 class StandardError {
  public:
   StandardError() : before_(dup(STDERR_FILENO)) {
@@ -75,7 +75,7 @@ class StandardError {
   StandardError(const StandardError&) = delete;
   StandardError& operator=(const StandardError&) = delete;
 
-  /// Returns when `text` was written.
+  /// Returns once `text` has been written.
   void wait_for(const std::string& text) const {
     std::string written;
     std::array<char, 256> some{};
@@ -87,7 +87,7 @@ class StandardError {
   std::array<int, 2> ends_{};
 };
 
-/// The last worker makes its step only when the first has said that it waits for it.
+/// The last worker makes its step only after the first has reported that it waits for it.
 TW_TEST_ON(StaleSynchronous, SaysWhomItWaitsFor, {.least = 2}) {
   const int last = world().size() - 1;
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
@@ -123,12 +123,12 @@ char state_of_process(int64_t id) {
   return state;
 }
 
-/// The last rank stops, and goes on only when the others have made all their steps.
+/// The last rank stops, and resumes only after the others have made all their steps.
 TW_TEST_ON(Workers, WhoIsStoppedHoldsUpNobody, {.least = 2}) {
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
   torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
   Downpour worker(world(), parameters);
-  const at::Tensor shared = node_tensor(world(), {2}, at::kLong);  // who is stopped; how many have made their steps
+  const at::Tensor shared = node_tensor(world(), {2}, at::kLong);  // pid of the stopped rank; number of ranks that have made their steps
   auto* numbers = shared.data_ptr<int64_t>();
   const bool stops = world().rank() == world().size() - 1;
   if (stops) numbers[0] = getpid();
@@ -147,7 +147,7 @@ TW_TEST_ON(Workers, WhoIsStoppedHoldsUpNobody, {.least = 2}) {
   EXPECT_EQ(worker.traffic().pushes, 21);
 }
 
-/// What was restored is gone on with, by all, whatever their clocks said before.
+/// All workers resume from the restored values, whatever their clocks were before.
 TEST(Workers, GoOnFromACheckpoint) {
   for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
@@ -165,8 +165,8 @@ TEST(Workers, GoOnFromACheckpoint) {
     train(2);
     const at::Tensor then = flat(parameters).clone();
     const std::vector<NamedShard> kept = bounded.shards("centre");
-    barrier(world());                               // or workers would push before servers have copied
-    const bool reproducible = crew.workers() == 1;  // others push at times of their own
+    barrier(world());                               // otherwise workers would push before servers have copied
+    const bool reproducible = crew.workers() == 1;  // several workers push at varying times
     const at::Tensor expected = train(3);
     EXPECT_FALSE(expected.equal(then));
     int64_t at = 0;
@@ -181,12 +181,12 @@ TEST(Workers, GoOnFromACheckpoint) {
     if (reproducible) {
       EXPECT_TRUE(again.equal(expected));
     }
-    // Each update goes a tenth of the way to 3 from parameters that lack the others' updates of this step at most.
+    // Each update moves a tenth of the way to 3, from parameters that lack at most the others' updates of this step.
     EXPECT_TRUE(((again - 3).abs() < (then - 3).abs()).all().item<bool>());
   });
 }
 
-/// All workers, and what their servers hold, go back to the first step; whoever makes fewer steps than others holds up none of them.
+/// All workers, and their servers' values, return to the first step. A worker that makes fewer steps delays none of the others.
 TW_TEST_ON(Workers, GoBackWhileOthersWaitForAStep, {.least = 2}) {
   const bool first = world().rank() == 0;
   const std::vector<at::Tensor> parameters = parameters_from(0.5);
@@ -200,7 +200,7 @@ TW_TEST_ON(Workers, GoBackWhileOthersWaitForAStep, {.least = 2}) {
   bounded.finish();
 }
 
-/// One worker alone goes on from the middle of its period as if nothing had been.
+/// A single worker resumes in the middle of its period as if uninterrupted.
 TEST(Workers, GoOnInTheMiddleOfAPeriod) {
   const Communicator self = world().split(world().rank(), 0);
   const auto expect_same = [&](const std::string& name, const auto& make) {
@@ -258,7 +258,7 @@ TEST(Workers, RefuseWrongOptions) {
   EXPECT_THROW(StaleSynchronous(world(), parameters_from(0), {.roles = {.ranks_per_worker = 5}}), ContractError);
 }
 
-/// Servers would mix up the elements of parameters that only have as many.
+/// Servers would mix up the elements of parameters that merely have equal counts.
 TEST(Workers, RefuseParametersThatDifferBetweenRanks) {
   const auto expect_refused = [](const std::vector<at::Tensor>& odd, const std::string& has, const std::string& where) {
     for (int rank = 1; rank < world().size(); ++rank) {

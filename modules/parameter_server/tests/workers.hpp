@@ -8,14 +8,14 @@
 
 #include "mpi_test.hpp"
 
-/// A problem on which workers learn, and the roles that ranks can have in it.
+/// A problem for workers to learn, and the possible roles of ranks.
 namespace tw::parameter_server::testing {
 
 using tw::testing::place;
 using tw::testing::world;
 
 inline constexpr double lr = 0.1;
-// Some 30 operations on numbers below 4 in float64, each rounded by 2^-53 of them.
+// Some 30 operations in float64 on numbers below 4, each with a relative rounding error of 2^-53.
 inline constexpr double tolerance = 30 * 4 * 0x1p-53;
 
 inline std::vector<at::Tensor> parameters_from(double first) {
@@ -29,14 +29,14 @@ inline at::Tensor flat(const std::vector<at::Tensor>& parameters) {
   return torch::cat(all);
 }
 
-/// That of |x - 3|^2 / 2, from which workers on different ranks learn differently.
+/// The gradient of |x - 3|^2 / 2, scaled differently on each rank.
 inline at::Tensor gradient_at(const at::Tensor& x, int rank) { return (x.detach() - 3) * (1 + 0.5 * rank); }
 
 inline void set_gradients(const std::vector<at::Tensor>& parameters, int rank) {
   for (const at::Tensor& each : parameters) each.mutable_grad() = gradient_at(each, rank);
 }
 
-/// Runs `turn` on one worker after the other, each when what the one before has pushed is applied; ranks that only serve have none.
+/// Runs `turn` on one worker after another, each after the previous one's pushes are applied. Ranks that only serve have no turn.
 template <class Worker, class Turn>
 void in_turns(const Worker& worker, const RankRoles& crew, Turn turn) {
   const int mine = crew.worker_of(world().rank());
@@ -49,7 +49,7 @@ void in_turns(const Worker& worker, const RankRoles& crew, Turn turn) {
   }
 }
 
-/// What this number of ranks can be.
+/// The roles possible with this number of ranks.
 inline std::vector<Roles> all_roles() {
   const int n = world().size();
   std::vector<Roles> all{{}};
@@ -60,7 +60,7 @@ inline std::vector<Roles> all_roles() {
   return all;
 }
 
-/// Each role of ranks, with memory that is shared and without.
+/// Calls `test` for all roles, with and without shared memory.
 template <class Test>
 void for_all_roles(Test test) {
   for (const Roles& roles : all_roles()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that learn by way of servers, against their formulas in one process: ranks take turns here, so that the order of what happens is known.
+// Workers that learn through servers, compared with their formulas in one process. Ranks take turns, so that the order of events is known.
 #include "workers.hpp"
 
 #include <array>
@@ -21,7 +21,7 @@ TEST(Downpour, IsItsFormula) {
       const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
       torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
       Downpour worker(world(), parameters, o);
-      // All workers, here.
+      // All workers, simulated here.
       at::Tensor c = flat(parameters_from(0.5));
       std::vector<at::Tensor> x(static_cast<size_t>(crew.workers()), c);
       std::vector<at::Tensor> g(x.size(), torch::zeros_like(c));
@@ -55,7 +55,7 @@ TEST(Downpour, IsItsFormula) {
   });
 }
 
-/// One after the other, so that each worker's parameters are as old as all the others' pushes behind its own.
+/// One after the other, so that a worker's parameters lag by all pushes of the others since its last one.
 TEST(Downpour, KnowsHowOldItsParametersAre) {
   for (const Roles& roles : all_roles()) {
     const RankRoles crew(roles, world().size());
@@ -73,7 +73,7 @@ TEST(Downpour, KnowsHowOldItsParametersAre) {
     if (crew.worker_of(world().rank()) < 0 || worker.group().rank() != 0) continue;
     EXPECT_EQ(traffic.pulls, 1 + steps);
     std::array<int64_t, std::tuple_size_v<decltype(traffic.staleness)>> expected{};
-    ++expected[static_cast<size_t>(crew.worker_of(world().rank()))];  // in the first step, of those before it
+    ++expected[static_cast<size_t>(crew.worker_of(world().rank()))];  // in the first step: the workers before it
     expected[static_cast<size_t>(crew.workers() - 1)] += traffic.pushes - 1;
     EXPECT_EQ(traffic.staleness, expected);
     EXPECT_EQ(traffic.pushes, steps);
@@ -90,7 +90,7 @@ TEST(Downpour, LetsServersFollowARule) {
       set_gradients(parameters, 0);
       worker.step();
     });
-    // One worker alone takes turns with itself: then this is Adagrad.
+    // A single worker takes turns with itself: this is then Adagrad.
     reference.mutable_grad() = gradient_at(reference, 0);
     adagrad.step();
     if (world().size() == 1) {
@@ -135,10 +135,10 @@ TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
 }
 
 TEST(StaleSynchronous, IsItsFormula) {
-  for (const Roles& roles : all_roles()) {  // through memory, where a clock is read as it is
+  for (const Roles& roles : all_roles()) {  // through memory, where a clock is read without delay
     const RankRoles crew(roles, world().size());
     const int mine = crew.worker_of(world().rank());
-    for (const int64_t staleness : {1, 3}) {  // with 0 nobody could go on in its turn
+    for (const int64_t staleness : {1, 3}) {  // with 0 no worker could proceed in its turn
       const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
       StaleSynchronous bounded(world(), parameters, {.staleness = staleness, .roles = roles});
       torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
@@ -174,8 +174,8 @@ TEST(StaleSynchronous, IsItsFormula) {
   }
 }
 
-/// Everybody writes which step it is in, and none may come out of a step that is more than s ahead of where all have got to. Workers have different
-/// numbers of steps, of different lengths.
+/// Each worker records its current step. None may finish a step that is more than s ahead of the slowest. Workers have different numbers of steps, of
+/// different lengths.
 TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
   for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
     const int mine = crew.worker_of(world().rank());

@@ -9,7 +9,7 @@ namespace tw::report {
 namespace {
 
 std::string pixels(double length) {
-  std::array<char, 400> text{};  // of the largest double
+  std::array<char, 400> text{};  // enough for the largest double
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), length, std::chars_format::fixed, 1).ptr};
 }
 

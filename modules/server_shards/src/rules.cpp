@@ -12,11 +12,11 @@
 namespace tw::parameter_server::rules {
 namespace {
 
-/// What numbers of a type are computed in.
+/// The type in which numbers of type T are computed.
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Numbers in memory, read and written as what they are computed in.
+/// Numbers in memory, read and written in the type they are computed in.
 template <class T>
 struct Column {
   T* at;
@@ -86,7 +86,7 @@ namespace {
 constexpr Bounds positive{.least = 0, .above = true};
 constexpr Bounds share{.least = 0, .most = 1, .below = true};
 
-/// "lr 0.01, momentum 0.9". @throws ContractError for what lies outside its bounds
+/// "lr 0.01, momentum 0.9". @throws ContractError for a value outside its bounds
 template <class Options>
 std::string settings_of(const Options& options) {
   expect_none(out_of_bounds(options));

@@ -21,7 +21,7 @@ int64_t slots_of(const std::vector<Rule>& rules) {
   return slots;
 }
 
-/// Until `happened()`; others get the core, who may be the ones to wait for. @param holder who is waited for now
+/// Waits until `happened()`. Yields the core, because the rank that is waited for may need it. @param holder the rank that is waited for now
 template <class Condition, class Holder>
 void wait_until(Condition happened, Holder holder, const Shard::Wait& wait) {
   bool has_happened = false;
@@ -36,7 +36,7 @@ void wait_until(Condition happened, Holder holder, const Shard::Wait& wait) {
   }
 }
 
-/// In memory that is zero at first: 0 is nobody.
+/// Marks are stored in memory that starts at zero: 0 means no user.
 uint32_t mark_of(int user) { return static_cast<uint32_t>(user) + 1; }
 int user_of(uint32_t mark) { return static_cast<int>(mark) - 1; }
 
@@ -44,7 +44,7 @@ int user_of(uint32_t mark) { return static_cast<int>(mark) - 1; }
 
 std::optional<Shard::Entry> Shard::enter() const {
   Gate& at = gate();
-  if (at.closed.load(std::memory_order_relaxed) != 0) return std::nullopt;  // those who wait do not keep others from finding nobody inside
+  if (at.closed.load(std::memory_order_relaxed) != 0) return std::nullopt;  // not counted yet, so that waiting pushes never delay the one that closes
   at.inside.fetch_add(1);
   Entry entry(&at.inside);
   if (at.closed.load() != 0) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<Shard::Entry> Shard::enter() const {
 
 void Shard::Entry::Leave::operator()(std::atomic<int32_t>* inside) const { inside->fetch_sub(1, std::memory_order_release); }
 
-/// No push is inside, and none comes in.
+/// While it lives, no push is inside, and none enters.
 class Shard::Closed {
  public:
   explicit Closed(const Shard& shard) {
@@ -125,7 +125,7 @@ Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, Elem
   }
 }
 
-/// Calls f(stretch, begin, count) for what of each stretch lies in the range.
+/// Calls f(stretch, begin, count) for the part of each stretch in the range.
 template <class Function>
 void Shard::for_each_stretch(int64_t begin, int64_t count, Function f) const {
   TW_EXPECTS(begin >= 0 && count >= 0 && begin + count <= count_, "elements ", begin, " to ", begin + count, " of a shard of ", count_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules against their formulas, computed here in float64, for every type that they work on.
+// Rules compared with their formulas in float64, for every supported type.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace tw::parameter_server {
 namespace rules_test {
 
-constexpr int elements = 37;  // no multiple of a vector
+constexpr int elements = 37;  // not a multiple of a vector's length
 constexpr int pushes = 5;
 
 template <class T>
@@ -23,7 +23,7 @@ using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 double start_of(int i) { return 0.25 * (i % 7) - 0.5; }
 double pushed_at(int i, int push) { return std::sin(0.7 * i + 1.3 * push); }
 
-/// What a rule makes of `elements` numbers of type T in `pushes` pushes.
+/// The result of a rule on `elements` numbers of type T after `pushes` pushes.
 template <class T>
 std::vector<double> ours(const Rule& rule, ElementType type) {
   std::vector<T> x(elements);
@@ -41,7 +41,7 @@ std::vector<double> ours(const Rule& rule, ElementType type) {
   return values;
 }
 
-/// @param formula of one element: what becomes of x when g is pushed for the t-th time, from 1 on; s are its slots
+/// @param formula for one element: the new x when g is pushed for the t-th time, from 1 on; s are its slots
 template <class Formula>
 void expect_formula(const Rule& rule, Formula formula) {
   std::vector<double> expected;
@@ -51,7 +51,7 @@ void expect_formula(const Rule& rule, Formula formula) {
     for (int push = 0; push < pushes; ++push) formula(x, static_cast<double>(static_cast<float>(pushed_at(i, push))), s, push + 1);
     expected.push_back(x);
   }
-  // Each push rounds values of magnitude below 8 a few times, and state of that magnitude: 5 pushes x 8 x 4 roundings of half an ulp.
+  // Each push rounds values and state of magnitude below 8 a few times: 5 pushes x 8 x 4 roundings of half an ulp.
   const auto expect_near = [&](const std::vector<double>& values, double epsilon) {
     for (int i = 0; i < elements; ++i)
       EXPECT_NEAR(values[static_cast<size_t>(i)], expected[static_cast<size_t>(i)], 80 * epsilon) << rule.name << ' ' << i;
@@ -89,7 +89,7 @@ TEST(Rules, AreTheirFormulas) {
   });
 }
 
-/// What becomes of one half, 0 at first, to which these are pushed.
+/// The final value of one 16-bit float that starts at 0, after pushing these gradients.
 template <class Half>
 double after(const Rule& rule, ElementType type, const std::vector<double>& gradients) {
   Half x{};
@@ -103,7 +103,7 @@ double after(const Rule& rule, ElementType type, const std::vector<double>& grad
   return static_cast<float>(x);
 }
 
-/// A sum of halves, or a square, may be none that they hold, though what is made of it is.
+/// A sum of 16-bit floats, or a square, may be out of their range although the final result is in it.
 TEST(Rules, KeepTheStateOfHalvesInFloat32) {
   const auto in_float16 = [](const Rule& rule, const std::vector<double>& gradients) {
     return after<_Float16>(rule, ElementType::float16, gradients);
@@ -112,13 +112,13 @@ TEST(Rules, KeepTheStateOfHalvesInFloat32) {
     return after<BFloat16>(rule, ElementType::bfloat16, gradients);
   };
   EXPECT_EQ(in_float16(rules::mean(3), {40000, 40000, 40000}), 40000);
-  EXPECT_EQ(in_float16(rules::mean(4), {1000, 0.25, 0.25, 0.25}), 250.25);  // 250.1875, which lies in the middle of two: to the even one
+  EXPECT_EQ(in_float16(rules::mean(4), {1000, 0.25, 0.25, 0.25}), 250.25);  // 250.1875 lies midway between two values: rounds to even
   EXPECT_EQ(in_bfloat16(rules::mean(4), {256, 1, 1, 1}), 65);               // 64.75, likewise
   const std::vector<double> small(20, 1e-5);
-  // Steps of lr each, but for epsilon; each rounds x of at most 0.25 by half an ulp, 2^-13 or 2^-10.
+  // Steps of about lr each, except for epsilon; each rounds x of at most 0.25 by half an ulp, 2^-13 or 2^-10.
   EXPECT_NEAR(in_float16(rules::adam({.lr = 0.01}), small), -0.2, 20 * 0x1p-13 + 0.001);
   EXPECT_NEAR(in_bfloat16(rules::adam({.lr = 0.01}), small), -0.2, 20 * 0x1p-10 + 0.001);
-  EXPECT_NEAR(in_float16(rules::adagrad({.lr = 0.01}), small), -0.01 * 7.5953, 20 * 0x1p-14 + 0.001);  // the sum of 1 / sqrt(t) for t up to 20
+  EXPECT_NEAR(in_float16(rules::adagrad({.lr = 0.01}), small), -0.01 * 7.5953, 20 * 0x1p-14 + 0.001);  // sum of 1 / sqrt(t) for t up to 20
 }
 
 TEST(Rules, RefuseWrongOptions) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every element on one server, in order, and lengths that differ by one at most, the longer ones first.
+// Every element is on one server, in order; lengths differ by at most one, longer ones first.
 #include <gtest/gtest.h>
 
 #include <tw/base/contract.hpp>

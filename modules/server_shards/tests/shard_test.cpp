@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard that many threads change at once: no update is lost, no stretch is half changed, and a snapshot lies between two pushes. What processes do
-// through shared memory is the same.
+// A shard that many threads change concurrently: no update is lost, no stretch is half changed, and a snapshot falls between two pushes. Processes do
+// the same through shared memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ Shard shard_in(const std::shared_ptr<void>& memory, int64_t count, std::vector<R
   return {memory, begin, count, ElementType::float64, std::make_shared<const std::vector<Rule>>(std::move(rules)), std::move(waiting)};
 }
 
-/// With memory of its own.
+/// A shard in new memory.
 Shard shard_of(int64_t count, const std::vector<Rule>& rules, Shard::Waiting waiting = {}) {
   return shard_in(memory_for(count, rules), count, rules, std::move(waiting));
 }
@@ -54,7 +54,7 @@ TEST(Shard, LosesNoUpdate) {
     const std::vector<double> ones(static_cast<size_t>(shard.count()), thread + 1);
     for (int i = 0; i < pushes; ++i) shard.push(0, 0, shard.count(), bytes_of(ones));
   });
-  for (const double each : values_of(shard)) ASSERT_EQ(each, pushes * (1 + 2 + 3 + 4));  // whole numbers: exact
+  for (const double each : values_of(shard)) ASSERT_EQ(each, pushes * (1 + 2 + 3 + 4));  // integers: exact
 }
 
 TEST(Shard, GivesStretchesAsTheyWereAtOneTime) {
@@ -89,7 +89,7 @@ TEST(Shard, SnapshotsLieBetweenPushes) {
       const auto* x = reinterpret_cast<const double*>(now.values.data());
       const auto* m = reinterpret_cast<const double*>(now.state.at(0).data());
       for (int64_t e = 1; e < shard.count(); ++e) {
-        ASSERT_EQ(x[e], x[0]);  // all pushes treat all elements alike
+        ASSERT_EQ(x[e], x[0]);  // each push treats all elements the same
         ASSERT_EQ(m[e], m[0]);
       }
     }
@@ -129,7 +129,7 @@ TEST(Shard, SnapshotsWaitForPushesThatComeInParts) {
   EXPECT_EQ(now.updates, (std::vector<int64_t>{1}));
 }
 
-// A user that is stopped while it holds a lock: the others' waits know who it is.
+// A user is stopped while it holds a lock: the others' waits report its number.
 TEST(Shard, WaitsNameWhoHoldsTheLock) {
   std::atomic<bool> inside = false;
   std::atomic<int> named = Shard::nobody;

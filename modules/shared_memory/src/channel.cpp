@@ -18,10 +18,10 @@ int64_t Channel::bytes_needed(int ranks, int64_t slot_bytes) {
   return ranks * (static_cast<int64_t>(sizeof(Counter) + sizeof(Record)) + 2 * stride_of(slot_bytes));
 }
 
-// Zeroed memory is a valid beginning for all of it: counters at 0, nothing recorded.
+// Zeroed memory is a valid initial state: counters at 0, nothing recorded.
 Channel::Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int ranks, int64_t slot_bytes)
     : owner_(std::move(owner)), rank_(rank), ranks_(ranks), slot_bytes_(slot_bytes) {
-  static_assert(std::atomic<uint64_t>::is_always_lock_free);  // or it would not work between processes
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);  // otherwise it would not work between processes
   TW_EXPECTS(slot_bytes % 64 == 0 && slot_bytes >= int64_t{64} * ranks, "a slot must have a multiple of 64 bytes and 64 for each of ", ranks,
              " ranks, got ", slot_bytes);
   counters_ = reinterpret_cast<Counter*>(memory);
@@ -81,7 +81,7 @@ std::byte* Channel::share(int rank, WindowPlace place) const {
   for (const Window& window : windows_) {
     if (window.number == place.window) return window.memory.lock().get() + rank * window.share_bytes + place.offset;
   }
-  return nullptr;  // a peer still uses a window that I have let go: `arrive` then takes the staged way
+  return nullptr;  // a peer still uses a window that this rank has released: `arrive` then falls back to staging
 }
 
 void Channel::record(const Call& call, uint64_t number) {
@@ -105,8 +105,8 @@ void Channel::record_left() { record_of(rank_).left.store(1, std::memory_order_r
 LastSeen Channel::last_seen(int rank) const {
   const Record& record = record_of(rank);
   LastSeen seen;
-  seen.left = record.left.load(std::memory_order_acquire) != 0;  // first: who has left has recorded all its calls
-  for (int attempt = 0; attempt < 100; ++attempt) {  // a rank that was stopped while it wrote leaves half a record: then the last attempt serves
+  seen.left = record.left.load(std::memory_order_acquire) != 0;  // first: a rank that has left has recorded all its calls
+  for (int attempt = 0; attempt < 100; ++attempt) {              // a rank stopped while writing leaves half a record; the last attempt is used then
     const uint64_t version = record.version.load(std::memory_order_acquire);
     std::array<uint64_t, sizeof(Call) / 8> words{};
     for (size_t i = 0; i < words.size(); ++i) words[i] = record.call[i].load(std::memory_order_acquire);

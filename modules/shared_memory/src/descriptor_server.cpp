@@ -23,7 +23,7 @@ namespace {
 sockaddr_un socket_address(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a first byte of zero: the abstract namespace
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero byte: the abstract namespace
   return address;
 }
 

@@ -61,7 +61,7 @@ bool Exchange::advance() {
   return true;
 }
 
-// Executes `step` and moves on to the next; false when it would have to wait.
+// Executes `step` and moves on to the next; false if it would block.
 bool Exchange::execute(const Step& step) {
   switch (step.kind) {
     case Step::Kind::next_round:
@@ -100,9 +100,9 @@ bool Exchange::arrive() {
   for (int rank = 0; rank < channel_->ranks_; ++rank) {
     places_.push_back(channel_->header(rank).place);
     any_direct = any_direct || places_.back().window >= 0;
-    all_direct = all_direct && places_.back().window == places_.front().window;  // my tensor lies in it too, so it is still mapped here
+    all_direct = all_direct && places_.back().window == places_.front().window;  // this rank's tensor is in the same window, so it is still mapped
   }
-  if (any_direct && !all_direct) {  // everyone sees this, and begins again in the one way that suits all
+  if (any_direct && !all_direct) {  // every rank sees this and restarts in staged mode, which suits all
     window_ = {};
     begin(Mode::staged);
   }
@@ -134,7 +134,7 @@ void Exchange::reduce(const Step& step) {
   for (int rank = 0; rank < channel_->ranks_; ++rank) {
     const bool mine = rank == channel_->rank_;
     inputs.push_back(mine ? input_ + step.own_begin * bytes : place(step.from, rank) + step.from_begin * bytes);
-    // A window's memory is ours to write as much as its owner's.
+    // Every rank may write to a window's memory, not only its owner.
     if (step.spread == Step::Spread::everyone && !mine) outputs.push_back(const_cast<std::byte*>(inputs.back()));
   }
   if (step.spread != Step::Spread::slot) outputs.push_back(output_ + step.to_begin * bytes);

@@ -16,7 +16,7 @@ Plan::Plan(const Call& call, Mode mode, int rank, int ranks, const PlanOptions& 
   if (mode_ == Mode::direct) return;
   chunk_ = options_.slot_elements;
   divided_ = call_.count;
-  if (call_.collective == Collective::reduce_scatter) {  // a slot holds a piece for every rank
+  if (call_.collective == Collective::reduce_scatter) {  // a slot holds one piece per rank
     chunk_ = options_.slot_elements / ranks_;
     if (chunk_ > options_.alignment) chunk_ -= chunk_ % options_.alignment;
     divided_ = call_.count / ranks_;
@@ -50,14 +50,14 @@ const std::vector<Step>& Plan::round(int64_t round) {
   return steps_;
 }
 
-// Everyone shows the whole chunk, and reduces it for itself.
+// Every rank shares the whole chunk and reduces all of it.
 void Plan::plan_flat_allreduce(Range chunk, bool first) {
   copy(Area::input, rank_, chunk.begin, Area::slot, 0, chunk.count());
   sync(first);
   reduce(Area::slot, 0, chunk.begin, chunk.begin, chunk.count(), Step::Spread::output);
 }
 
-// I show what others will reduce, reduce my part of the chunk, show the result, and take theirs. Of a reduce, only the root takes.
+// Shares the parts that other ranks reduce, reduces this rank's part, shares the result, and reads theirs. In a reduce, only the root reads.
 void Plan::plan_allreduce(Range chunk, bool first) {
   const bool takes = call_.collective == Collective::allreduce || call_.peer == rank_;
   const Range mine = part_of(chunk, rank_, ranks_, options_.alignment);
@@ -68,14 +68,14 @@ void Plan::plan_allreduce(Range chunk, bool first) {
   add(Step::Kind::post);
   if (!takes) return;
   add(Step::Kind::wait);
-  for (int i = 1; i < ranks_; ++i) {  // everyone begins with another rank
+  for (int i = 1; i < ranks_; ++i) {  // each rank starts with a different peer
     const int other = (rank_ + i) % ranks_;
     const Range part = part_of(chunk, other, ranks_, options_.alignment);
     copy(Area::slot, other, part.begin - chunk.begin, Area::output, part.begin, part.count());
   }
 }
 
-// The slot holds my pieces for every rank, each at rank * chunk_.
+// The slot holds this rank's pieces for every rank, each at rank * chunk_.
 void Plan::plan_reduce_scatter(Range chunk, bool first) {
   for (int other = 0; other < ranks_; ++other) {
     if (other != rank_) copy(Area::input, rank_, other * divided_ + chunk.begin, Area::slot, other * chunk_, chunk.count());
@@ -94,7 +94,7 @@ void Plan::plan_allgather(Range chunk, bool first) {
   }
 }
 
-// Behind the first round the root does not wait: it fills one slot while the others empty the other one.
+// After the first round the root does not wait: it fills one slot while the others read the other one.
 void Plan::plan_broadcast(Range chunk, bool first) {
   const bool root = call_.peer == rank_;
   if (root) copy(Area::input, rank_, chunk.begin, Area::slot, 0, chunk.count());
@@ -104,7 +104,7 @@ void Plan::plan_broadcast(Range chunk, bool first) {
   copy(Area::slot, call_.peer, 0, Area::output, chunk.begin, chunk.count());
 }
 
-// All read each other's tensors where they lie. The last wait: nobody still reads mine.
+// All ranks read each other's tensors in place. The last wait ensures that no rank still reads this rank's tensor.
 void Plan::plan_direct() {
   add(Step::Kind::arrive);
   const int64_t n = call_.count;

@@ -7,7 +7,7 @@
 #include <tw/base/bfloat16.hpp>
 #include <type_traits>
 
-// One copy of each loop per generation of x86 processors, chosen when the program is loaded. Sanitizers cannot run so early.
+// One copy of each loop per generation of x86 processors, chosen at program load. Sanitizers cannot run that early.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define TW_FOR_EACH_PROCESSOR
 #elif defined(__has_feature)
@@ -22,7 +22,7 @@
 namespace tw::shared_memory {
 namespace {
 
-// How elements lie in memory, what they are computed in, and the way between.
+// The stored type of elements, the type they are computed in, and the conversions between the two.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -31,7 +31,8 @@ struct Plain {
   static T store(T value) { return value; }
 };
 
-// Integers wrap around on overflow, which C++ grants to unsigned ones only. The small ones would be promoted to int, so they are computed in 32 bits.
+// Integers wrap around on overflow, which C++ guarantees only for unsigned types. Small types would be promoted to int, so they are computed in 32
+// bits.
 template <class T>
 struct Integer {
   using Stored = T;
@@ -76,7 +77,7 @@ T combine(T a, T b) {
   } else if constexpr (op == ReduceOp::product) {
     return a * b;
   } else if constexpr (op == ReduceOp::min) {
-    return (b < a) | is_nan(b) ? b : a;  // NaN comes out where it goes in: of `a`, no comparison holds
+    return (b < a) | is_nan(b) ? b : a;  // NaN propagates: every comparison with a NaN `a` is false
   } else if constexpr (op == ReduceOp::max) {
     return (a < b) | is_nan(b) ? b : a;
   } else if constexpr (op == ReduceOp::logical_and) {
@@ -104,15 +105,15 @@ std::complex<T> divide(std::complex<T> value, size_t ranks) {
   return value / static_cast<T>(ranks);
 }
 
-// Asks for the bytes [begin, end) of every input. What another core has just written takes long to come, and the processor's own prefetcher stops at
-// every page; without this an all-reduce of 1 MiB takes 1.4 times as long.
+// Prefetches the bytes [begin, end) of every input. Data that another core has just written arrives slowly, and the processor's own prefetcher stops
+// at every page. Without this an all-reduce of 1 MiB takes 1.4 times as long.
 void prefetch(const std::byte* const* inputs, size_t input_count, int64_t begin, int64_t end) {
   for (size_t k = 0; k < input_count; ++k) {
     for (int64_t at = begin; at < end; at += 64) __builtin_prefetch(inputs[k] + at, /*for writing=*/0, /*locality=*/2);
   }
 }
 
-constexpr int64_t block = 512;  // elements: their partial results stay in the first-level cache
+constexpr int64_t block = 512;  // elements: the partial results of a block stay in the first-level cache
 
 template <class Element, ReduceOp op>
 struct Loop {
@@ -125,7 +126,7 @@ struct Loop {
       return accumulate(reinterpret_cast<Stored*>(outputs[0]), reinterpret_cast<const Stored*>(inputs[1]), count);
     }
     constexpr auto element = static_cast<int64_t>(sizeof(Stored));
-    Computed partial[block];  // overlaps nothing, or the compiler could not vectorise
+    Computed partial[block];  // does not overlap the buffers, so that the compiler can vectorise
     for (int64_t begin = 0; begin < count; begin += block) {
       const int64_t n = std::min(block, count - begin);
       prefetch(inputs, input_count, (begin + n) * element, std::min(begin + n + block, count) * element);
@@ -146,7 +147,7 @@ struct Loop {
     }
   }
 
-  // What most pushes to a parameter server are. Nothing is kept in between: five times as fast in the second-level cache.
+  // The case of most pushes to a parameter server. It keeps no partial results: five times as fast in the second-level cache.
   TW_FOR_EACH_PROCESSOR static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       Computed value = combine<op, Computed>(start(Element::load(values[i])), Element::load(in[i]));  // NOLINT(misc-const-correctness)
@@ -155,7 +156,7 @@ struct Loop {
     }
   }
 
-  // A logical operation gives 0 or 1 even over one rank.
+  // A logical operation yields 0 or 1 even over one rank.
   static Computed start(Computed value) {
     if constexpr (op == ReduceOp::logical_and || op == ReduceOp::logical_or || op == ReduceOp::logical_xor) {
       return static_cast<Computed>(value != Computed{});

@@ -43,7 +43,7 @@ Descriptor make_memory(int64_t bytes) {
 Mapping::Mapping(const Descriptor& memory, int64_t bytes) {
   void* begin = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (begin == MAP_FAILED) fail("mmap", bytes);
-  ::madvise(begin, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // an advice: where it is not taken, only time is lost
+  ::madvise(begin, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint: if the kernel ignores it, only time is lost
   bytes_ = {static_cast<std::byte*>(begin), static_cast<size_t>(bytes)};
 }
 

@@ -25,7 +25,7 @@ Call call_of(Collective collective, int64_t count, int peer = -1) {
   return call;
 }
 
-// All collectives of `count` elements, or of `count` for each rank. Broadcasts are always in place, as are direct all-reduces.
+// All collectives of `count` elements, or of `count` for each rank. Broadcasts are always in place; so are direct all-reduces.
 std::vector<Request> staged_requests(int ranks, int64_t count) {
   std::vector<Request> requests{{call_of(Collective::barrier, 0)},
                                 {call_of(Collective::allreduce, count), /*in_place=*/true},
@@ -49,7 +49,7 @@ std::vector<Request> direct_requests(int ranks, int64_t count, const std::vector
   return requests;
 }
 
-// From the least that a channel allows, 64 bytes a rank where parts begin at multiples of 128, to slots that hold all.
+// From the smallest slots that a channel allows (64 bytes per rank, with parts aligned to 128) to slots that hold everything.
 std::vector<PlanOptions> options_for(int ranks) {
   return {{.slot_elements = ranks, .flat_elements = 0, .alignment = 1},
           {.slot_elements = 2 * ranks, .flat_elements = 0, .alignment = 4},
@@ -57,12 +57,12 @@ std::vector<PlanOptions> options_for(int ranks) {
           {.slot_elements = 256, .flat_elements = 5, .alignment = 8}};
 }
 
-// SymbolicNode says what is wrong: an element that was not reduced once over all ranks in rank order, a write to another rank's tensor, an access
-// after the end of a slot or tensor, an input that was changed.
+// SymbolicNode reports errors: an element not reduced exactly once over all ranks in rank order, a write to another rank's tensor, an access past the
+// end of a slot or tensor, a changed input.
 void run(int ranks, const PlanOptions& options, const std::vector<Request>& requests) {
   for (const Request& request : requests) {
     for (const bool last_rank_first : {false, true}) {
-      if (ranks > 8 && last_rank_first == (ranks % 2 == 0)) continue;  // to be quick
+      if (ranks > 8 && last_rank_first == (ranks % 2 == 0)) continue;  // for speed
       SymbolicNode node(ranks, options, request.call.collective == Collective::allgather ? request.call.count * ranks : request.call.count);
       node.run(request, last_rank_first);
     }
@@ -75,7 +75,7 @@ TEST(Plan, StagedCollectivesEndRight) {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     for (const PlanOptions& options : options_for(ranks)) {
       for (const int64_t count : counts_for(ranks)) {
-        // What grows with the square of the ranks is tried with few elements where there are many.
+        // Cases that grow with the square of the ranks use few elements when there are many ranks.
         if (ranks > 8 && count > 7 && ranks % 16 != 0) continue;
         run(ranks, options, staged_requests(ranks, count));
       }
@@ -86,7 +86,7 @@ TEST(Plan, StagedCollectivesEndRight) {
 TEST(Plan, FlatAllreduceEndsRight) {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     for (const int64_t count : {0, 1, 7, 8, 9, 12, 17}) {
-      // Up to 8 elements flat; up to 12, but a slot holds 8; never.
+      // Flat up to 8 elements; up to 12, although a slot holds 8; never.
       for (const int64_t flat : {8, 12, 0}) {
         run(ranks, {.slot_elements = std::max<int64_t>(ranks, 8), .flat_elements = flat, .alignment = 2},
             {{call_of(Collective::allreduce, count), true}, {call_of(Collective::allreduce, count), false}});

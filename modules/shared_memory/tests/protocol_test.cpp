@@ -26,13 +26,13 @@ struct Outcome {
   size_t states = 0;
 };
 
-// The programs were recorded in one order of the ranks, with results that were right. It is enough that every read gives what it gave there whatever
-// the order: then every write writes what it wrote there, and every result is right. (A first read that differs is found, because all before it did
-// not.) What a rank alone touches, and what nobody writes, has no say in that and is left out of the state.
+// The programs were recorded in one order of the ranks, with correct results. It is enough that every read returns the recorded value in every order:
+// then every write repeats its recorded value, and every result is correct. (The first differing read is found, because everything before it is as
+// recorded.) Cells used by one rank only, and cells never written, do not affect this and are left out of the state.
 class Explorer {
  public:
   explicit Explorer(const Programs& programs) {
-    std::map<std::pair<int, int64_t>, std::pair<std::set<int>, bool>> uses;  // by owner and cell: the ranks that use it, whether any writes
+    std::map<std::pair<int, int64_t>, std::pair<std::set<int>, bool>> uses;  // by owner and cell: its users, and whether any writes
     for_each_access(programs, [&](int rank, const Action& action) {
       auto& [users, written] = uses[{action.rank, action.cell}];
       users.insert(rank);
@@ -61,7 +61,7 @@ class Explorer {
     start_.resize(2 * programs.size() + cells.size());
   }
 
-  // Depth first, every state once.
+  // Depth first, each state once.
   Outcome run() {
     std::vector<const State*> open{&*came_from_.emplace(start_, nullptr).first};
     while (!open.empty()) {
@@ -91,7 +91,7 @@ class Explorer {
   }
 
  private:
-  using State = std::pair<const std::string, const void*>;  // how far each rank is and what memory holds; the State before it
+  using State = std::pair<const std::string, const void*>;  // each rank's progress and the memory's content; the previous State
 
   template <class Visit>
   static void for_each_access(const Programs& programs, const Visit& visit) {
@@ -102,7 +102,7 @@ class Explorer {
     }
   }
 
-  // A state: for each rank two bytes that say which action is next, then a byte for each cell.
+  // A state: two bytes per rank for the next action, then one byte per cell.
   static size_t next(const std::string& state, size_t rank) {
     return static_cast<size_t>(static_cast<uint8_t>(state[2 * rank])) * 256 + static_cast<uint8_t>(state[2 * rank + 1]);
   }
@@ -130,7 +130,7 @@ class Explorer {
     }
   }
 
-  // How it came to `state`.
+  // The actions that led to `state`.
   std::string history(const State& state) const {
     const auto* before = static_cast<const State*>(state.second);
     if (before == nullptr) return "";
@@ -167,8 +167,8 @@ Programs record(int ranks, const PlanOptions& options, const std::vector<Request
 
 std::string violation(const Programs& programs) { return Explorer(programs).run().violation; }
 
-// All kinds of `count` elements, more than the `ranks` of a slot, and some of other sizes: of one, two and more rounds; staged, direct, and staged
-// because one tensor is not in the window.
+// All kinds of `count` elements, more than the `ranks` elements of a slot, and some of other sizes: of one, two and more rounds; staged, direct, and
+// staged because one tensor is outside the window.
 std::vector<Request> all_kinds(int ranks, int64_t count) {
   const std::vector<bool> all(static_cast<size_t>(ranks), true);
   std::vector<bool> mixed = all;
@@ -211,7 +211,7 @@ TEST(Protocol, AnyTwoCollectivesOfThreeRanksAndTheFirstAgain) {
       states += outcome.states;
     }
   }
-  EXPECT_GT(states, 1000000U);  // or it would not have looked at much
+  EXPECT_GT(states, 1000000U);  // otherwise the search was too small
 }
 
 TEST(Protocol, AnyCollectiveOfFourRanksTwice) {
@@ -229,7 +229,7 @@ TEST(Protocol, BroadcastsOfManyRoundsFromDifferentRoots) {
   }
 }
 
-// From here on: the checker notices what is broken.
+// The tests below check that the checker finds errors.
 
 Programs without(Programs programs, int rank, size_t index) {
   auto& program = programs[static_cast<size_t>(rank)];
@@ -237,8 +237,8 @@ Programs without(Programs programs, int rank, size_t index) {
   return programs;
 }
 
-// Takes one action of kind `kind` out of the first of two equal collectives, each one in turn, and expects that this is noticed. Every rank has a
-// part of every round, or some waits would be for nothing.
+// Removes each action of kind `kind` in turn from the first of two equal collectives, and expects the checker to notice. Every rank has a part in
+// every round; otherwise some waits would be redundant.
 void expect_all_needed(Action::Kind kind) {
   for (const int ranks : {2, 3}) {
     for (const Request& request : all_kinds(ranks, 2 * ranks)) {
@@ -259,7 +259,7 @@ TEST(ProtocolChecker, NoticesEveryMissingWait) { expect_all_needed(Action::Kind:
 TEST(ProtocolChecker, NoticesEveryMissingPost) { expect_all_needed(Action::Kind::post); }
 
 TEST(ProtocolChecker, NoticesABroadcastThatDoesNotWaitBeforeItRewritesItsSlot) {
-  // In the third round the root writes the first one's slot.
+  // In the third round the root writes to the first round's slot.
   const Programs programs = record(3, {.slot_elements = 2}, {make(Collective::broadcast, 6, 0)});
   ASSERT_EQ(violation(programs), "");
   std::vector<size_t> guards;
@@ -288,7 +288,7 @@ TEST(ProtocolChecker, NoticesAPostBeforeTheData) {
   const auto is_post = [](const Action& action) { return action.kind == Action::Kind::post; };
   for (size_t i = 1; i < programs[0].size(); ++i) {
     if (!is_post(programs[0][i])) continue;
-    ASSERT_EQ(programs[0][i - 1].kind, Action::Kind::write);  // the header; my part of the result
+    ASSERT_EQ(programs[0][i - 1].kind, Action::Kind::write);  // the header, or this rank's part of the result
     Programs broken = programs;
     std::swap(broken[0][i - 1], broken[0][i]);
     EXPECT_NE(violation(broken), "");

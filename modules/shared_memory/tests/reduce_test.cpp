@@ -18,12 +18,12 @@ using tw::ElementType;
 using tw::ReduceOp;
 using Bytes = std::vector<std::byte>;
 
-// The two halves by their definition, from bit pattern to number and back, with nothing of the processor's.
+// The two 16-bit formats by definition, from bit pattern to number and back, without the processor's conversions.
 struct HalfFormat {
   int exponent_bits;
   int mantissa_bits;
 
-  // Of a pattern without sign; that of infinity counts as the power of two after the largest number, as rounding has it.
+  // Of a pattern without sign. Infinity counts as the power of two after the largest number, as in rounding.
   double magnitude(int bits) const {
     const int exponent = bits >> mantissa_bits;
     const int mantissa = bits & ((1 << mantissa_bits) - 1);
@@ -33,7 +33,7 @@ struct HalfFormat {
   }
   double decode(uint16_t bits) const { return bits >> 15 != 0 ? -magnitude(bits & 0x7fff) : magnitude(bits); }
 
-  // To nearest, ties to even.
+  // Rounds to nearest, ties to even.
   uint16_t encode(double value) const {
     int low = 0;
     int high = ((1 << exponent_bits) - 1) << mantissa_bits;  // infinity
@@ -63,7 +63,7 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// The references: one element, from the element of every rank.
+// The references compute one element from the elements of all ranks.
 
 int64_t reduce_integers(ReduceOp op, const std::vector<int64_t>& values) {
   const bool logical = op == ReduceOp::logical_and || op == ReduceOp::logical_or || op == ReduceOp::logical_xor;
@@ -87,7 +87,7 @@ int64_t reduce_integers(ReduceOp op, const std::vector<int64_t>& values) {
   return static_cast<int64_t>(result);
 }
 
-// In the order of the ranks, rounded after each step as a T is.
+// In rank order, rounded to T after each step.
 template <class T>
 T reduce_reals(ReduceOp op, const std::vector<T>& values) {
   T result = values[0];
@@ -125,7 +125,7 @@ void expect_integer(ReduceOp op, const std::vector<const std::byte*>& inputs, co
   ASSERT_EQ(load<T>(output), static_cast<T>(reduce_integers(op, values)));  // modulo 2^bits: integers wrap around
 }
 
-// Additions, multiplications, comparisons and divisions are rounded one by one and in the order of the ranks: equal to the last bit.
+// Additions, multiplications, comparisons and divisions are rounded one by one, in rank order: results are equal to the last bit.
 template <class T>
 void expect_real(ReduceOp op, const std::vector<const std::byte*>& inputs, const std::byte* output) {
   ASSERT_EQ(load<T>(output), reduce_reals<T>(op, each<T>(inputs, load<T>)));
@@ -136,8 +136,9 @@ void expect_half(const HalfFormat& format, ReduceOp op, const std::vector<const 
   ASSERT_EQ(load<uint16_t>(output), format.encode(reduce_reals<float>(op, values)));  // float32 throughout, rounded once
 }
 
-// With u = epsilon / 2: each of k - 1 products errs by at most sqrt(8) u of its size (Higham 2002, lemma 3.5), fused or not; each of k - 1 sums by u
-// of the partial sum, which is at most the sum of the sizes; a division by u more. sqrt(8) k u of the largest size in question covers all three.
+// With u = epsilon / 2: each of k - 1 products has a relative error of at most sqrt(8) u (Higham 2002, lemma 3.5), fused or not. Each of k - 1 sums
+// has an error of u times the partial sum, which is at most the sum of the sizes; a division adds u. sqrt(8) k u times the largest size involved
+// covers all three.
 template <class T>
 void expect_complex(ReduceOp op, const std::vector<const std::byte*>& inputs, const std::byte* output) {
   const auto values =
@@ -166,7 +167,7 @@ void expect_element(ReduceOp op, ElementType type, const std::vector<const std::
   }
 }
 
-// Integers of all sizes with many zeros, for the logical operations; numbers between -2 and 2, so that no product leaves the range of a half.
+// Integers of all sizes with many zeros, for the logical operations; reals between -2 and 2, so that no product overflows a 16-bit float.
 Bytes random_elements(ElementType type, int64_t count, tw::CounterRng& random) {
   const auto number = [&random] { return random() * 0x1p-30 - 2; };
   const int64_t bytes = tw::element_bytes(type);
@@ -194,7 +195,7 @@ struct Shape {
   int inputs;
   int64_t count;
   int outputs;
-  int aliased = -1;  // the last output is this input
+  int aliased = -1;  // index of the input that the last output aliases
 };
 
 void check(ReduceOp op, ElementType type, const Shape& shape) {
@@ -205,7 +206,7 @@ void check(ReduceOp op, ElementType type, const Shape& shape) {
   std::vector<Bytes> inputs;
   for (int k = 0; k < shape.inputs; ++k) inputs.push_back(random_elements(type, shape.count, random));
   const std::vector<Bytes> originals = inputs;
-  // One element more than is asked for: it must stay.
+  // One element more than needed: it must not change.
   std::vector<Bytes> outputs(static_cast<size_t>(shape.outputs), Bytes(static_cast<size_t>((shape.count + 1) * bytes), std::byte{0x5a}));
 
   std::vector<const std::byte*> from;
@@ -245,7 +246,7 @@ TEST_P(ReduceTest, EqualsASerialReductionInRankOrder) {
         ASSERT_NO_FATAL_FAILURE(check(static_cast<ReduceOp>(op), GetParam(), {.inputs = inputs, .count = count, .outputs = 1}));
       }
       ASSERT_NO_FATAL_FAILURE(check(static_cast<ReduceOp>(op), GetParam(), {.inputs = inputs, .count = 1031, .outputs = 4}));
-      // In place: the one output, and one of several.
+      // In place: as the only output, and as one of several.
       for (const int aliased : {0, inputs - 1}) {
         for (const int outputs : {1, 3}) {
           ASSERT_NO_FATAL_FAILURE(
@@ -263,7 +264,7 @@ std::vector<ElementType> all_types() {
 }
 INSTANTIATE_TEST_SUITE_P(Types, ReduceTest, ::testing::ValuesIn(all_types()), [](const auto& type) { return std::string(name_of(type.param)); });
 
-// Sums of two halves, given and expected as bit patterns.
+// Sums of two 16-bit floats, as bit patterns.
 uint16_t sum(ElementType type, uint16_t a, uint16_t b) {
   const std::vector<const std::byte*> inputs{reinterpret_cast<const std::byte*>(&a), reinterpret_cast<const std::byte*>(&b)};
   uint16_t result = 0;

@@ -48,7 +48,7 @@ int64_t open_descriptors() {
   return std::distance(begin(entries), end(entries));
 }
 
-// Runs `body` in a process of its own, which ends with success when `body` says so.
+// Runs `body` in a separate process, whose exit status is success if `body` returns true.
 pid_t fork_process(const std::function<bool()>& body) {
   const pid_t process = ::fork();
   if (process == 0) {
@@ -143,7 +143,7 @@ TEST(Descriptor, MovesAndClosesOnce) {
     Descriptor second(std::move(first));
     EXPECT_EQ(second.get(), value);
     EXPECT_EQ(first.get(), -1);  // NOLINT(bugprone-use-after-move): that is what is tested
-    second = make_memory(4096);  // the first memory's descriptor goes
+    second = make_memory(4096);  // the first memory's descriptor is closed
     EXPECT_EQ(open_descriptors(), before + 1);
   }
   EXPECT_EQ(open_descriptors(), before);

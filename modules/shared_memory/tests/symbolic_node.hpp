@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans executed on symbolic memory, step by step as `Exchange` does it on bytes: every element knows what was reduced into it.
+// Plans executed on symbolic memory, step by step as `Exchange` does on bytes: each element records what was reduced into it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tw::shared_memory::testing {
 
-/// Something is wrong with a plan.
+/// An error in a plan.
 class BrokenPlan : public std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -22,21 +22,21 @@ class BrokenPlan : public std::logic_error {
 struct Request {
   Call call;
   bool in_place = false;             ///< the output is the input
-  std::vector<bool> in_window = {};  ///< by rank: its input lies in a window; empty: none does
+  std::vector<bool> in_window = {};  ///< by rank: its input is in a window; empty: none is
 };
 
-/// What one rank does, cut so small that nothing can come between.
+/// One atomic action of a rank.
 struct Action {
   enum class Kind : uint8_t { guard, wait, post, read, write };
   Kind kind = Kind::post;
-  int call = 0;       ///< of which collective of the sequence
-  int rank = -1;      ///< wait: for this rank, -1: for all. read, write: whose memory
-  uint64_t step = 0;  ///< guard, wait: what their counters must reach
-  int64_t cell = 0;   ///< read, write: where in that memory
-  int value = 0;      ///< read: what is there when all goes well. write: what is written
+  int call = 0;       ///< index of the collective in the sequence
+  int rank = -1;      ///< wait: the rank waited for, -1: all. read, write: owner of the memory
+  uint64_t step = 0;  ///< guard, wait: value that the counters must reach
+  int64_t cell = 0;   ///< read, write: position in that memory
+  int value = 0;      ///< read: value in a correct run. write: value written
 };
 
-/// Symbolic values as numbers: equal ones have equal numbers. 0 is memory that holds nothing.
+/// Symbolic values as numbers: equal values have equal numbers. 0 is memory without a value.
 class Values {
  public:
   Values(int ranks, int64_t elements) : ranks_(ranks), elements_(elements) {}
@@ -53,7 +53,7 @@ class Values {
 /// The ranks of a node. Each rank's memory is its input tensor, its output tensor, two slots and two headers, in cells of one element.
 class SymbolicNode {
  public:
-  /// @param tensor_elements what the largest input or output has. @param records whether program() will be asked for.
+  /// @param tensor_elements of the largest input or output. @param records whether program() will be called.
   SymbolicNode(int ranks, const PlanOptions& options, int64_t tensor_elements, bool records = false)
       : options_(options), records_(records), tensor_elements_(tensor_elements), ranks_(static_cast<size_t>(ranks)), values_(ranks, tensor_elements) {
     for (Rank& rank : ranks_) rank.cells.resize(static_cast<size_t>(header_cell(2)));
@@ -62,10 +62,10 @@ class SymbolicNode {
   int ranks() const noexcept { return static_cast<int>(ranks_.size()); }
   int64_t slot_cell(int slot) const noexcept { return 2 * tensor_elements_ + slot * options_.slot_elements; }
   int64_t header_cell(int slot) const noexcept { return slot_cell(2) + slot; }
-  /// What `rank` has done so far.
+  /// The actions of `rank` so far.
   const std::vector<Action>& program(int rank) const { return ranks_[static_cast<size_t>(rank)].program; }
 
-  /// Runs a collective, each rank as far as it can go and then the next, and looks at every result. @throws BrokenPlan
+  /// Runs a collective, each rank as far as it can go before the next, and checks every result. @throws BrokenPlan
   void run(const Request& request, bool last_rank_first = false) {
     request_ = request;
     request_.in_window.resize(ranks_.size(), false);
@@ -129,7 +129,7 @@ class SymbolicNode {
     me.next_step = 0;
   }
 
-  /// Whether anything was done.
+  /// @return whether anything was done
   bool advance(int rank) {
     Rank& me = at(rank);
     bool moved = false;
@@ -152,7 +152,7 @@ class SymbolicNode {
     return std::all_of(ranks_.begin(), ranks_.end(), [step](const Rank& rank) { return rank.step >= step; });
   }
 
-  /// Executes the next step and moves on; false when it would have to wait.
+  /// Executes the next step and moves on; false if it would block.
   bool execute(int rank) {
     Rank& me = at(rank);
     const Step step = me.steps[me.next_step];
@@ -262,14 +262,14 @@ class SymbolicNode {
     at(rank).program.push_back(action);
   }
 
-  /// What element `i` of the output of `rank` must be.
+  /// The expected element `i` of the output of `rank`.
   int expected(int rank, int64_t i) {
     const Call& call = request_.call;
     switch (call.collective) {
       case Collective::broadcast: return values_.input(call_, call.peer, i);
       case Collective::allgather: return values_.input(call_, static_cast<int>(i / call.count), i % call.count);
       case Collective::reduce:
-        if (rank != call.peer) return request_.in_place ? values_.input(call_, rank, i) : 0;  // as it was
+        if (rank != call.peer) return request_.in_place ? values_.input(call_, rank, i) : 0;  // unchanged
         break;
       default: break;
     }

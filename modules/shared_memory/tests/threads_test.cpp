@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real channels and exchanges, with threads in place of processes. The oracle is one thread. For ThreadSanitizer too.
+// Real channels and exchanges, with threads in place of processes, compared with a single thread. Also run under ThreadSanitizer.
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using tw::ReduceOp;
 using tw::testing::message_of;
 using namespace tw::shared_memory;
 
-// Zeroed, at the start of a pair of cache lines.
+// Zeroed, aligned to a pair of cache lines.
 std::shared_ptr<std::byte> allocate(int64_t bytes) {
   constexpr std::align_val_t alignment{128};
   auto* memory = static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), alignment));
@@ -36,7 +36,7 @@ std::shared_ptr<std::byte> allocate(int64_t bytes) {
   return {memory, [](std::byte* begin) { ::operator delete(begin, alignment); }};
 }
 
-// What the threads of one "node" share.
+// Memory shared by the threads of one "node".
 struct Node {
   Node(int rank_count, int64_t bytes_per_slot, int64_t bytes_per_share = 64)
       : ranks(rank_count),
@@ -47,7 +47,7 @@ struct Node {
 
   std::shared_ptr<Channel> channel(int rank) const { return std::make_shared<Channel>(memory, memory.get(), rank, ranks, slot_bytes); }
 
-  // Runs `body(rank)` for every rank at once.
+  // Runs `body(rank)` for all ranks concurrently.
   void run(const std::function<void(int rank)>& body) const {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
@@ -58,7 +58,7 @@ struct Node {
   int64_t slot_bytes;
   int64_t share_bytes;
   std::shared_ptr<std::byte> memory;
-  std::shared_ptr<std::byte> window;  // every rank's share
+  std::shared_ptr<std::byte> window;  // the shares of all ranks
 };
 
 void finish(Exchange& exchange) {
@@ -79,7 +79,7 @@ struct Job {
   Call call;
   bool in_place = false;
   int64_t flat_bytes = 0;
-  std::vector<bool> in_window = {};  // by rank: whether its input lies there
+  std::vector<bool> in_window = {};  // by rank: whether its input is in the window
 };
 
 constexpr int64_t most_elements = 700;
@@ -107,13 +107,13 @@ std::vector<Job> random_jobs(int ranks, int number) {
   return jobs;
 }
 
-// What `rank` gives to job `number`. Sevenths: their sums depend on the order.
+// The input of `rank` to job `number`. Multiples of a seventh, whose sums depend on the order.
 template <class T>
 T value_of(int number, int rank, int64_t i) {
   return static_cast<T>(static_cast<T>((number * 7919 + rank * 104729 + i * 31) % 251 - 125) / T{7});
 }
 
-// A job's part of one rank.
+// One rank's part of a job.
 class Task {
  public:
   virtual ~Task() = default;
@@ -124,14 +124,14 @@ class Task {
 template <class T>
 class TypedTask : public Task {
  public:
-  // @param window where this rank may put its input. @param places by which the ranks' tensors may lie apart.
+  // @param window where this rank may put its input
   TypedTask(const std::shared_ptr<Channel>& channel, const Job& job, int number, std::byte* window)
       : job_(job), number_(number), rank_(channel->rank()), ranks_(channel->ranks()) {
     const int64_t count = job.call.count;
     ordinary_.resize(static_cast<size_t>(count));
     input_ = ordinary_.data();
     if (job.in_window[static_cast<size_t>(rank_)])
-      input_ = reinterpret_cast<T*>(window) + (number + rank_) % 3;  // not at the same place on all ranks
+      input_ = reinterpret_cast<T*>(window) + (number + rank_) % 3;  // at different offsets on different ranks
     for (int64_t i = 0; i < count; ++i) input_[i] = value_of<T>(number, rank_, i);
     output_.resize(expected().size(), T{-77});
     exchange_.emplace(channel, job.call, reinterpret_cast<std::byte*>(input_), job.in_place ? reinterpret_cast<std::byte*>(input_) : bytes(output_),
@@ -195,7 +195,7 @@ std::unique_ptr<Task> make_task(const std::shared_ptr<Channel>& channel, const J
   }
 }
 
-// All ranks begin `in_flight` jobs at a time, and each advances them in an order of its own.
+// All ranks start `in_flight` jobs at a time, and each advances them in a different order.
 void run_jobs(int ranks, int64_t slot_bytes, const std::vector<Job>& jobs, int in_flight) {
   const Node node(ranks, slot_bytes, in_flight * tensor_bytes);
   node.run([&](int rank) {
@@ -233,7 +233,7 @@ TEST_P(ThreadsTest, SeveralInFlightAdvanceInAnyOrder) { run_jobs(GetParam(), 102
 
 TEST_P(ThreadsTest, CallsThatDifferThrowOnEveryRankAndTheChannelGoesOn) {
   const Node node(GetParam(), 512, 1024);
-  const Call call{.collective = Collective::allreduce, .op = ReduceOp::sum, .type = ElementType::float32, .count = 200};  // of two rounds
+  const Call call{.collective = Collective::allreduce, .op = ReduceOp::sum, .type = ElementType::float32, .count = 200};  // takes two rounds
   std::vector<Call> others(6, call);
   others[0].count = 20;
   others[1].type = ElementType::int32;
@@ -281,7 +281,7 @@ TEST_P(ThreadsTest, TheErrorNamesEveryRankThatDiffers) {
   });
 }
 
-// What the two next tests put into tensors, to find it where it should not be.
+// A marker value that the next two tests put into tensors, to find it where it should not be.
 constexpr double trace = 1234.5678;
 
 bool contains_trace(const std::shared_ptr<std::byte>& memory, int64_t byte_count) {
@@ -321,7 +321,7 @@ TEST_P(ThreadsTest, AWindowThatOneRankHasLetGoIsUsedNoMore) {
   const Node second(GetParam(), 512, 64);
   node.run([&](int rank) {
     const auto channel = node.channel(rank);
-    // Every rank's own mapping, so to speak.
+    // Represents each rank's separate mapping.
     std::shared_ptr<std::byte> mapped(node.window.get(), [](std::byte*) {});
     EXPECT_EQ(channel->add_window(mapped, node.share_bytes), 0);
     double ordinary = 1;
@@ -336,7 +336,7 @@ TEST_P(ThreadsTest, AWindowThatOneRankHasLetGoIsUsedNoMore) {
     finish(exchange);
     EXPECT_EQ(*reinterpret_cast<double*>(mine), node.ranks);
 
-    // Windows go on being numbered alike.
+    // The numbering of windows still agrees.
     EXPECT_EQ(channel->add_window(second.window, second.share_bytes), 1);
     mine = second.window.get() + rank * second.share_bytes;
     *reinterpret_cast<double*>(mine) = trace;

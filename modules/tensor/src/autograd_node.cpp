@@ -31,7 +31,7 @@ struct PassNode : torch::autograd::Function<PassNode> {
     if (!torch::autograd::get_current_graph_task_keep_graph()) ctx->saved_data["functions"] = c10::IValue();
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = functions.toCapsule();
     variable_list gradients = dynamic_cast<Holder&>(*capsule).functions.backward(cotangents);
-    gradients.emplace_back();  // of the functions themselves
+    gradients.emplace_back();  // for the functions argument
     return gradients;
   }
 };

@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-// Large buffers ask for huge pages: MPI copies between processes page by page, and an all-reduce of 32 MB on two ranks of a node takes 4.0 ms
+// Large buffers request huge pages: MPI copies between processes page by page. An all-reduce of 32 MB on two ranks of a node then takes 4.0 ms
 // instead of 5.9.
 constexpr size_t huge_page_bytes = size_t{2} << 20;
 
@@ -44,7 +44,7 @@ FlatBuffer::FlatBuffer(int64_t numel, const at::TensorOptions& options) {
   const size_t rounded = (bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
   void* memory = std::aligned_alloc(huge_page_bytes, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  ::madvise(memory, rounded, MADV_HUGEPAGE);  // a wish: without it all is as right, and slower
+  ::madvise(memory, rounded, MADV_HUGEPAGE);  // a hint: without it everything works, but slower
   std::memset(memory, 0, bytes);
   const auto tell = [](void* of, int64_t size) { c10::reportMemoryUsageToProfiler(of, size, 0, 0, c10::Device(c10::kCPU)); };
   const auto give_back = [tell, bytes](void* unused) {

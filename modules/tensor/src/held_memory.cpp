@@ -14,8 +14,8 @@
 namespace tw {
 namespace {
 
-// LibTorch warns of the first block that it sees given back and did not see taken, and of every thousandth. That is nothing to warn of here, where
-// parameters are older than the count: the first is one of these.
+// LibTorch warns about the first freed block whose allocation it did not see, and about every thousandth. Here that is normal, because parameters are
+// older than the counter. So this block is freed first, with warnings off.
 c10::DataPtr first_unseen() {
   static std::atomic<bool> made = false;
   return made.exchange(true) ? c10::DataPtr() : c10::GetDefaultCPUAllocator()->allocate(1);
@@ -37,7 +37,7 @@ struct HeldMemory::Counter : c10::MemoryReportingInfoBase {
     if (device.type() != kind || paused) return;
     const std::lock_guard lock(mutex);
     if (size <= 0) return forget(address);
-    forget(address);  // by a thread that does not tell
+    forget(address);  // freed by a thread that does not report
     blocks.emplace(address, size);
     now += size;
     most = std::max(most, now);
@@ -47,7 +47,7 @@ struct HeldMemory::Counter : c10::MemoryReportingInfoBase {
 
   void forget(const void* address) {
     const auto found = blocks.find(address);
-    if (found == blocks.end()) return;  // older than this
+    if (found == blocks.end()) return;  // older than this counter
     const int64_t size = found->second;
     blocks.erase(found);
     now -= size;
@@ -71,7 +71,7 @@ HeldMemory::HeldMemory(c10::DeviceType kind, OnBlock on_block) : counter_(std::m
 
 HeldMemory::~HeldMemory() {
   guard_.reset();
-  counter_->paused = true;  // other threads may have it for longer
+  counter_->paused = true;  // other threads may hold it for longer
   const std::lock_guard lock(counter_->mutex);
   counter_->on_block = {};
 }

@@ -9,7 +9,7 @@
 namespace tw {
 namespace {
 
-/// Dimensions of one element lie anywhere.
+/// Dimensions of size 1 fit anywhere.
 bool lies_in(const at::Tensor& tensor, at::IntArrayRef order) {
   int64_t outer = std::numeric_limits<int64_t>::max();
   for (const int64_t dimension : order) {

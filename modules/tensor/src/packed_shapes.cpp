@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t most_dimensions = 16;
 constexpr int64_t most_tensors = 6;
-// The note, the number of tensors, and of each: dtype, dimensions, sizes, and the order of dimensions in memory.
+// The note, the number of tensors, and for each: dtype, number of dimensions, sizes, and the order of dimensions in memory.
 constexpr int64_t packed_length = 2 + most_tensors * (2 + 2 * most_dimensions);
 
-/// @param make gives a tensor of sizes, dtype and order
+/// @param make returns a tensor of the given sizes, dtype and order
 std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
   const auto* fields = packed.const_data_ptr<int64_t>() + 1;
   std::vector<at::Tensor> tensors(static_cast<size_t>(*fields++));

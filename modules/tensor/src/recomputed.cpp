@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chen et al. 2016, arXiv 1604.06174.
 //
-// The first run is recorded, so that its graph tells where gradients leave it (inputs, and whatever the function captured) and which outputs need
-// one; one node with these edges then takes the graph's place. It costs no memory that the backward pass would not need: that holds the graph of one
-// segment too. The node's backward pass records the second run, cuts its graph where the first one's ended, and lets the engine go through it; what
-// arrives at the cuts is what the node returns.
+// The first run is recorded. Its graph shows where gradients leave it (inputs, and whatever the function captured) and which outputs need one. A
+// single node with these edges then replaces the graph. This takes no extra memory: the backward pass holds the graph of one segment anyway. The
+// node's backward pass records a second run, cuts its graph where the first one's ended, and lets the engine run it. The node returns the gradients
+// that arrive at the cuts.
 #include <ATen/core/Tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -36,7 +36,7 @@ std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& tensors) {
   return versions;
 }
 
-/// The place of the first tensor that has changed since; their number if none has.
+/// Index of the first tensor that has changed since; the number of tensors if none has.
 size_t first_changed(const std::vector<at::Tensor>& tensors, const std::vector<uint32_t>& versions) {
   const std::vector<uint32_t> now = versions_of(tensors);
   return static_cast<size_t>(std::mismatch(now.begin(), now.end(), versions.begin()).first - now.begin());
@@ -56,24 +56,24 @@ Generators generators_for(const std::vector<at::Tensor>& tensors) {
   return generators;
 }
 
-/// Whether states of generators are the same; all are bytes on the host.
+/// Whether the generators' states are equal; all are byte tensors on the host.
 bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) {
     return x.nbytes() == y.nbytes() && std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
   });
 }
 
-/// What the second run repeats of the first one's randomness.
+/// The random state that the second run repeats.
 class Draws {
  public:
   explicit Draws(Generators generators) : generators_(std::move(generators)), states_(states_of(generators_)) {}
 
-  /// After the first run: forgets the states if it has drawn nothing.
+  /// After the first run: drops the states if it has drawn nothing.
   void end() {
     if (equal(states_of(generators_), states_)) states_.clear();
   }
 
-  /// Sets generators back to before the first run, for a while.
+  /// Resets the generators to before the first run, for its lifetime.
   class Again {
    public:
     explicit Again(const Draws& draws) : generators_(draws.generators_), before_(draws.states_.empty() ? draws.states_ : states_of(generators_)) {
@@ -93,7 +93,7 @@ class Draws {
   std::vector<at::Tensor> states_;
 };
 
-/// What both runs must have in common.
+/// The properties that both runs must share.
 struct OutputKind {
   explicit OutputKind(const at::Tensor& output) : defined(output.defined()) {
     if (!defined) return;
@@ -117,7 +117,7 @@ struct OutputKind {
   bool needs_gradient = false;
 };
 
-/// What a backward pass needs of the first run.
+/// The state of the first run that a backward pass needs.
 struct FirstRun {
   explicit FirstRun(Recomputation of) : call(std::move(of)), draws(generators_for(call.inputs)), versions(versions_of(call.inputs)) {}
 
@@ -126,13 +126,13 @@ struct FirstRun {
   Draws draws;
   std::vector<uint32_t> versions;  // of the inputs
   std::vector<OutputKind> outputs;
-  edge_list borders;                   // the node's edges, which end elsewhere while the node is part of another one's second run
-  size_t private_leaves = 0;           // beside them: made by the function for itself
-  std::vector<at::Tensor> parameters;  // leaves that gradients go to
+  edge_list borders;                   // the node's edges; they end elsewhere while the node is part of another node's second run
+  size_t private_leaves = 0;           // leaves that the function made for itself, in addition to `borders`
+  std::vector<at::Tensor> parameters;  // leaves that receive gradients
   std::vector<uint32_t> parameter_versions;
 };
 
-/// Recorded.
+/// Runs the function again, recorded.
 std::vector<at::Tensor> second_run(const FirstRun& first) {
   const size_t changed = first_changed(first.call.inputs, first.versions);
   TW_EXPECTS(changed == first.versions.size(), "tensor ", changed, " of the inputs of a recomputed function was changed in place since");
@@ -197,7 +197,7 @@ struct RecomputedNode : torch::autograd::Node {
   std::shared_ptr<const FirstRun> first;
 };
 
-/// The tensors that gradients gather in at these edges.
+/// The leaves that accumulate gradients at these edges.
 std::vector<at::Tensor> leaves_at(const edge_list& edges) {
   std::vector<at::Tensor> leaves;
   for (const torch::autograd::Edge& each : edges) {
@@ -227,7 +227,7 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   run->borders = borders_of(roots, nodes);
   roots.clear();
   for (at::Tensor& each : outputs) {
-    if (each.defined() && each.requires_grad()) each = each.detach();  // and with the last one the graph goes
+    if (each.defined() && each.requires_grad()) each = each.detach();  // the last one releases the graph
   }
   run->private_leaves = remove_private_leaves(run->borders);
   run->parameters = leaves_at(run->borders);

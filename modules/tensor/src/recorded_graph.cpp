@@ -21,7 +21,7 @@ using torch::autograd::Node;
 
 const torch::autograd::AccumulateGrad* as_leaf(const Node& node) { return dynamic_cast<const torch::autograd::AccumulateGrad*>(&node); }
 
-/// Depth first from the roots, each node once: `enters(edge, node)` says for each valid edge, of the node, whether to go on behind it.
+/// Depth first from the roots, each node once. For each valid edge, `enters(edge, node)` with the node it belongs to returns whether to follow it.
 template <class Enters>
 void walk(edge_list& roots, const Enters& enters) {
   std::unordered_set<Node*> seen;
@@ -37,7 +37,7 @@ void walk(edge_list& roots, const Enters& enters) {
     Node* node = open.back();
     open.pop_back();
     follow(node->next_edges(), node, 0);
-    // Work in place on a view: the operator's own node is hidden in one for the whole, and must have the same edges but for the view's.
+    // An in-place operation on a view: this node for the whole tensor hides the operator's node, which must have the same edges except the view's.
     while (const auto* whole = dynamic_cast<torch::autograd::CopySlices*>(node)) {
       node = whole->fn.get();
       if (node == nullptr) break;  // freed
@@ -46,7 +46,7 @@ void walk(edge_list& roots, const Enters& enters) {
   }
 }
 
-/// Where a gradient ends that the engine captures.
+/// A node where a gradient ends that the engine captures.
 struct GatheringNode : Node {
   explicit GatheringNode(const torch::autograd::InputMetadata& of) { input_metadata_.emplace_back(of); }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& /*gradients*/) override { return {}; }

@@ -13,7 +13,7 @@
 
 namespace tw {
 
-/// A new node, by whichever pointer this LibTorch has for them.
+/// A new node, in the pointer type of this LibTorch version.
 template <class T, class Pointer = decltype(torch::autograd::Edge::function), class... Arguments>
 Pointer make_graph_node(Arguments&&... arguments) {
   if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
@@ -23,7 +23,7 @@ Pointer make_graph_node(Arguments&&... arguments) {
   }
 }
 
-/// Tells nodes that this thread has made since from all others.
+/// Distinguishes nodes that this thread has made since construction from all others.
 class NodesMadeSince {
  public:
   NodesMadeSince();
@@ -34,36 +34,36 @@ class NodesMadeSince {
   uint64_t sequence_;
 };
 
-/// By tensor, where its gradient goes; invalid for those that need none.
+/// By tensor: the edge that its gradient takes; invalid if it needs none.
 torch::autograd::edge_list gradient_edges(const std::vector<at::Tensor>& tensors);
 
-/// Where gradients leave the nodes of `nodes` for others that are there anyway, and for leaves; each once.
+/// The edges by which gradients leave the nodes of `nodes`, to older nodes or to leaves; each once.
 torch::autograd::edge_list borders_of(const torch::autograd::edge_list& roots, const NodesMadeSince& nodes);
 
-/// Takes leaves out of `borders` that nothing else refers to: a graph that is gone made them for itself. @return how many there were
+/// Removes leaves from `borders` that nothing else refers to: a released graph made them for itself. @return how many it removed
 size_t remove_private_leaves(torch::autograd::edge_list& borders);
 
-/// While it lives, what goes from `roots` to `borders` ends at gathering nodes instead, so that a backward pass from the ones to the others touches
-/// nothing else.
+/// While it lives, edges from `roots` to `borders` end at gathering nodes instead. A backward pass from the roots to these nodes then touches nothing
+/// else.
 class CutGraph {
  public:
-  /// @param private_leaves how many leaves there are that are not among `borders`
-  /// @throws ContractError if there are more or fewer of them, or if not all borders can be reached
+  /// @param private_leaves number of leaves that are not among `borders`
+  /// @throws ContractError if their number differs, or if a border cannot be reached
   CutGraph(torch::autograd::edge_list roots, const torch::autograd::edge_list& borders, size_t private_leaves);
   ~CutGraph();
   CutGraph(const CutGraph&) = delete;
   CutGraph& operator=(const CutGraph&) = delete;
 
-  /// Where gradients of roots begin; a root that is a border ends there too.
+  /// The edges where gradients of the roots start; a root that is a border ends there too.
   const torch::autograd::edge_list& roots() const noexcept { return roots_; }
-  /// In place of the borders.
+  /// The gathering nodes' edges, which replace the borders.
   const torch::autograd::edge_list& ends() const noexcept { return ends_; }
 
  private:
   struct Cut {
-    decltype(torch::autograd::Edge::function) node;  // whose edge it is; kept, for the engine frees hidden ones
+    decltype(torch::autograd::Edge::function) node;  // owner of the edge; kept alive because the engine frees hidden nodes
     torch::autograd::Edge* place;
-    torch::autograd::Edge edge;  // that was there
+    torch::autograd::Edge edge;  // the original one
   };
 
   torch::autograd::edge_list roots_;

@@ -22,7 +22,7 @@
 namespace tw {
 namespace {
 
-// In the order of the bytes, where empty tensors lie before others.
+// Ordered by position in the file; empty tensors come before others there.
 std::pair<int64_t, int64_t> place_of(const SafetensorsEntry& entry) { return {entry.offset, entry.bytes}; }
 
 }  // namespace
@@ -111,7 +111,7 @@ const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
 
 const TensorSpec& SafetensorsFile::spec(const std::string& name) const { return find(name).spec; }
 
-// The tensor where it lies; a copy where it is not aligned to its elements.
+// The tensor in place; a copy if it is not aligned to its elements.
 at::Tensor SafetensorsFile::view(const SafetensorsEntry& entry) const {
   const char* begin = data_ + entry.offset;
   const auto options = at::TensorOptions().dtype(entry.spec.dtype);

@@ -55,7 +55,7 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 
 // ---- writing ----
 
-// How the file sees it: complex128 as pairs of float64.
+// The tensor as the file stores it: complex128 as pairs of float64.
 TensorSpec stored(TensorSpec spec) {
   if (spec.dtype != c10::ScalarType::ComplexDouble) return spec;
   spec.dtype = c10::ScalarType::Double;
@@ -93,7 +93,7 @@ std::string with_length(const ordered_json& header) {
 
 // ---- reading ----
 
-/// Finds a key that comes twice in one object, which json::parse() accepts.
+/// Finds a duplicate key in an object, which json::parse() accepts.
 class DuplicateKeys : public nlohmann::json_sax<json> {
  public:
   std::string found;
@@ -120,13 +120,13 @@ class DuplicateKeys : public nlohmann::json_sax<json> {
     open_.pop_back();
     return true;
   }
-  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }  // json::parse() says it
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }  // json::parse() reports it
 
  private:
-  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects that are open
+  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects still open
 };
 
-/// Reads one header; throws FileError with the place.
+/// Parses one header; throws FileError with the position.
 class HeaderReader {
  public:
   HeaderReader(std::string_view file, const std::filesystem::path& path) : file_(file), path_(path) {}
@@ -169,7 +169,7 @@ class HeaderReader {
   }
 
   json parse(std::string_view text) const {
-    DuplicateKeys duplicates;  // in a pass of its own: json::parse() with a callback takes time quadratic in the keys
+    DuplicateKeys duplicates;  // a separate pass: json::parse() with a callback takes time quadratic in the number of keys
     if (!json::sax_parse(text, &duplicates) && !duplicates.found.empty()) fail_at(duplicates.found, "comes twice");
     try {
       return json::parse(text);
@@ -208,7 +208,7 @@ class HeaderReader {
     bool absurd = false;
     for (const int64_t length : entry.spec.shape) absurd = absurd || __builtin_mul_overflow(needed, std::max<int64_t>(length, 1), &needed);
     if (absurd) fail_at(name, "the shape is absurd");
-    if (!is_known) return entry;  // of which nobody knows how many bytes an element takes
+    if (!is_known) return entry;  // the element size of an unknown dtype is unknown
     needed = entry.spec.numel() * bytes_of(entry.spec.dtype);
     if (needed != entry.bytes) fail_at(name, concat("its shape takes ", needed, " bytes, its data_offsets ", entry.bytes));
     return entry;
@@ -232,7 +232,7 @@ class HeaderReader {
     return value.get<std::vector<int64_t>>();
   }
 
-  // The tensors lie one after the other and fill the file.
+  // Checks that the tensors are contiguous and fill the file.
   void check_places(std::vector<SafetensorsEntry>& entries) const {
     std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
       return std::tuple(a.offset, a.bytes, a.spec.name) < std::tuple(b.offset, b.bytes, b.spec.name);
@@ -268,7 +268,7 @@ class HeaderReader {
 
   std::string_view file_;
   const std::filesystem::path& path_;
-  int64_t data_ = 0;  // where the tensors' bytes begin
+  int64_t data_ = 0;  // offset of the tensors' data
 };
 
 }  // namespace
@@ -279,7 +279,7 @@ SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const s
   plan.entries.resize(tensors.size());
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // The largest elements first: then each tensor is aligned without a hole.
+  // The largest elements first: then each tensor is aligned without padding.
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes_of(tensors[a].dtype) > bytes_of(tensors[b].dtype); });
 
   ordered_json header = ordered_json::object();
@@ -290,7 +290,7 @@ SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const s
     const TensorSpec as_stored = stored(tensors[i]);
     if (as_stored.dtype != tensors[i].dtype) complex.push_back(tensors[i].name);
     const int64_t bytes = as_stored.numel() * bytes_of(as_stored.dtype);
-    // Appended: operator[] looks for the name among all that are there, and expect_names() has seen that it is new.
+    // Appended, because operator[] would search all earlier names; expect_names() has checked that this one is new.
     ordered_json entry{{"dtype", stored_name(as_stored)}, {"shape", as_stored.shape}, {"data_offsets", {end, end + bytes}}};
     header.get_ref<ordered_json::object_t&>().push_back({tensors[i].name, std::move(entry)});
     plan.entries[i] = {.spec = tensors[i], .offset = end, .bytes = bytes};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's autocast by scope.
+// LibTorch's autocast, set per scope.
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -39,7 +39,7 @@ TEST(Autocast, IsComparedAsAValue) {
   EXPECT_NE(on_cpu(at::kHalf), on_cpu(at::kBFloat16));
 }
 
-// A cast of a parameter is kept within a scope, and in no later one, nor by an outer one of LibTorch's own.
+// A cast of a parameter is cached within one scope, but neither in a later one nor in LibTorch's own outer scope.
 TEST(Autocast, MissesNoChangeOfAParameter) {
   const at::Tensor x = torch::ones({1, 1});
   const at::Tensor w = torch::full({1, 1}, 2.0).requires_grad_();
@@ -54,7 +54,7 @@ TEST(Autocast, MissesNoChangeOfAParameter) {
   at::autocast::decrement_nesting();
 }
 
-// Whoever computes something twice in one scope, first without gradient, relies on it; see LibTorch's issue 158232.
+// Code that computes something twice in one scope, first without gradients, relies on this; see LibTorch's issue 158232.
 TEST(Autocast, GivesGradientsAfterAPassWithout) {
   const at::Tensor x = torch::ones({1, 1});
   const at::Tensor w = torch::ones({1, 1}).requires_grad_();

@@ -80,7 +80,7 @@ TEST(HeldMemory, TellsOfEachBlock) {
   EXPECT_EQ(told, expected);
 }
 
-// As another thread gives back, which does not tell.
+// Simulates a block freed by another thread, which does not report it.
 TEST(HeldMemory, BelievesInAPlaceOnce) {
   HeldMemory held;
   int place = 0;

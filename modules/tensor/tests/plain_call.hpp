@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same pass by plain calls and by recomputed ones.
+// Runs the same pass with plain and with recomputed calls.
 #pragma once
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -25,7 +25,7 @@ struct Recomputed {
   }
 };
 
-/// Output, gradients of `inputs` and of `trained`, and where the generator stands then.
+/// The output, the gradients of `inputs` and of `trained`, and the generator's final position.
 template <class Call, class Pass>
 std::vector<at::Tensor> results_of(const Call& call, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& trained,
                                    const Pass& pass) {
@@ -42,7 +42,7 @@ std::vector<at::Tensor> results_of(const Call& call, const std::vector<at::Tenso
   return results;
 }
 
-/// Expects the same of both, to the bit.
+/// Expects bitwise equal results from both.
 template <class Pass>
 void same_passes(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& trained, const Pass& pass) {
   const std::vector<at::Tensor> expected = results_of(Plain(), inputs, trained, pass);

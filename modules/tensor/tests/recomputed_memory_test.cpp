@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chain of recomputed segments holds: bytes of tensors, as LibTorch's allocator tells them.
+// Memory held by a chain of recomputed segments: bytes of tensors, as LibTorch's allocator reports them.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -14,7 +14,7 @@ constexpr double state_bytes = sizeof(float) * numbers;
 constexpr int segments = 12;
 constexpr int layers = 10;  // of a segment; each keeps one state for its backward pass
 
-struct Usage {  // states
+struct Usage {  // in states
   double forward;
   double between;
   double backward;
@@ -44,8 +44,8 @@ Usage usage_of(const Call& call) {
   return usage;
 }
 
-// After the forward pass: what the segments return, each the next one's input, and less than a tenth of a state of small things. The passes hold one
-// segment's states beside them, the backward one also a cotangent and the next.
+// After the forward pass: each segment's output, which is the next one's input, and less than a tenth of a state of small objects. During a pass, one
+// segment's states in addition; during the backward pass, also a cotangent and the next one.
 TEST(RecomputedMemory, OneStateASegmentAndOneSegment) {
   const Usage plain = usage_of(tw::testing::Plain());
   EXPECT_NEAR(plain.between, segments * layers, 0.1);

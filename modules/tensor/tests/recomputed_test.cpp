@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When recomputed functions run, in what modes, what they refuse, and what they leave after. Their values: recomputed_values_test.cpp
+// When recomputed functions run, in which modes, what they refuse, and what they leave behind. Their values: recomputed_values_test.cpp
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -76,7 +76,7 @@ TEST(Recomputed, IsAPlainCallWithoutGradMode) {
   EXPECT_EQ(runs, 2);
 }
 
-// The buffers of a module that is the function or an input stay as the first run left them; the plain call's are the same.
+// If the function or an input is a module, its buffers stay as the first run left them; they equal the plain call's.
 TEST(Recomputed, RunningStatisticsOfModulesThatItKnowsAreUpdatedOnce) {
   const auto after_a_step = [](int way) {
     torch::manual_seed(1);
@@ -113,7 +113,7 @@ TEST(Recomputed, RunsInTheAutocastModesOfTheFirstTime) {
       EXPECT_EQ(at::autocast::is_autocast_cache_enabled(), cache);
       return layer(h);
     };
-    const at::Tensor before = layer(x);  // the weight's cast is in the cache
+    const at::Tensor before = layer(x);  // caches the cast of the weight
     const at::Tensor y = call(f, call(f, before));
     at::autocast::decrement_nesting();
     at::autocast::clear_cache();
@@ -125,7 +125,7 @@ TEST(Recomputed, RunsInTheAutocastModesOfTheFirstTime) {
     return Tensors{x.grad(), layer->weight.grad()};
   };
   for (const bool cache : {false, true}) {
-    const Tensors expected = gradients(Plain(), false);  // with a cache it adds up in half precision
+    const Tensors expected = gradients(Plain(), false);  // with a cache it sums in half precision
     const Tensors found = gradients(Recomputed(), cache);
     for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << "cache " << cache << ", tensor " << i;
   }
@@ -219,7 +219,7 @@ TEST(Recomputed, WhatTheFunctionHoldsIsFreedByTheBackwardPassOrWithTheGraph) {
   EXPECT_EQ(alive.use_count(), 1);
 }
 
-// No recursion as deep as the graph.
+// Must not recurse as deep as the graph.
 TEST(Recomputed, AGraphOfManySegmentsIsFreedAndPassed) {
   const at::Tensor x = torch::ones({1}).requires_grad_();
   for (const bool passes : {false, true}) {
@@ -230,7 +230,7 @@ TEST(Recomputed, AGraphOfManySegmentsIsFreedAndPassed) {
   EXPECT_EQ(x.grad().item<float>(), 1);
 }
 
-// Then a thread of the engine's goes on.
+// Beyond that depth another engine thread continues.
 TEST(Recomputed, NestedDeeperThanTheEngineNestsOnOneThread) {
   std::set<std::thread::id> threads;
   std::function<at::Tensor(const at::Tensor&, int)> deep = [&](const at::Tensor& h, int depth) {

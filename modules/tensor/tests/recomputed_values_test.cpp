@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recomputed functions of many kinds against the plain call: outputs and gradients to the bit, unless said otherwise.
+// Recomputed functions of many kinds, compared with the plain call: outputs and gradients bitwise, unless noted.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -40,7 +40,7 @@ TEST_P(RecomputedIn, AChainOfSegments) {
   });
 }
 
-// Gradients of the weights come through the outer graph only: no input needs one.
+// Gradients of the weights pass only through the outer graph: no input needs one.
 TEST_P(RecomputedIn, CapturedParametersWhereNoInputNeedsAGradient) {
   torch::manual_seed(1);
   torch::nn::Linear layer = of_dtype(torch::nn::Linear(6, 3), GetParam());
@@ -67,7 +67,7 @@ TEST_P(RecomputedIn, DropoutDrawsTheSameAndLeavesTheGeneratorWhereItWas) {
   });
   at::Tensor x = torch::ones({4}, options()).requires_grad_();
   const at::Tensor y = recomputed(net, x);
-  const at::Tensor next = torch::rand({3});  // drawn by others between the passes
+  const at::Tensor next = torch::rand({3});  // drawn by other code between the passes
   torch::manual_seed(7);
   const at::Tensor expected = torch::rand({3});
   torch::manual_seed(7);
@@ -104,7 +104,7 @@ TEST_P(RecomputedIn, SeveralOutputsOfWhichSomeNeedNoGradient) {
     EXPECT_FALSE(places.requires_grad() || cosine.requires_grad() || undefined.defined() || pair[1].requires_grad() || none.has_value());
     EXPECT_TRUE(pair[0].requires_grad() && with_number.first.requires_grad());
     EXPECT_EQ(with_number.second, 3);
-    return sorted * cosine + pair[0] * pair[1];  // nothing comes back to with_number
+    return sorted * cosine + pair[0] * pair[1];  // no gradient reaches with_number
   });
 }
 
@@ -131,8 +131,8 @@ TEST_P(RecomputedIn, FrozenParametersStayWithoutGradient) {
   EXPECT_FALSE(y.requires_grad());
 }
 
-// In one segment the sums are made in the same order. In two they are (a + b) + (c + d) instead of ((a + b) + c) + d: three roundings each, of
-// partial sums of at most |a| + |b| + |c| + |d|, so that they differ by at most 6 epsilon times that.
+// In one segment the sums are made in the same order. In two they are (a + b) + (c + d) instead of ((a + b) + c) + d, with three roundings each of
+// partial sums of at most |a| + |b| + |c| + |d|. So they differ by at most 6 epsilon times that.
 TEST_P(RecomputedIn, SharedParameters) {
   torch::manual_seed(1);
   const at::Tensor weight = torch::randn({6, 6}, options()).requires_grad_();
@@ -151,7 +151,7 @@ TEST_P(RecomputedIn, SharedParameters) {
   EXPECT_TRUE(((gradient(Plain()) - gradient(Recomputed())).abs() <= 6 * epsilon * parts).all().item<bool>());
 }
 
-// Among others a slice, whose node hides another one with edges of its own.
+// Includes a slice, whose node hides another one with different edges.
 TEST_P(RecomputedIn, WorkInPlaceOnWhatTheFunctionMade) {
   torch::manual_seed(1);
   const at::Tensor scale = torch::randn({3}, options()).requires_grad_();
@@ -191,7 +191,7 @@ TEST_P(RecomputedIn, OutputsMayBeWorkedOnInPlace) {
   });
 }
 
-// The tensors are parts of one that needs a gradient, and have been changed through it: their nodes are made anew when they are next asked for.
+// The tensors are parts of one that needs a gradient, and were changed through it: their nodes are rebuilt at the next access.
 TEST_P(RecomputedIn, ViewsOfWhatWasChangedInPlace) {
   torch::manual_seed(1);
   same_passes({torch::randn({6}, options())}, {}, [&](const auto& call, const Tensors& x) {
@@ -231,7 +231,7 @@ TEST_P(RecomputedIn, SecondDerivatives) {
   torch::nn::Linear layer = of_dtype(torch::nn::Linear(4, 4), GetParam());
   const at::Tensor before = torch::randn({3, 4}, options()).requires_grad_();
   const auto of = [&](const auto& call) {
-    const at::Tensor x = before.sin();  // with a graph of its own
+    const at::Tensor x = before.sin();  // has a graph before the recomputed call
     const auto f = [&](const at::Tensor& h) { return layer(h).tanh().square().sum(); };
     const at::Tensor gradient = torch::autograd::grad({call(f, x)}, {x}, {}, true, true)[0];
     return torch::autograd::grad({gradient.square().sum() + x.sum()}, {before, layer->weight});
@@ -241,7 +241,7 @@ TEST_P(RecomputedIn, SecondDerivatives) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i]));
 }
 
-// A force: the derivative of an energy, trained itself.
+// A force: the derivative of an energy, which is trained itself.
 TEST_P(RecomputedIn, AFunctionThatDifferentiates) {
   torch::manual_seed(1);
   torch::nn::Linear layer = of_dtype(torch::nn::Linear(4, 4), GetParam());

@@ -53,7 +53,7 @@ TEST(Safetensors, GivesBackEveryTypeAndShape) {
     EXPECT_EQ(read.spec(tensor.name).describe(), tensor.spec().describe());
     const at::Tensor back = read.tensor(tensor.name);
     EXPECT_EQ(back.scalar_type(), tensor.tensor.scalar_type()) << tensor.name;
-    if (c10::isBarebonesUnsignedType(back.scalar_type()) || c10::isFloat8Type(back.scalar_type())) {  // which have no equal()
+    if (c10::isBarebonesUnsignedType(back.scalar_type()) || c10::isFloat8Type(back.scalar_type())) {  // types without equal()
       EXPECT_TRUE(back.to(torch::kFloat).equal(tensor.tensor.to(torch::kFloat))) << tensor.name;
       continue;
     }
@@ -65,7 +65,7 @@ TEST(Safetensors, GivesBackEveryTypeAndShape) {
 TEST(Safetensors, WritesWhatTheFormatSays) {
   tw::write_safetensors(file("bytes"), {{"w", torch::tensor({1, 2}, torch::kShort)}});
   std::string header = R"({"w":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})";
-  header.resize(56, ' ');  // with the length a multiple of 64
+  header.resize(56, ' ');  // with the length field, a multiple of 64
   EXPECT_EQ(read_bytes(file("bytes")), with_length(header, std::string("\x01\x00\x02\x00", 4)));
 }
 
@@ -156,7 +156,7 @@ TEST(Safetensors, ReadsTheOthersWhereADtypeIsNotSupported) {
   }
 }
 
-// What was quadratic took minutes for as many.
+// A quadratic implementation took minutes for this number.
 TEST(Safetensors, TimeIsLinearInTheTensors) {
   constexpr int64_t many = 20000;
   const at::Tensor one = torch::ones({1});
@@ -166,10 +166,10 @@ TEST(Safetensors, TimeIsLinearInTheTensors) {
   tw::write_safetensors(file("many"), tensors);
   const std::clock_t begin = std::clock();
   EXPECT_EQ(tw::SafetensorsFile(file("many")).names().size(), tensors.size());
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2);  // of a tenth
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2);  // seconds; takes about 0.1
 }
 
-// Whatever happens to a file, it is refused or read, and reading ends.
+// Every damaged file is refused or read, and reading ends.
 TEST(Safetensors, SurvivesEveryDamage) {
   const auto path = file("damaged");
   tw::write_safetensors(path, one_of_each_type(), {{"a", "b"}});

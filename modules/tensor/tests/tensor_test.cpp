@@ -32,7 +32,7 @@ TEST(ContentHash, IsOfTheElementsInOrder) {
   EXPECT_EQ(tw::content_hash(torch::empty({0})), tw::content_hash(""));
 }
 
-// The meta device stands for those whose memory is not the host's.
+// The meta device represents devices whose memory is not on the host.
 TEST(ContentHash, RefusesWhatLiesElsewhere) {
   EXPECT_THROW((void)tw::content_hash(torch::ones({3}, torch::kMeta)), tw::ContractError);
   EXPECT_THROW((void)tw::content_hash(torch::ones({3}).to_sparse()), tw::ContractError);
@@ -73,7 +73,7 @@ TEST(TensorSpec, DescribesItself) {
   EXPECT_EQ((tw::TensorSpec{"scale", {}, at::kDouble}.describe()), "scale float64 []");
 }
 
-// Every run of every small shape: the boxes hold the run's elements in its order, at their places, and are no more than they need be.
+// Every run of every small shape: the boxes hold the run's elements in order, at their positions, and there are no more boxes than needed.
 TEST(NamedShard, ARunOfElementsIsAFewBoxes) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}, {5}, {3, 4}, {4, 1}, {2, 3, 4}, {3, 1, 2, 2}}) {
     const at::Tensor tensor = torch::arange(torch::zeros(shape).numel()).reshape(shape);
