@@ -133,7 +133,7 @@ class Planner {
     }
     if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // it has no elements
     for (auto& [box, held_by] : boxes) {
-      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between holders, and one file must not mix them
+      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between holders, whose values must not be mixed
         write(tensor, held_by.front(), box);
         continue;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norms if the last update of an epoch leaves ranks without samples. SyncBatchNorm on p ranks is BatchNorm on one process: the two differ in
-// the order of summation over at most 6 samples, about 1e-15 relative a step, and 6 smooth steps keep it below 1e-12; checked to 1e-10, in float64.
+// the order of summation over at most 6 samples, about 1e-15 relative per step, and 6 smooth steps keep it below 1e-12; checked to 1e-10, in float64.
 #include "message_of.hpp"
 #include "support.hpp"
 
