@@ -22,7 +22,7 @@ void make_parallel(const tw::Communicator& comm, int odd_rank, const Net& usual,
 
 void run(const std::string& scenario, const tw::Communicator& comm) {
   const bool wrong = comm.rank() == 1;
-  tw::barrier(comm);  // the first use of a communicator takes everyone
+  tw::barrier(comm);  // the first use of a communicator involves all ranks
   const Net usual(8, "second", torch::kFloat);
   if (scenario == "uncaught" && wrong) throw std::runtime_error("the mesh is tangled");
   if (scenario == "leaves_scope" && wrong) throw tw::Error("the disk is full");
@@ -46,7 +46,7 @@ void run(const std::string& scenario, const tw::Communicator& comm) {
       const tw::Work dropped = tw::iallreduce(comm, torch::ones({3}), tw::ReduceOp::sum);
     return;
   }
-  comm.barrier();  // where the ranks that are well wait for the one that is not
+  comm.barrier();  // the healthy ranks wait here for the faulty one
   comm.barrier();
 }
 
@@ -55,7 +55,7 @@ void run(const std::string& scenario, const tw::Communicator& comm) {
 int main(int argc, char** argv) {
   const std::string scenario = argv[1];
   const auto job = [&] {
-    // An audit would already stop at the call that one rank alone makes.
+    // An audit would stop earlier, at the call that only one rank makes.
     const tw::Environment mpi(argc, argv, {.audit = false, .drain_timeout = std::chrono::milliseconds(500)});
     run(scenario, mpi.world().dup());
   };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated accelerator computes what the CPU does, with the CPU's own operators, so that comparisons are for equality; and whoever does not wait
-// gets another result every time.
+// The simulated accelerator runs the CPU's own operators, so results are compared for equality. A missing wait gives a different result every time.
 #include "accelerator.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ c10::Stream side_stream() { return c10::impl::VirtualGuardImpl(accelerator::devi
 
 at::Tensor pinned(at::IntArrayRef sizes, double value) { return torch::full(sizes, value).pin_memory(); }
 
-// Fills `tensor` some time later.
+// Fills `tensor` asynchronously.
 void fill_late(const at::Tensor& tensor, double value) { tensor.copy_(pinned(tensor.sizes(), value), /*non_blocking=*/true); }
 
 class Net : public torch::nn::Module {
@@ -66,7 +65,7 @@ TEST(Accelerator, TrainsAsTheCpuDoes) {
     }
     return losses;
   };
-  // Layers are made of other operators there, which round otherwise: four steps of some hundred operations each, in units of 2^-53.
+  // Layers consist of different operators there, which round differently: four steps of some hundred operations each, in units of 2^-53.
   const std::vector<double> expected = train(torch::kCPU);
   const std::vector<double> got = train(accelerator::device(1));
   for (size_t step = 0; step < expected.size(); ++step) EXPECT_NEAR(got[step], expected[step], 1e-12) << step;
@@ -164,7 +163,7 @@ TEST(Accelerator, StreamsDoNotWaitForEachOtherByThemselves) {
     at::Tensor twice;
     {
       const c10::StreamGuard in(side);
-      twice = x.mul(2).cpu();  // the host waits for this stream alone
+      twice = x.mul(2).cpu();  // the host waits only for this stream
     }
     EXPECT_EQ(twice[0].item<double>(), waits ? 4 : 2);
   }
@@ -202,7 +201,7 @@ TEST(Accelerator, MemoryThatIsFreedTooEarlyHoldsNoNumbers) {
 
 TEST(AcceleratorDeathTest, TheHostCannotReadItsMemory) {
   const at::Tensor x = on_device(torch::ones({3}));
-  EXPECT_DEATH(std::printf("%f", static_cast<double>(*x.const_data_ptr<float>())), "");  // by a signal, or by whoever catches it
+  EXPECT_DEATH(std::printf("%f", static_cast<double>(*x.const_data_ptr<float>())), "");  // by a signal, or by a handler that catches it
 }
 
 TEST(Accelerator, CountsWaitsOfTheHost) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MPI that takes pointers to the simulated devices: the calls that a program makes, by MPI's profiling interface, at other addresses.
+// An MPI that accepts pointers to the simulated devices: intercepts calls through MPI's profiling interface and translates the addresses.
 #include <mpi.h>
 
 #include "memory.hpp"

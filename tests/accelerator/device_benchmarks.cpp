@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_benchmarks allreduce|steps: that the benchmarks of devices run, on the simulated accelerator. Their figures say nothing.
+// device_benchmarks allreduce|steps: checks that the device benchmarks run, on the simulated accelerator. Their figures are meaningless.
 #include <accelerator.hpp>
 #include <device.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LibTorch asks of a kind of device: guard, hooks, allocators.
+// What LibTorch requires of a device type: guard, hooks, allocators.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -76,7 +76,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }
   c10::DeviceIndex getCurrentDevice() const override { return current_device().index(); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    static auto& of_devices = *new std::map<c10::DeviceIndex, at::Generator>;  // the CPU's, as are the operators
+    static auto& of_devices = *new std::map<c10::DeviceIndex, at::Generator>;  // CPU generators, since the CPU's operators are used
     return of_devices.try_emplace(index, at::detail::createCPUGenerator()).first->second;
   }
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return at::detail::createCPUGenerator(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's functions for memory and events that processes share, for the simulated devices, in programs that link tw_ipc_double. Memory is a file
-// without a name that other processes map; an event, two counters in such a file: how often it was recorded, and how many of those its stream has
-// come to.
+// CUDA's functions for memory and events shared between processes, for the simulated devices, in programs that link tw_ipc_double. Memory is an
+// unnamed file that other processes map. An event is two counters in such a file: how often it was recorded, and how many of those recordings its
+// stream has reached.
 #include "ipc_double.hpp"
 
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ bool offered = false;
 int allocations = 0;
 bool is_full = false;
 
-/// A file, by any process: what the 64 bytes of a handle hold.
+/// A file of any process: the content of a handle's 64 bytes.
 struct File {
   int process = 0;
   int descriptor = -1;
@@ -42,7 +42,7 @@ struct Event {
   std::atomic<uint64_t> reached;
 };
 
-std::map<void*, File> exported;  // by what this process knows it as
+std::map<void*, File> exported;  // by this process's address
 
 File new_file(size_t bytes) {
   const int descriptor = memfd_create("simulated_accelerator_shared", MFD_CLOEXEC);
@@ -61,7 +61,7 @@ void* map(int descriptor, size_t bytes, int protection) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-// As the devices' own memory is: where tensors point, it traps.
+// Mapped twice, like the devices' own memory: the address in tensors traps.
 void* map_twice(int descriptor, size_t bytes) {
   void* trap = map(descriptor, bytes, PROT_NONE);
   void* open = map(descriptor, bytes, PROT_READ | PROT_WRITE);
@@ -83,7 +83,7 @@ template <class Handle, class Map>
 int take(void** result, const Handle& handle, Map map_it) {
   File file;
   std::memcpy(&file, handle.bytes, sizeof file);
-  if (file.process == getpid()) return invalid_value;  // as CUDA does
+  if (file.process == getpid()) return invalid_value;  // like CUDA
   const int descriptor = opened_descriptor(file);
   if (descriptor < 0) return invalid_value;
   *result = map_it(descriptor, file.bytes);
@@ -113,7 +113,7 @@ const Library functions{
     .export_memory = [](MemoryHandle* handle, void* memory) { return give(handle, memory); },
     .map_memory = [](void** memory, MemoryHandle handle,
                      unsigned flags) { return flags == Library::lazily ? take(memory, handle, map_twice) : invalid_value; },
-    .unmap_memory = [](void*) { return success; },  // until the process ends
+    .unmap_memory = [](void*) { return success; },  // remains until the process ends
     .create_event =
         [](void** event, unsigned flags) {
           if (flags != Library::between) return invalid_value;

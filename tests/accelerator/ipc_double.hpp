@@ -3,14 +3,14 @@
 
 namespace tw::testing::accelerator {
 
-/// Gives programs what CUDA has for memory that processes share, for the simulated devices; before the first collective. mpi_main.cpp calls it in
-/// those that link tw_ipc_double.
+/// Provides CUDA's inter-process memory functions for the simulated devices; call before the first collective. mpi_main.cpp does in programs that
+/// link tw_ipc_double.
 void offer_ipc();
 bool ipc_is_offered();
 
-/// How often memory to share has been asked for.
+/// Number of allocations of shareable memory so far.
 int ipc_allocations();
-/// From now on there is none, or there is again.
+/// Makes further allocations fail, or succeed again.
 void let_ipc_memory_be_full(bool is_full);
 
 }  // namespace tw::testing::accelerator

@@ -22,13 +22,13 @@
 namespace tw::testing::accelerator {
 namespace {
 
-constexpr size_t region_bytes = size_t{2} << 30;  // pages are taken as they are touched
+constexpr size_t region_bytes = size_t{2} << 30;  // pages are allocated on first touch
 constexpr size_t alignment = 256;
 
 struct Block {
   size_t bytes = 0;
-  size_t asked = 0;                  // by whoever allocated it, without what alignment adds
-  c10::Stream owner;                 // that it was allocated for
+  size_t asked = 0;                  // requested bytes, without alignment
+  c10::Stream owner;                 // stream it was allocated for
   std::vector<c10::Stream> users{};  // other streams that record_stream() named
 };
 
@@ -47,7 +47,7 @@ class Region {
     const size_t bytes = (std::max<size_t>(asked, 1) + alignment - 1) / alignment * alignment;
     std::byte* memory = try_to_allocate(bytes, asked);
     if (memory == nullptr) {
-      finish_all();  // what was freed may still wait for its stream
+      finish_all();  // freed memory may still wait for its stream
       memory = try_to_allocate(bytes, asked);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "the simulated accelerator has no ", bytes, " bytes left");
@@ -55,7 +55,7 @@ class Region {
     return memory;
   }
 
-  // Used anew when all streams that may read it have done what they have now. It holds no numbers from then on.
+  // The memory is reused once all streams that may read it have finished their current work; it is filled with NaN first.
   void free(std::byte* memory) {
     Block block = take(memory);
     report(memory, -static_cast<int64_t>(block.asked), block.owner.device());
@@ -88,7 +88,7 @@ class Region {
     return static_cast<std::byte*>(memory);
   }
 
-  // To profilers, as allocators do.
+  // Reports to profilers, as allocators do.
   static void report(void* memory, int64_t bytes, c10::Device device) {
     if (bytes != 0 && c10::memoryProfilingEnabled()) c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, device);
   }
@@ -135,7 +135,7 @@ class Region {
 };
 
 Region& region() {
-  static auto& only = *new Region;  // tensors may be freed after everything else
+  static auto& only = *new Region;  // never destroyed: tensors may be freed after everything else
   return only;
 }
 
@@ -150,7 +150,7 @@ struct DeviceAllocator : c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(region().open(to), region().open(from), bytes); }
 };
 
-// Pinned memory is the host's own, and known by its addresses.
+// Pinned memory is ordinary host memory, recognised by its address.
 struct PinnedAllocator : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* memory = std::malloc(std::max<size_t>(bytes, 1));
@@ -175,7 +175,7 @@ struct PinnedAllocator : c10::Allocator {
 };
 
 MpiSight sight_of_mpi = MpiSight::nothing;
-/// Memory that is not this process's own.
+/// Memory mapped from another process.
 struct Mapping {
   const std::byte* trap;
   size_t bytes;

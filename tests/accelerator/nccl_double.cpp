@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL for the simulated devices: its functions, in programs that link tw_nccl_double. A collective is work in a stream that takes all ranks, which
-// meet in a file of shared memory. As with NCCL, the host is not held up, ranks must call in one order, and abort ends what never would.
+// NCCL for the simulated devices, in programs that link tw_nccl_double. A collective is work in a stream that involves all ranks, which meet in a
+// shared memory file. As with NCCL, the host does not block, ranks must call in the same order, and abort ends calls that would never complete.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mul.h>
@@ -31,12 +31,12 @@ namespace {
 constexpr Result success = Result::success;
 constexpr Result invalid_argument = Result{4};
 constexpr Result in_progress = Result::in_progress;
-constexpr size_t slot_bytes = size_t{16} << 20;  // of a rank; pages are taken as they are touched
+constexpr size_t slot_bytes = size_t{16} << 20;  // per rank; pages are allocated on first touch
 constexpr int most_ranks = 16;
 
 struct Place {
-  std::atomic<uint64_t> given;  // calls of which this rank's input lies in its slot
-  std::atomic<uint64_t> taken;  // calls of which it has read all inputs
+  std::atomic<uint64_t> given;  // calls for which this rank's input is in its slot
+  std::atomic<uint64_t> taken;  // calls for which it has read all inputs
 };
 
 struct Shared {
@@ -56,7 +56,7 @@ struct tw::nccl::Comm {
   Shared* shared = nullptr;
   std::byte* slots = nullptr;
   uint64_t calls = 0;
-  int begins = 0;  // a call, of which the host has a part yet to do: it is over when somebody has asked so often
+  int begins = 0;  // polls left until the host part of the current call is complete
   std::shared_ptr<std::atomic<bool>> given_up = std::make_shared<std::atomic<bool>>(false);
 
   static size_t bytes(int ranks) { return sizeof(Shared) + static_cast<size_t>(ranks) * slot_bytes; }
@@ -80,7 +80,7 @@ at::Tensor seen(const void* memory, int64_t count, Type type) {
   return at::from_blob(accelerator::opened(const_cast<void*>(memory)), {count}, at::TensorOptions().dtype(dtype_of(type)));
 }
 
-// Nothing may lie nowhere.
+// Null pointers are allowed for zero bytes.
 void copy_bytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -94,7 +94,7 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, Op op) {
   }
 }
 
-// Elements `at` and after of what all ranks gave; halves are summed as float32, since the order is free anyway.
+// Reduces elements from `at` on over all ranks' inputs. Halves are summed as float32, since the order is free anyway.
 at::Tensor reduced(const Comm& comm, int64_t at, int64_t count, Type type, Op op) {
   const auto input = [&](int rank) {
     const at::Tensor given = at::from_blob(comm.slot(rank), {at + count}, at::TensorOptions().dtype(dtype_of(type))).narrow(0, at, count);
@@ -105,7 +105,7 @@ at::Tensor reduced(const Comm& comm, int64_t at, int64_t count, Type type, Op op
   return (op == Op::average ? result.div(comm.ranks) : result).to(dtype_of(type));
 }
 
-// A call: `give` writes this rank's input into its slot, `take` reads what all have given.
+// A call: `give` writes this rank's input into its slot, `take` reads all ranks' inputs.
 Result put(Comm* comm, void* stream, std::function<void()> give, std::function<void()> take) {
   if (std::exchange(comm->begins, 2) > 0) return invalid_argument;  // "before the previous operation returned ncclSuccess"
   const uint64_t number = ++comm->calls;
@@ -133,7 +133,7 @@ Result put_moving(Comm* comm, void* stream, const void* input, size_t bytes, std
 
 size_t size_of(Type type) { return at::elementSize(dtype_of(type)); }
 
-// Messages of a group, which are one call of all ranks.
+// Messages of a group, which form one call of all ranks.
 struct Message {
   const void* from = nullptr;
   void* to = nullptr;
@@ -181,7 +181,7 @@ Result comm_get_async_error(Comm* comm, Result* state) {
   return success;
 }
 
-// Leaves the memory to the process's end: work that was given up may still be looked at.
+// Frees no memory: aborted work may still access it.
 Result comm_abort(Comm* comm) {
   *comm->given_up = true;
   ++aborted;
@@ -241,7 +241,7 @@ Result receive(void* memory, size_t count, Type type, int peer, Comm* comm, void
   return success;
 }
 
-// Each rank's slot holds a part for each other, of equal size.
+// Each rank's slot has a part of equal size for each other rank.
 Result group_end() {
   Comm* const comm = comm_of_messages;
   const auto part = [](Comm* of, int from, int to, size_t bytes) { return of->slot(from) + static_cast<size_t>(to) * bytes; };

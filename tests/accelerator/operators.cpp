@@ -28,7 +28,7 @@ namespace {
 
 using Stack = torch::jit::Stack;
 
-// Calls `f` with every tensor in `value`, whose answer takes its place.
+// Replaces every tensor in `value` by the result of `f`.
 template <class F>
 void for_each_tensor(c10::IValue& value, F f) {
   if (value.isTensor()) {
@@ -62,7 +62,7 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()).device(c10::kMeta));
 }
 
-/// While it lives, the CPU's operators draw from the generator of a device.
+/// While alive, the CPU's operators draw from a device's generator.
 class DeviceNumbers {
  public:
   explicit DeviceNumbers(c10::Device device)
@@ -82,7 +82,7 @@ class DeviceNumbers {
   at::Tensor state_;  // of host_
 };
 
-/// One call of an operator whose arguments lie, in part, on a device.
+/// A call of an operator with some arguments on a device.
 class OperatorCall {
  public:
   OperatorCall(const c10::OperatorHandle& op, Stack arguments) : op_(op), arguments_(std::move(arguments)) {
@@ -96,7 +96,7 @@ class OperatorCall {
     if (!device_.has_index()) device_ = current_device();
   }
 
-  /// Its results: on the device, and computed later where their shapes can be told now.
+  /// Returns results on the device. They are computed later if their shapes are known now.
   Stack run() {
     const at::AutoDispatchBelowAutograd below;
     if (const auto results = is_foreseeable() ? foreseen() : std::nullopt) {
@@ -133,7 +133,7 @@ class OperatorCall {
   // Random numbers are drawn in the order of the calls.
   bool is_foreseeable() const { return !waits_for_value() && !has_tag(at::Tag::nondeterministic_seeded); }
 
-  // What the operator says of tensors without content.
+  // The result shapes, computed with meta tensors.
   std::optional<Stack> foreseen() const {
     Stack stack = with_tensors(arguments_, on_meta);
     for (c10::IValue& value : stack) {
@@ -143,7 +143,7 @@ class OperatorCall {
       op_.callBoxed(&stack);
       return stack;
     } catch (const std::exception&) {
-      return std::nullopt;  // it has no rule for that
+      return std::nullopt;  // no meta kernel for this case
     }
   }
 
@@ -155,7 +155,7 @@ class OperatorCall {
     return stack;
   }
 
-  // The argument that a result is.
+  // The argument that a result aliases.
   std::optional<size_t> argument_of(size_t result) const {
     const auto* alias = schema().returns()[result].alias_info();
     if (alias == nullptr) return std::nullopt;
@@ -167,7 +167,7 @@ class OperatorCall {
     return std::nullopt;
   }
 
-  // Results as `like`: arguments that are written, resized where need be, or new tensors.
+  // Results with the shapes of `like`: written arguments, resized if necessary, or new tensors.
   Stack give(const Stack& like) const {
     Stack given;
     for (size_t i = 0; i < like.size(); ++i) {
@@ -186,7 +186,7 @@ class OperatorCall {
     return given;
   }
 
-  // Into `places`, unless they lie there: arguments that were written, and not resized.
+  // Copies results into `places`, except those already there: arguments that were written and not resized.
   static void fill(Stack& places, Stack& results) {
     for (size_t i = 0; i < places.size(); ++i) {
       std::vector<at::Tensor> from;
@@ -223,7 +223,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
   return allocated(size, stride, dtype.value_or(at::get_default_dtype_as_scalartype()), device.value_or(current_device()));
 }
 
-// As CUDA's: in the current stream of the device; the host waits unless it says otherwise, and where its own memory is not pinned.
+// Like CUDA: runs in the device's current stream. The host waits without `non_blocking`, or if it receives into memory that is not pinned.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const at::NoGradGuard no_grad;
   const bool between_devices = is_device(from) && is_device(to);
@@ -271,7 +271,7 @@ at::Tensor as_strided(const at::Tensor& self, c10::IntArrayRef size, c10::IntArr
 
 void record_stream(at::Tensor& self, c10::Stream stream) { used_by(self.storage(), stream); }
 
-// A convolution asks for these two by name; the fallback is not asked.
+// Convolutions dispatch to these two operators by name, without the fallback.
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
                        c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
@@ -311,11 +311,12 @@ void register_operators() {
   aten.impl("unfold",
             [](const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) { return at::native::unfold(self, dimension, size, step); });
   aten.impl("record_stream", record_stream);
-  aten.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&any_operator>());  // else of mse_loss.out, which resizes what it was given
+  aten.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&any_operator>());  // otherwise it would use mse_loss.out, which resizes its
+                                                                                      // argument
   aten.impl("convolution_overrideable", convolution);
   aten.impl("convolution_backward_overrideable", convolution_backward);
   register_recurrent_cells(aten);
-  // A copy of a conjugated or negated view sees to that by itself; resolving it first would take a copy.
+  // Copying a conjugated or negated view handles the flag itself; resolving it first would need a copy.
   static torch::Library conjugated(torch::Library::IMPL, "aten", c10::DispatchKey::Conjugate, __FILE__, __LINE__);
   conjugated.impl("_copy_from", torch::CppFunction::makeFallthrough());
   static torch::Library negated(torch::Library::IMPL, "aten", c10::DispatchKey::Negative, __FILE__, __LINE__);

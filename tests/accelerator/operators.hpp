@@ -3,7 +3,7 @@
 
 namespace tw::testing::accelerator {
 
-/// Teaches LibTorch's dispatcher all operators on the simulated devices: put into the stream, and computed by the CPU's when their turn comes.
+/// Registers all operators for the simulated devices with LibTorch's dispatcher: queued in the stream, and computed later by the CPU's operators.
 void register_operators();
 
 }  // namespace tw::testing::accelerator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recomputation where backward passes run on autograd's own threads, and random numbers come from the devices' generators.
+// Recomputation with backward passes on autograd's own threads, and random numbers from the devices' generators.
 #include "accelerator.hpp"
 
 #include <ATen/autocast_mode.h>
@@ -53,7 +53,7 @@ TEST(AcceleratorRecomputed, EqualsThePlainCallToTheBit) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i;
 }
 
-// Nodes that the engine's threads make cannot be told from those that others made before.
+// Nodes made by the engine's threads cannot be distinguished from earlier nodes.
 TEST(AcceleratorRecomputed, AFunctionThatDifferentiatesIsRefused) {
   const at::Tensor weight = torch::randn({6, 6}, torch::kDouble).to(accelerator::device()).requires_grad_();
   const at::Tensor x = torch::randn({5, 6}, torch::kDouble).to(accelerator::device()).requires_grad_();

@@ -12,7 +12,7 @@ using MaybeTensor = std::optional<Tensor>;
 
 Tensor plus(const Tensor& gates, const MaybeTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
 
-// What the derivative of an activation makes of a cotangent.
+// Cotangents through an activation, given its output y.
 Tensor through_sigmoid(const Tensor& cotangent, const Tensor& y) { return cotangent * y * (1 - y); }
 Tensor through_tanh(const Tensor& cotangent, const Tensor& y) { return cotangent * (1 - y * y); }
 
@@ -43,7 +43,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const MaybeTensor& grad_hy
   return {of_gates, of_cy * f, bias_of(of_gates, has_bias)};
 }
 
-// Workspace: the gates r, z, n, the state, and what r multiplies.
+// Workspace: the gates r, z, n, the state, and the factor of r.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const MaybeTensor& input_bias,
                                     const MaybeTensor& hidden_bias) {
   const auto input = plus(input_gates, input_bias).chunk(3, 1);

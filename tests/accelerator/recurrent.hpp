@@ -7,7 +7,7 @@ class Library;
 
 namespace tw::testing::accelerator {
 
-/// The cells of recurrent layers, which LibTorch asks an accelerator for as one operator each, and the CPU as several.
+/// The cells of recurrent layers. LibTorch calls one operator per cell on an accelerator, and several on the CPU.
 void register_recurrent_cells(torch::Library& aten);
 
 }  // namespace tw::testing::accelerator

@@ -13,11 +13,11 @@ namespace tw::testing::accelerator {
 namespace {
 
 struct Queue {
-  std::deque<std::function<bool()>> work;  // true: it is done
+  std::deque<std::function<bool()>> work;  // returns true when done
   uint64_t put = 0, done = 0;
 };
 
-// What runs may put more and wait for other streams: one lock for all, which one thread may take many times.
+// Work may queue more work and wait for other streams, so one recursive lock guards all queues.
 std::recursive_mutex& lock() {
   static auto& only = *new std::recursive_mutex;
   return only;
@@ -30,12 +30,12 @@ std::map<std::pair<int, c10::StreamId>, Queue>& queues() {
 
 Queue& queue_of(c10::Stream stream) { return queues()[{stream.device_index(), stream.id()}]; }
 
-// As far as it goes without waiting for other processes; true: all the way.
+// Runs as far as possible without waiting for other processes. @return whether it reached `place`
 bool try_until(Queue& queue, uint64_t place) {
   while (queue.done < place) {
     auto work = std::move(queue.work.front());
     queue.work.pop_front();
-    ++queue.done;  // first: it may come back here
+    ++queue.done;  // first: the work may re-enter here
     if (work()) continue;
     queue.work.push_front(std::move(work));
     --queue.done;
@@ -44,7 +44,7 @@ bool try_until(Queue& queue, uint64_t place) {
   return true;
 }
 
-// Where other processes are waited for, other streams go on meanwhile, as they would on a device.
+// While waiting for other processes, runs other streams too, as a device would.
 void run_until(Queue& queue, uint64_t place) {
   while (!try_until(queue, place)) {
     for (auto& [id, other] : queues()) try_until(other, other.put);
@@ -113,7 +113,7 @@ void put_attempts(c10::Stream stream, std::function<bool()> attempt) {
   ++queue.put;
 }
 
-// Never null, as that of a default stream is elsewhere: a handle that was not given shows.
+// Never null, unlike the default stream's handle on real devices, so a missing handle is noticed.
 void* native_handle(c10::Stream stream) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(1 + stream.id() + (pool_streams + 1) * stream.device_index()));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of the simulated devices: lists of what is to be done, and of what must be done before.
+// The streams of the simulated devices: queues of work, with dependencies on other work.
 #pragma once
 #include <c10/core/Stream.h>
 
@@ -13,7 +13,7 @@ constexpr auto device_type = c10::DeviceType::PrivateUse1;
 int device_count();
 void set_device_count(int devices);
 
-/// Of this thread.
+/// The current device of this thread.
 c10::Device current_device();
 void set_current_device(c10::Device device);
 c10::Stream current_stream(c10::Device device);
@@ -23,28 +23,28 @@ c10::Stream default_stream(c10::Device device);
 /// The next of eight.
 c10::Stream stream_of_pool(c10::Device device);
 
-/// A place in a stream: all that it had at some time.
+/// A position in a stream: all work it had at some time.
 class Moment;
 using Event = std::shared_ptr<Moment>;
 
-/// Puts `work` at the end of a stream.
+/// Appends `work` to a stream.
 void put(c10::Stream stream, std::function<void()> work);
-/// The same for work that takes other processes: `attempt` is called until it says that it is done.
+/// The same for work that involves other processes: `attempt` is called until it returns true.
 void put_attempts(c10::Stream stream, std::function<bool()> attempt);
 
 /// The vendor's handle of a stream, and back.
 void* native_handle(c10::Stream stream);
 c10::Stream stream_of_handle(void* handle);
 Event record(c10::Stream stream);
-/// What comes into `stream` from now on is done after `event`.
+/// Orders later work in `stream` after `event`.
 void wait_in(c10::Stream stream, Event event);
 
-/// Whether it is done. Time passes by being asked: it is done when this is called a second time.
+/// Whether it has completed. Each call advances time: the second call returns true.
 bool query(Event& event);
-/// Does all up to `event`: the host waits.
+/// Runs everything up to `event`; counts as a host wait.
 void wait_on_host(const Event& event);
 void wait_on_host(c10::Stream stream);
-/// The same without counting: for what waits on no real device.
+/// The same without counting, for waits that a real device would not need.
 void finish(c10::Stream stream);
 void finish_all();
 

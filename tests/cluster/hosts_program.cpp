@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hosts_program RANKS MBIT: checks that hosts.sh made hosts of that many ranks each (a list, such as 2,1), MBIT/s apart (0: any rate). Prints
-// "hosts as asked" where all holds.
+// hosts_program RANKS MBIT: checks that hosts.sh made hosts with these numbers of ranks (a list, such as 2,1), connected at MBIT/s (0: any rate).
+// Prints "hosts as asked" if all holds.
 #include <mpi.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ std::string host_name() {
   return {name.data(), static_cast<size_t>(length)};
 }
 
-// The rate [Mbit/s] at which `from` sends 8 MiB to `to`, until `to` has answered that all is there. The fastest round counts: a busy machine can
-// only slow one down, and no round may beat the link.
+// The rate [Mbit/s] at which `from` sends 8 MiB to `to`, until `to` confirms the receipt. The fastest round counts: a busy machine can only slow a
+// round down, and no round may beat the link.
 double mbit_per_second(int rank, int from, int to) {
   constexpr int kBytes = 8 << 20;
   std::vector<char> message(kBytes);
@@ -47,7 +47,7 @@ double mbit_per_second(int rank, int from, int to) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  std::vector<int> first_of_host{0};  // by host; the last: ranks in all
+  std::vector<int> first_of_host{0};  // first rank of each host, then the number of ranks
   std::istringstream list(argc > 1 ? argv[1] : "");
   for (std::string ranks; std::getline(list, ranks, ',');) first_of_host.push_back(first_of_host.back() + std::atoi(ranks.c_str()));
   const double mbit = argc > 2 ? std::atof(argv[2]) : 0;
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
       const int to = back ? 0 : first_of_host[other];
       const double rate = mbit_per_second(rank, from, to);
       if (rank == 0) std::printf("rank %d to rank %d: %.1f Mbit/s of %.0f\n", from, to, rate, mbit);
-      // Headers take 5 % of what tbf counts; its burst gives 2 % of 8 MiB for nothing at most.
+      // Headers take 5 % of what tbf counts; its burst saves at most 2 % of 8 MiB.
       if (mbit > 0 && (rate < 0.70 * mbit || rate > 1.05 * mbit)) good = 0;
     }
   }

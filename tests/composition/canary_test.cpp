@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canary for composition: two stages of a network, cut by hand, on two data ranks each, with a sharded optimizer; saved on 2 x 2 ranks, loaded on
-// 4 x 1 and on 1; and the same two stages on two data ranks that are fully sharded. All of it equals one process with all samples, |ours - reference|
-// <= 1e-12 |reference| in the 2-norm, float64: see equivalence_test.cpp of data_parallel for the tolerance. With --device, the ranks compute there,
-// and the one process on the CPU.
+// A canary for composition: a network cut by hand into two stages, on two data ranks each, with a sharded optimizer. It is saved on 2 x 2 ranks, and
+// loaded on 4 x 1 and on 1. Also the same two stages, fully sharded over two data ranks. All of it equals one process with all samples, |ours -
+// reference| <= 1e-12 |reference| in the 2-norm, float64: see equivalence_test.cpp of data_parallel for the tolerance. With --device, the ranks
+// compute there, and the one process on the CPU.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -16,13 +16,13 @@ namespace canary_test {
 
 using tw::testing::world;
 
-constexpr int64_t samples = 24;  // of a step, on all data ranks
+constexpr int64_t samples = 24;  // per step, over all data ranks
 constexpr int64_t micro_batches = 3;
 constexpr int64_t width = 13;  // of the activations between the stages
 
-/// Two stages: a layer below, two above.
+/// Two stages: one layer in the first, two in the second.
 struct Net : torch::nn::Module {
-  /// @param device where it lies: the reference on the CPU, which draws its numbers
+  /// @param device of its tensors. The reference is on the CPU, which draws the initial values
   explicit Net(c10::Device device = at::kCPU) {
     torch::manual_seed(5);
     first = register_module("first", torch::nn::Linear(7, width));
@@ -72,7 +72,7 @@ Batch batch_of(int64_t step, int64_t part, int64_t parts) {
   return {inputs.narrow(0, part * count, count), targets.narrow(0, part * count, count)};
 }
 
-/// The same where this run's tensors lie.
+/// The same on this run's device.
 Batch batch_here(int64_t step, int64_t part, int64_t parts) {
   const Batch batch = batch_of(step, part, parts);
   return {batch.inputs.to(tw::testing::device()), batch.targets.to(tw::testing::device())};
@@ -80,7 +80,7 @@ Batch batch_here(int64_t step, int64_t part, int64_t parts) {
 
 at::Tensor loss_of(const at::Tensor& outputs, const at::Tensor& targets) { return torch::cross_entropy_loss(outputs, targets); }
 
-/// What all ways of training have in common: parameters and the state of an optimizer, to be saved and loaded.
+/// Common to all variants: parameters and optimizer state, to be saved and loaded.
 std::vector<tw::NamedShard> shards_of(const std::vector<tw::NamedTensor>& parameters, const tw::OptimizerState& state) {
   std::vector<tw::NamedShard> shards = state.shards();
   for (const auto& [name, tensor] : parameters) shards.push_back(tw::whole(name, tensor, tw::ShardKind::parameter));
@@ -178,7 +178,7 @@ class Pipelined {
   tw::ShardedOptimizer optimizer_{reducer_, parameters(), tw::optimizer_like(prototype_, parameters())};
 };
 
-/// One stage whose data ranks have it in slices. Each micro-batch's backward pass reduces.
+/// One stage, fully sharded over its data ranks. Each micro-batch's backward pass reduces.
 class InSlices {
  public:
   explicit InSlices(const tw::Mesh& mesh) : stage_(mesh) {}

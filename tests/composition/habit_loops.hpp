@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of training as users of LibTorch write them, around a plain model and around wrapped ones. All of them start with the same values and see the
-// same samples.
+// Training loops as users of LibTorch write them, for a plain model and for wrapped ones. All start with the same values and see the same samples.
 #pragma once
 #include "mpi_test.hpp"
 
@@ -17,7 +16,7 @@
 
 namespace tw::testing::habits {
 
-/// What a model shall do wrong.
+/// Faults that a model shall inject.
 struct Faults {
   bool in_forward = false;
   bool in_backward = false;
@@ -37,7 +36,7 @@ struct DenseImpl : torch::nn::Cloneable<DenseImpl> {
 };
 TORCH_MODULE(Dense);
 
-/// Has a mode, but neither parameters nor random numbers.
+/// Has a training mode, but neither parameters nor random numbers.
 struct GateImpl : torch::nn::Cloneable<GateImpl> {
   void reset() override {}
   at::Tensor forward(const at::Tensor& x) const { return is_training() ? x * 0.5 : x; }
@@ -105,19 +104,19 @@ class Loop {
 
   std::shared_ptr<Faults> faults = std::make_shared<Faults>();
   std::shared_ptr<torch::optim::Optimizer> optimizer;  ///< LibTorch's
-  std::vector<at::Tensor> updated;                     ///< what it is made over
+  std::vector<at::Tensor> updated;                     ///< the tensors it updates
   std::function<void()> after_step = [] {};
 
-  /// What the user holds.
+  /// The module that the user holds.
   virtual torch::nn::Module& module() = 0;
-  /// The gate and the last layer; null on ranks that do not have them.
+  /// The gate and the last layer; null on ranks without them.
   virtual torch::nn::Module* gate() = 0;
   virtual torch::nn::Module* head() = 0;
-  /// A module of the same kind in no strategy that reduces anything, drawn from `seed`.
+  /// A module of the same kind, initialised from `seed`, outside any strategy that reduces.
   virtual std::shared_ptr<torch::nn::Module> another_module(uint64_t seed) = 0;
-  /// A second model that is trained in the same way.
+  /// A second model trained in the same way.
   virtual std::unique_ptr<Loop> another() const = 0;
-  /// The parameters of the whole model, on rank 0 at least. Collective.
+  /// The parameters of the whole model, at least on rank 0. Collective.
   virtual std::vector<at::Tensor> whole() { return module().parameters(); }
 
   at::Tensor loss(int64_t step = 0) {
@@ -131,12 +130,12 @@ class Loop {
     optimizer->step();
     after_step();
   }
-  /// One that throws.
+  /// A step that throws.
   virtual void failing_step() {
     optimizer->step([]() -> at::Tensor { throw std::runtime_error("mine"); });
   }
   virtual void zero_grad() { optimizer->zero_grad(); }
-  /// The loss that all ranks know.
+  /// The loss reduced over all ranks.
   virtual at::Tensor reduced(const at::Tensor& loss) const { return loss.detach(); }
 
   static at::Tensor all_samples(int64_t step) {
@@ -158,7 +157,7 @@ inline std::shared_ptr<NetImpl> make_net(uint64_t seed, const std::shared_ptr<Fa
   return std::make_shared<NetImpl>(faults);
 }
 
-/// Around a module that each rank has whole.
+/// For a module that each rank has whole.
 class NetLoop : public Loop {
  public:
   std::shared_ptr<NetImpl> net = make_net(first_seed, faults);
@@ -177,7 +176,7 @@ struct PlainLoop : NetLoop {
   std::unique_ptr<Loop> another() const override { return std::make_unique<PlainLoop>(); }
 };
 
-/// With this rank's rows.
+/// Uses this rank's rows.
 struct RanksLoop : NetLoop {
   at::Tensor samples(int64_t step) const override { return all_samples(step).narrow(0, 3 * world().rank(), 3); }
   at::Tensor reduced(const at::Tensor& loss) const override { return tw::reduced(world(), loss, Reduction::mean); }
@@ -192,7 +191,7 @@ struct DataParallelLoop : RanksLoop {
 struct ShardedOptimizerLoop : RanksLoop {
   std::unique_ptr<Loop> another() const override { return std::make_unique<ShardedOptimizerLoop>(); }
   void step() override { sharded.step(); }
-  void failing_step() override { sharded.step(); }  // of gradients that it has used
+  void failing_step() override { sharded.step(); }  // its gradients are used up
   void zero_grad() override { sharded.zero_grad(); }
   DataParallel parallel{world(), *net, {.reduction = Reduction::mean, .sharding = Sharding::slices}};
   ShardedOptimizer sharded{parallel.reducer(), parallel.parameters(), [this](const std::vector<NamedTensor>& shards) {
@@ -207,7 +206,7 @@ struct FullyShardedLoop : RanksLoop {
   FullySharded sharded{world(), *net, {.reduction = Reduction::mean, .unit_bytes = 1}};
 };
 
-/// With a period of one step, plain SGD and the mean of models are the mean of gradients.
+/// With a period of one step and plain SGD, the mean of models equals a step with mean gradients.
 struct LocalSgdLoop : RanksLoop {
   LocalSgdLoop() {
     update(net->parameters());
@@ -226,7 +225,7 @@ struct DiLoCoLoop : RanksLoop {
   DiLoCo outer{world(), *net, {.period = 1, .outer_learning_rate = 1, .outer_momentum = 0, .nesterov = false}};
 };
 
-/// One stage a rank. Ranks see all rows.
+/// One stage per rank. Ranks see all rows.
 class PipelineLoop : public Loop {
  public:
   PipelineLoop() { update(pipeline->parameters()); }
@@ -240,7 +239,7 @@ class PipelineLoop : public Loop {
     for (const NamedTensor& each : pipeline->whole_on_root()) parameters.push_back(each.tensor);
     return parameters;
   }
-  /// The backward pass is done, and that of the result does nothing more.
+  /// The backward pass has run already; calling backward() on the result has no further effect.
   at::Tensor loss_of(const at::Tensor& x, const at::Tensor& targets) override {
     return at::tensor(pipeline->run(x, targets, mean_square), at::kDouble).set_requires_grad(true);
   }
@@ -269,7 +268,7 @@ class PipelineLoop : public Loop {
   std::shared_ptr<pipeline::Pipeline> pipeline = make(first_seed);
 };
 
-/// Iterations to the end. Ranks see all rows.
+/// Enough iterations to be exact. Ranks see all rows.
 class LayerParallelLoop : public Loop {
  public:
   LayerParallelLoop() { update(net->parameters()); }
@@ -286,7 +285,7 @@ class LayerParallelLoop : public Loop {
   at::Tensor output(const at::Tensor& x) override { return net->forward(x); }
 
  private:
-  /// With the values of a plain net.
+  /// Initialised with the values of a plain net.
   std::shared_ptr<layer_parallel::LayerParallel> make(uint64_t seed) const {
     const auto values = make_net(seed, faults);
     const auto like = [](auto made, const torch::nn::Module& source) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users of LibTorch do by habit around a model, and what comes of it by strategy. docs/strategies/habits.md shows this list.
+// Habits of LibTorch's users around a model, and their outcome with each strategy. docs/strategies/habits.md shows this list.
 #pragma once
 #include "habit_loops.hpp"
 #include "message_of.hpp"
@@ -8,17 +8,17 @@
 
 namespace tw::testing::habits {
 
-/// What comes of a habit.
+/// Outcome of a habit.
 struct Outcome {
   enum class Kind {
     right,   ///< the parameters of one process with all samples
-    error,   ///< at once; `text` is the part of its message that says what to write
-    other,   ///< allowed, and not what one process computes: `text` says what it is
-    absent,  ///< cannot be written: `text` says why
+    error,   ///< immediate; `text` is the part of the message that names the fix
+    other,   ///< allowed, but not what one process computes: `text` describes it
+    absent,  ///< cannot be written; `text` explains why
   };
   Kind kind = Kind::right;
   std::string text = {};
-  int least_ranks = 1;  ///< where it can be seen
+  int least_ranks = 1;  ///< ranks needed to observe it
 };
 
 inline Outcome error(std::string text, int least_ranks = 1) { return {Outcome::Kind::error, std::move(text), least_ranks}; }
@@ -48,7 +48,7 @@ inline const std::vector<StrategyColumn>& strategies() {
   return all;
 }
 
-/// `pass` makes the gradients of each of three steps.
+/// `pass` computes the gradients of each of three steps.
 inline void train(Loop& loop, const std::function<void(int64_t step)>& pass) {
   for (int64_t step = 0; step < 3; ++step) {
     loop.zero_grad();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Habits of LibTorch's users around wrapped models: the parameters of one process with all samples, or an error at once that says what to write.
+// Habits of LibTorch's users around wrapped models: the parameters of one process with all samples, or an immediate error that names the fix.
 //
 // Tolerance: |ours - reference| <= 1e-12 |reference| in the 2-norm of each parameter, in float64, for at most 8 smooth updates; 1e-5 after a
 // conversion to float32.

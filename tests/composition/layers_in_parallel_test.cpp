@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data x layer: two data ranks, each of two ranks with half of the layers; saved on 2 x 2 ranks, loaded on 1 x 3, trained on. All of it equals one
-// process with all samples, |ours - reference| <= 1e-12 |reference| in the 2-norm: float64, iterations to the end, and Adam keeps relative
-// differences (see equivalence_test.cpp of data_parallel).
+// Data x layer: two data ranks, each of two ranks with half of the layers. It is saved on 2 x 2 ranks, loaded on 1 x 3, and trained further. All of
+// it equals one process with all samples, |ours - reference| <= 1e-12 |reference| in the 2-norm: float64, enough iterations to be exact, and Adam
+// keeps relative differences (see equivalence_test.cpp of data_parallel).
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -18,7 +18,7 @@ namespace layers_in_parallel_test {
 using namespace tw::layer_parallel;
 using tw::testing::world;
 
-constexpr int64_t samples = 12;  // of a step, on all data ranks
+constexpr int64_t samples = 12;  // per step, over all data ranks
 constexpr int64_t layers = 13;
 
 struct DenseImpl : torch::nn::Module {
@@ -135,7 +135,7 @@ TEST(Layers, TimesDataAreOneProcess) {
   expect_equal(composed.net(), reference, "1 x 3");
 }
 
-// Their parts have the same names and shapes, so that replicas would mix different layers.
+// Their parts have equal names and shapes, so replicas would mix different layers.
 TEST(LayersInParallel, AreNotReplicatedOverTheirOwnRanks) {
   LayerParallel net(world(), {block([] { return Dense(6); }, 16)}, options());
   const std::vector<std::function<void()>> wraps{[&] { tw::DataParallel(world(), net, {.reduction = tw::Reduction::mean}); },

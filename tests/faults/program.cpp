@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a distributed program, one scenario a run: program SCENARIO [BACKEND]. Rank 1 is the one with the fault.
+// Faults of a distributed program, one scenario per run: program SCENARIO [BACKEND]. Rank 1 has the fault.
 #include <sys/resource.h>
 #include <torch/torch.h>
 
@@ -70,7 +70,7 @@ void late(const Scene& scene) {
   sum(scene.comm, 16);
 }
 
-// Where MPI runs already when it is known how long to wait.
+// MPI is running already when the watchdog's limits are set.
 void late_for_a_shorter_wait(const Scene& scene) {
   scene.mpi.watch(300ms, 900ms);
   late(scene);
@@ -82,7 +82,7 @@ void never_sends(const Scene& scene) {
   compute_for_ever();
 }
 
-// Two wait for each other, on a communicator of which nobody shares memory yet.
+// Two ranks wait for each other, on a communicator whose ranks share no memory yet.
 void both_receive(const Scene& scene) {
   const tw::Communicator comm = scene.comm.dup();
   if (comm.rank() < 2) tw::recv(comm, torch::ones({4}), tw::Rank(1 - comm.rank()));
@@ -125,9 +125,9 @@ void stopped(const Scene& scene) {
   sum(scene.comm);
 }
 
-// ---- waits of other kinds, for a rank that is stopped ----
+// ---- other kinds of waits, for a stopped rank ----
 
-// A server ends no call: there is room for 16.
+// A server answers no call: its queue holds 16.
 void stopped_server(const Scene& scene) {
   if (scene.faulty) std::raise(SIGSTOP);
   if (scene.comm.rank() != 0) compute_for_ever();
@@ -155,7 +155,7 @@ void stopped_before_finish(const Scene& scene) {
   values.finish();
 }
 
-// It holds the lock of what it has just begun to push to.
+// It holds the lock of the values it has begun to push to.
 void stopped_with_a_lock(const Scene& scene) {
   using namespace tw::parameter_server;
   const Rule stops{.name = "stops", .apply = [&](const Stretch&) {
@@ -170,7 +170,7 @@ void stopped_with_a_lock(const Scene& scene) {
   }
 }
 
-/// Two workers, by way of server 0, which make every step together.
+/// Two workers that make every step together, through server 0.
 class Workers {
  public:
   Workers(const Scene& scene, bool dedicated)
@@ -204,13 +204,14 @@ void stopped_before_the_end(const Scene& scene) {
 }
 
 void stopped_while_saving(const Scene& scene) {
-  tw::CheckpointStore store(scene.comm, std::filesystem::current_path() / "stopped_while_saving", {});  // it stays: nobody is left to remove it
+  tw::CheckpointStore store(scene.comm, std::filesystem::current_path() / "stopped_while_saving", {});  // its files remain: no rank is left to remove
+                                                                                                        // them
   tw::NamedShard mine;
   mine.name = "weights";
   mine.global_shape = {scene.comm.size(), 1 << 20};
   mine.tensor = torch::ones({1, 1 << 20});
   mine.offsets = {scene.comm.rank(), 0};
-  store.save(1, {mine}, "");  // goes on in a thread
+  store.save(1, {mine}, "");  // continues in a thread
   if (scene.faulty) std::raise(SIGSTOP);
   store.wait();
 }
@@ -226,7 +227,7 @@ void thrown_out(const Scene& scene) {
   sum(scene.comm);
 }
 
-// A stopped rank cannot be waited for, nor leave MPI cleanly: the others go on without it, and end the job when they have what they came for.
+// A stopped rank cannot be waited for, nor can it leave MPI cleanly. The others continue without it, and end the job when they are done.
 void revoke_and_go_on(const Scene& scene) {
   if (scene.faulty) std::raise(SIGSTOP);
   try {
@@ -249,13 +250,13 @@ void revoke_and_go_on(const Scene& scene) {
   }
 }
 
-// ---- the job goes on ----
+// ---- the job continues ----
 
-// A trial on part of the ranks: one of them gives up, and all are back for the next.
+// A trial on part of the ranks: one of them gives up, and all return for the next.
 void revoke(const Scene& scene) {
   for (int trial = 0; trial < 20; ++trial) {
     const tw::Communicator comm = scene.comm.dup();
-    const tw::Communicator part = comm.split(0, scene.comm.rank());  // what a strategy inside the trial makes for itself
+    const tw::Communicator part = comm.split(0, scene.comm.rank());  // as a strategy inside the trial makes for itself
     std::string heard = "nothing";
     try {
       sum(part);
@@ -288,7 +289,7 @@ void mismatch_and_go_on(const Scene& scene) {
       throw tw::Error("no mismatch was found");
     } catch (const tw::ContractError&) {
     }
-    try {  // in a group, of which only one call differs
+    try {  // in a group in which only one call differs
       tw::allreduce(scene.comm, {torch::ones({3}, torch::kLong), torch::ones({scene.faulty ? 8 : 4}), torch::ones({5}, torch::kDouble)},
                     tw::ReduceOp::sum);
       throw tw::Error("no mismatch was found");
@@ -321,7 +322,7 @@ void small_memory(const Scene& scene) {
   scene.say("and it goes on");
 }
 
-// The others' streams wait for rank 1 by NCCL, and their hosts for the streams.
+// The others' streams wait for rank 1 through NCCL, and their hosts for the streams.
 void late_in_stream(const Scene& scene) {
   tw::testing::accelerator::install();
   tw::testing::accelerator::offer_nccl();
@@ -329,11 +330,11 @@ void late_in_stream(const Scene& scene) {
   const at::Tensor x = torch::ones({4}, at::TensorOptions().device(tw::testing::accelerator::device()));
   tw::iallreduce(scene.comm, x, tw::ReduceOp::sum).wait_on_host();
   if (scene.faulty) compute_for_ever();
-  tw::allreduce(scene.comm, x, tw::ReduceOp::sum);  // whose wait ends at once
+  tw::allreduce(scene.comm, x, tw::ReduceOp::sum);  // its wait returns at once
   (void)tw::PendingScalar(x.sum()).value(scene.comm);
 }
 
-// Rank 0 only serves, and waits longer for the workers than the watchdog would.
+// Rank 0 only serves, and waits for the workers longer than the watchdog would.
 void patient_server(const Scene& scene) {
   Workers workers(scene, /*dedicated=*/true);
   if (scene.comm.rank() != 0) std::this_thread::sleep_for(1200ms);
@@ -343,7 +344,7 @@ void patient_server(const Scene& scene) {
 }
 
 void stall_warning_only(const Scene& scene) {
-  if (scene.faulty) std::this_thread::sleep_for(800ms);  // late, but it comes
+  if (scene.faulty) std::this_thread::sleep_for(800ms);  // late, but it arrives
   sum(scene.comm);
   scene.say("it came");
 }
@@ -354,7 +355,7 @@ int main(int argc, char** argv) {
   const std::string scenario = argv[1];
   const bool warns_only = scenario == "stall_warning_only";
   const bool patient = scenario == "killed" || scenario == "late_for_a_shorter_wait" || scenario == "killed_between_buckets" ||
-                       scenario == "thrown_out" || scenario.rfind("left", 0) == 0;  // what ends the job there is not this watchdog
+                       scenario == "thrown_out" || scenario.rfind("left", 0) == 0;  // another mechanism ends the job there, not this watchdog
   tw::Environment mpi(argc, argv, {.audit = false, .stall_warning = patient ? 60s : 300ms, .stall_abort = warns_only || patient ? 60s : 900ms});
   const tw::Communicator comm = mpi.world().dup();
   if (argc > 2) tw::choose_backend(comm, std::string(argv[2]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker of two ranks, of which one computes for longer than the watchdog allows: program SCENARIO.
+// A worker of two ranks, one of which computes for longer than the watchdog allows: program SCENARIO.
 #include <chrono>
 #include <iostream>
 #include <string>
@@ -16,7 +16,7 @@ constexpr auto stall_abort = 600ms;
 
 void compute_alone() { std::this_thread::sleep_for(2 * stall_abort); }
 
-/// In trial 0 the first rank waits for the other one at its end, in trial 1 the other one waits for the first one's report.
+/// In trial 0 the first rank waits for the other at the end; in trial 1 the other waits for the first one's report.
 Outcome patient(const Configuration& c, Trial& trial) {
   const bool is_first = trial.comm().rank() == 0;
   if (trial.number() == 0 && !is_first) compute_alone();
@@ -25,7 +25,7 @@ Outcome patient(const Configuration& c, Trial& trial) {
   return c.real("x");
 }
 
-/// In trial 2 the first rank waits in a collective of the objective's own, on a communicator of its own.
+/// In trial 2 the first rank waits in a collective of the objective, on its own communicator.
 Outcome impatient(const Configuration& c, Trial& trial) {
   if (trial.number() == 2 && trial.comm().rank() == 1) {
     while (true) compute_alone();

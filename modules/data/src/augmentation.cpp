@@ -10,7 +10,7 @@
 namespace tw {
 namespace {
 
-// Along one dimension: what is left of `length` elements moved by `shift`, as [from, from + count) of the old and [to, to + count) of the new.
+// In one dimension, what remains of `length` elements shifted by `shift`: old [from, from + count) becomes new [to, to + count).
 struct Overlap {
   int64_t from;
   int64_t to;

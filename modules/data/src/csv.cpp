@@ -19,7 +19,7 @@ constexpr size_t most_shown = 20;  // malformed rows in one message
 constexpr const char* by_key = " (CsvOptions::header; the tool's data.header)";
 
 struct Line {
-  std::string_view text;  // without its end
+  std::string_view text;  // without its line end
   int64_t number = 0;     // from 1
   int64_t offset = 0;     // bytes from the start of the file
 };
@@ -32,7 +32,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Hands out the lines that have content.
+// Iterates over the lines that have content.
 class Lines {
  public:
   Lines(std::string_view text, char delimiter) : text_(text), delimiter_(delimiter) {
@@ -51,7 +51,7 @@ class Lines {
   }
 
  private:
-  // Delimiters are content, also where they are blanks: an empty row is a mistake in the file.
+  // Delimiters count as content even if they are blanks: an empty row is an error in the file.
   bool has_content(std::string_view line) const {
     return std::any_of(line.begin(), line.end(), [this](char c) { return c == delimiter_ || !is_blank(c); });
   }
@@ -90,7 +90,7 @@ constexpr const char* too_large = "does not fit into a float64";
 const char* parse_number(std::string_view field, double& value) {
   std::string_view text = unquoted(field);
   if (text.empty()) return "is empty";
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // which from_chars() does not know
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // not accepted by from_chars()
   const char* begin = text.data();
   const char* end = begin + text.size();
   const auto [stopped, error] = std::from_chars(begin, end, value);
@@ -98,8 +98,8 @@ const char* parse_number(std::string_view field, double& value) {
   return error == std::errc{} && stopped == end ? nullptr : "is not a number";
 }
 
-// Whether a field is meant as a value rather than a column's name: what programs write where a value is missing, truth values, a number that does not
-// fit, and several numbers that another delimiter would separate, such as 1,5.
+// Whether a field is meant as a value rather than a column name: markers of missing values, truth values, numbers that do not fit, and several
+// numbers separated by another delimiter, such as 1,5.
 bool is_meant_as_value(std::string_view field, char delimiter) {
   double value = 0;
   const char* problem = parse_number(field, value);
@@ -120,7 +120,7 @@ bool is_meant_as_value(std::string_view field, char delimiter) {
   return false;
 }
 
-// What a file says is shown in messages, but neither control characters nor all of a long field.
+// The field for a message: without control characters, and shortened.
 std::string shown(std::string_view field) {
   constexpr size_t most = 40;
   std::string text(field.substr(0, most));
@@ -154,8 +154,8 @@ class Parser {
     if (options_.header != CsvHeader::automatic) return options_.header == CsvHeader::present;
     int64_t fields = 0;
     int64_t numbers = 0;
-    int64_t counted = 0;  // fields that are their own place: 0, 1, 2
-    std::string doubt;    // about the first field that is no number
+    int64_t counted = 0;  // fields equal to their index: 0, 1, 2
+    std::string doubt;    // about the first field that is not a number
     std::string value_among_names;
     std::string_view rest = line.text;
     for (bool more = true; more; ++fields) {

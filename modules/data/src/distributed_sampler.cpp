@@ -51,13 +51,13 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
   if (!told_) {
     set_epoch(epoch_ + 1);
   } else if (samples) {
-    resume(epoch_, consumed_, static_cast<int>(size_));  // in an order of as many
+    resume(epoch_, consumed_, static_cast<int>(size_));  // in an order of this length
   }
   told_ = false;
 }
 
-// Positions are dealt in turn through the whole epoch: position i goes to rank i mod size. Counted from where a step begins, rank 0 would get what is
-// left over in every step. In blocks, the i-th position of a rank is the i-th sample of its block.
+// Positions are dealt in turn through the whole epoch: position i goes to rank i mod size. If counting restarted at each step, rank 0 would get the
+// remainder in every step. With blocks, the i-th position of a rank is the i-th sample of its block.
 std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
   expect_shareable(global_batch);
@@ -72,10 +72,12 @@ std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
 
 std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
-  const auto most = static_cast<size_t>(divided_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more: no overflow below
+  const auto most = static_cast<size_t>(divided_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more, so nothing overflows below
   auto share_size = static_cast<int64_t>(std::min(batch_size, most));
   const int64_t left = end_ - consumed_ - share_size * size_;
-  if (left > 0 && left < size_ && share_size > 1) share_size = (share_size + 1) / 2;  // what is left would not reach all ranks: two half batches do
+  if (left > 0 && left < size_ && share_size > 1)
+    share_size = (share_size + 1) / 2;  // the remainder would not reach all ranks: make two half
+                                        // batches
   const auto share = next_share(share_size * size_);
   if (share.empty()) return std::nullopt;
   return std::vector<size_t>(share.begin(), share.end());
@@ -107,7 +109,7 @@ void DistributedSampler::expect_shareable(int64_t global_batch) const {
              " ranks");
 }
 
-// The end of an epoch whose samples from `begin` on are shared by all ranks.
+// The end of an epoch in which all ranks share the samples from `begin` on.
 int64_t DistributedSampler::end_of_epoch(int64_t begin) const noexcept {
   const int64_t left = samples_ - begin;
   if (left <= 0) return begin;

@@ -6,7 +6,7 @@
 namespace tw {
 namespace {
 
-// IEEE 754: NaN and infinity are the numbers whose exponent bits are all ones. The loop has no early exit, so that it is vectorised.
+// IEEE 754: NaN and infinity have exponent bits of all ones. The loop has no early exit, so that it vectorises.
 template <class Bits>
 bool no_full_exponent(const void* data, int64_t count, Bits exponent) noexcept {
   const auto* bytes = static_cast<const char*>(data);

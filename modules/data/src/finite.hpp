@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// Whether `count` elements of `dtype` at `data` (of any alignment) are neither NaN nor infinite. Always true of integers and bool.
+/// Whether `count` elements of `dtype` at `data` (of any alignment) are neither NaN nor infinite. Always true for integers and bool.
 bool all_finite(const void* data, int64_t count, c10::ScalarType dtype) noexcept;
 
 /// The first of `rows` rows of `row_elements` elements each that holds NaN or infinity, or -1.

@@ -21,7 +21,7 @@ constexpr int64_t most_at_once = 1 << 30;  // zlib counts in 32 bits
 GzipReader::GzipReader(std::filesystem::path path) : file_(std::move(path)), rest_(file_.content()) {
   if (!rest_.starts_with(gzip_magic)) return;
   stream_ = std::make_unique<z_stream>();
-  constexpr int gzip_alone = 16;  // rather than zlib's own format
+  constexpr int gzip_alone = 16;  // gzip, not zlib's own format
   if (inflateInit2(stream_.get(), MAX_WBITS + gzip_alone) != Z_OK) throw std::bad_alloc();
 }
 
@@ -45,7 +45,7 @@ int64_t GzipReader::inflate_some(void* out, int64_t bytes) {
   }
   const auto given = static_cast<uInt>(std::min(static_cast<int64_t>(rest_.size()), most_at_once));
   const auto room = static_cast<uInt>(std::min(bytes, most_at_once));
-  stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));  // which zlib does not change
+  stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));  // zlib does not modify it
   stream_->avail_in = given;
   stream_->next_out = static_cast<Bytef*>(out);
   stream_->avail_out = room;

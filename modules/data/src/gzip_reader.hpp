@@ -11,21 +11,20 @@ struct z_stream_s;  // NOLINT(readability-identifier-naming): zlib's
 
 namespace tw {
 
-/// Reads a file front to back, uncompressing it if it is gzip, of one member or several. Errors name the file and the offset in the uncompressed
-/// content.
+/// Reads a file front to back; decompresses gzip with one or several members. Errors name the file and the offset in the uncompressed content.
 class GzipReader {
  public:
-  /// @throws FileError when the file cannot be opened.
+  /// @throws FileError if the file cannot be opened.
   explicit GzipReader(std::filesystem::path path);
   ~GzipReader();
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  /// Reads exactly `bytes` into `out`. @throws FileError when the file ends before, or is damaged.
+  /// Reads exactly `bytes` into `out`. @throws FileError if the file ends early or is damaged.
   void read(void* out, int64_t bytes);
-  /// @throws FileError when anything follows: more content, or bytes after the compressed stream.
+  /// @throws FileError if anything follows: more content, or bytes after the compressed stream.
   void expect_end();
-  /// @throws FileError at the present offset.
+  /// @throws FileError at the current offset.
   [[noreturn]] void fail(const char* problem) const;
 
  private:
@@ -34,9 +33,9 @@ class GzipReader {
   int64_t inflate_some(void* out, int64_t bytes);
 
   MappedFile file_;
-  std::string_view rest_;               // of the file, not yet read
-  std::unique_ptr<z_stream_s> stream_;  // null: the file is plain
-  bool in_member_ = true;               // a gzip member has begun and not ended
+  std::string_view rest_;               // unread rest of the file
+  std::unique_ptr<z_stream_s> stream_;  // null for a plain file
+  bool in_member_ = true;               // inside a gzip member
   int64_t offset_ = 0;
 };
 

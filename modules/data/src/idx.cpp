@@ -11,7 +11,7 @@
 namespace tw {
 namespace {
 
-// The third byte of an IDX file. http://yann.lecun.com/exdb/mnist, "the IDX file format".
+// From the third byte of an IDX file. Ref: http://yann.lecun.com/exdb/mnist, "the IDX file format".
 at::ScalarType dtype_of(uint8_t code, const GzipReader& reader) {
   switch (code) {
     case 0x08: return at::kByte;
@@ -24,13 +24,13 @@ at::ScalarType dtype_of(uint8_t code, const GzipReader& reader) {
   }
 }
 
-// IDX is big-endian, and so far every machine that we run on is not.
+// IDX is big-endian; all supported machines are little-endian.
 void swap_bytes(char* data, int64_t count, size_t size) {
   for (int64_t i = 0; i < count; ++i) std::reverse(data + i * static_cast<int64_t>(size), data + (i + 1) * static_cast<int64_t>(size));
 }
 
-// Fresh memory is zeroed by the operating system page by page as it is touched, which costs a tenth of the time of inflating into it; large pages
-// make that cheap. A hint, which may be ignored.
+// The operating system zeroes fresh memory page by page as it is touched, which costs a tenth of the time of inflating into it. Large pages make that
+// cheap. Only a hint.
 void hint_large_pages(void* data, int64_t bytes) {
   constexpr int64_t page = 4096;
   const auto to_page = (page - static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % page)) % page;
@@ -50,7 +50,7 @@ at::Tensor read_idx(const std::filesystem::path& path) {
 
   std::vector<int64_t> shape;
   int64_t numel = 1;
-  int64_t extent = static_cast<int64_t>(c10::elementSize(dtype));  // bytes, zeros left out: a tensor's strides must fit as well
+  int64_t extent = static_cast<int64_t>(c10::elementSize(dtype));  // bytes, ignoring zeros, since a tensor's strides must fit too
   for (int dimension = 0; dimension < magic[3]; ++dimension) {
     std::array<uint8_t, 4> bytes{};
     reader.read(bytes.data(), 4);
@@ -59,7 +59,7 @@ at::Tensor read_idx(const std::filesystem::path& path) {
     numel *= shape.back();
   }
   const auto size = static_cast<int64_t>(c10::elementSize(dtype));
-  // Checked before memory is asked for: deflate never shrinks by more than 1032:1 (zlib's technical details).
+  // Checked before allocation: deflate never shrinks by more than 1032:1 (zlib's technical details).
   const auto most = 1032 * (static_cast<int64_t>(std::filesystem::file_size(path)) + 1);
   if (numel > most / size) reader.fail("the file is too small for its dimensions");
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(dtype));

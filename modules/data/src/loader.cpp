@@ -17,7 +17,7 @@
 namespace tw {
 namespace {
 
-// The numbers that one sample's augmentation draws.
+// Random numbers for one sample's augmentation.
 CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
   CounterRng of_epoch(seed, static_cast<uint64_t>(epoch));
   const uint64_t high = of_epoch();
@@ -40,8 +40,8 @@ void LoaderOptions::validate() const {
   TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be positive where there are workers, got ", prefetch);
 }
 
-// Batches are claimed in the epoch's order under one mutex, made without it, and put into a ring of `prefetch` slots from which next() takes them in
-// the same order. A batch is claimed when its slot is free. begin_epoch() needs not wait: what is made for an earlier beginning is dropped.
+// Workers claim batches in the epoch's order under one mutex, load them without it, and put them into a ring of `prefetch` slots. next() reads the
+// slots in the same order. A batch is claimed when its slot is free. begin_epoch() does not wait: batches for an earlier beginning are dropped.
 class Loader::WorkerPool {
  public:
   WorkerPool(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options)
@@ -52,12 +52,12 @@ class Loader::WorkerPool {
         upload_(options_.device) {
     if (options_.workers == 0) return;
     slots_.resize(static_cast<size_t>(options_.prefetch));
-    // at::set_num_threads() sets the number of the calling thread, and of threads that have not asked yet; the latter is put right again.
+    // at::set_num_threads() affects the calling thread, and threads that have not asked yet; the latter is undone below.
     const int threads = at::get_num_threads();
     for (int i = 0; i < options_.workers; ++i) {
       workers_.emplace_back([this, counted = c10::ThreadLocalDebugInfo::current()](const std::stop_token& stop) {
-        const c10::DebugInfoGuard counts_for(counted);  // whoever counts memory on the thread that made this loader
-        (void)at::get_num_threads();  // a thread that asks for the first time takes the process's number, also after it has set its own
+        const c10::DebugInfoGuard counts_for(counted);  // memory is counted for the thread that made this loader
+        (void)at::get_num_threads();  // a thread's first query adopts the process's number, even after it set its own, so query first
         at::set_num_threads(1);
         work(stop);
       });
@@ -119,11 +119,11 @@ class Loader::WorkerPool {
   Seconds waited() const noexcept { return waited_; }
 
  private:
-  // What is needed to make one batch.
+  // Input of one batch.
   struct SampleRequest {
     std::vector<int64_t> indices;
     int64_t epoch = 0;
-    int64_t consumed = 0;  // with this batch
+    int64_t consumed = 0;  // including this batch
   };
 
   struct Slot {
@@ -144,7 +144,7 @@ class Loader::WorkerPool {
     try {
       Batch batch = dataset_.batch(request.indices);
       if (options_.augmentation) {
-        batch.inputs = batch.inputs.clone();  // it may be a view of what the data set keeps
+        batch.inputs = batch.inputs.clone();  // it may be a view of the data set's memory
         augment(batch.inputs, request);
       }
       slot.sent = upload_.send(std::move(batch));
@@ -198,21 +198,21 @@ class Loader::WorkerPool {
   const int64_t steps_;
   const Upload upload_;
 
-  // Of the caller's thread alone.
+  // Used by the caller's thread only.
   int64_t consumed_ = 0;
   int64_t end_ = 0;
   Seconds waited_{0};
   std::exception_ptr failure_;
 
-  std::mutex mutex_;  // guards what follows, and sampler_
+  std::mutex mutex_;  // guards the members below, and sampler_
   std::condition_variable_any can_claim_;
   std::condition_variable has_batch_;
   std::vector<Slot> slots_;
-  int64_t beginning_ = 0;  // how many epochs have been begun
+  int64_t beginning_ = 0;  // number of epochs begun
   int64_t claimed_ = 0;    // batches of this epoch
   int64_t taken_ = 0;
-  int at_work_ = 0;                    // workers that have begun
-  std::vector<std::jthread> workers_;  // last: they use all of the above, and are joined first
+  int at_work_ = 0;                    // workers that have started
+  std::vector<std::jthread> workers_;  // last member: workers use all of the above, and are joined first
 };
 
 Loader::Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options) {

@@ -16,7 +16,7 @@ namespace tw {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   const auto fail = [&](const char* what) { throw FileError(path_, 0, concat(what, ": ", std::strerror(errno))); };
-  const FileDescriptor file(path_, O_RDONLY, "cannot be opened");  // the mapping stays when it closes
+  const FileDescriptor file(path_, O_RDONLY, "cannot be opened");  // the mapping outlives it
   struct stat status{};
   if (fstat(file.get(), &status) != 0) fail("cannot be read");
   if (!S_ISREG(status.st_mode)) throw FileError(path_, 0, "is not an ordinary file");

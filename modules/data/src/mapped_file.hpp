@@ -6,10 +6,10 @@
 
 namespace tw {
 
-/// A file's content as read-only memory, of which the operating system reads what is touched. The file must not shrink meanwhile.
+/// A file's content as read-only memory; the operating system reads pages on access. The file must not shrink while mapped.
 class MappedFile {
  public:
-  /// @throws FileError when it cannot be opened or is not an ordinary file.
+  /// @throws FileError if it cannot be opened or is not an ordinary file.
   explicit MappedFile(std::filesystem::path path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -17,7 +17,7 @@ namespace {
 
 at::TensorOptions options_of(const NpyFormat& format) { return at::TensorOptions().dtype(format.dtype); }
 
-// Row `row` of an array in Fortran order: its element (i, j, ...) lies at row + rows * (i + d1 * (j + d2 * ...)).
+// Copies row `row` of an array in Fortran order: its element (i, j, ...) lies at row + rows * (i + d1 * (j + d2 * ...)).
 void copy_fortran_row(const char* data, const NpyFormat& format, int64_t row, char* out) noexcept {
   const auto& shape = format.shape;
   const int64_t size = format.element_bytes();

@@ -33,7 +33,7 @@ constexpr std::array<TypeName, 14> type_names{{{"b1", c10::kBool},
                                                {"c8", c10::kComplexFloat},
                                                {"c16", c10::kComplexDouble}}};
 
-// Reads the header's Python literal front to back: {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }
+// Parses the header's Python literal front to back: {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }
 class Header {
  public:
   Header(std::string_view text, int64_t offset, const std::filesystem::path& path) : text_(text), offset_(offset), path_(path) {}
@@ -124,7 +124,7 @@ class Header {
     format.swapped = order == '>' && code.back() != '1';
   }
 
-  // What a file says is shown in messages, but not control characters.
+  // Text of the file for a message, without control characters.
   static std::string printable(std::string_view text) {
     std::string shown(text.substr(0, 40));
     std::replace_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -164,7 +164,7 @@ void check_length(const NpyFormat& format, int64_t length, const std::filesystem
   int64_t bytes = format.element_bytes();
   bool absurd = false;
   for (const int64_t extent : format.shape) {
-    if (extent > 0) absurd = __builtin_mul_overflow(bytes, extent, &bytes) || absurd;  // zeros left out: a tensor's strides must fit as well
+    if (extent > 0) absurd = __builtin_mul_overflow(bytes, extent, &bytes) || absurd;  // ignoring zeros, since a tensor's strides must fit too
   }
   if (absurd || bytes > INT64_MAX - format.offset) throw FileError(path, format.offset, "the dimensions are absurd");
   const int64_t end = format.offset + format.numel() * format.element_bytes();
@@ -212,7 +212,7 @@ std::string npy_header(c10::ScalarType dtype, const std::vector<int64_t>& shape)
   std::string text = concat("{'descr': '", found->code.back() == '1' ? '|' : '<', found->code, "', 'fortran_order': False, 'shape': (");
   for (const int64_t extent : shape) text += std::to_string(extent) + ", ";
   text += "), }";
-  constexpr size_t alignment = 64;  // of the first element, as NumPy writes it
+  constexpr size_t alignment = 64;  // of the first element, as in NumPy
   text.append(alignment - (10 + text.size() + 1) % alignment, ' ');
   text += '\n';
   TW_EXPECTS(text.size() < 65536, "NPY 1.0 cannot hold the shape");

@@ -35,7 +35,7 @@ TensorDataset make_peaks(int64_t n, uint64_t seed) {
     inputs.data_ptr<float>()[2 * i + 1] = static_cast<float>(y);
     heights.push_back(peaks(x, y));
   }
-  // Heights at which a fifth of the square's area lies below, two fifths, ...: from a grid, so that they do not depend on the points.
+  // Quantiles of the height over the square's area: a fifth, two fifths, ... Computed on a grid, so that they do not depend on the points.
   constexpr int grid = 300;
   std::vector<double> all;
   for (int i = 0; i < grid; ++i) {

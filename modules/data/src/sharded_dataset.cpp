@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files `prefix`*.npy of a directory, by what stands for *.
+// The files `prefix`*.npy of a directory, by the text that * matches.
 std::map<std::string, fs::path> find_shards(const fs::path& directory, const std::string& prefix) {
   const std::string ending = ".npy";
   std::map<std::string, fs::path> found;

@@ -25,11 +25,11 @@ Holdout divided(int64_t samples, const std::vector<int64_t>& held_out) {
   return parts;
 }
 
-/// A class, and how many of it are held out: first its share rounded down.
+/// A class, and the number of its samples that are held out: at first its share, rounded down.
 struct Stratum {
   std::vector<int64_t> members;
   int64_t count = 0;
-  int64_t rest = 0;  // what the rounding left, times all samples
+  int64_t rest = 0;  // remainder of the rounding, times the number of samples
 };
 
 }  // namespace
@@ -63,7 +63,7 @@ Holdout hold_out(int64_t samples, int64_t count, uint64_t seed) {
   return divided(samples, order);
 }
 
-// Largest remainders; of equal ones the lower class.
+// By largest remainder; ties go to the lower class.
 Holdout hold_out(const at::Tensor& classes, int64_t count, uint64_t seed) {
   TW_EXPECTS(classes.dim() == 1 && !classes.is_floating_point(), "classes must be integers [n], got ", classes.scalar_type(), ' ', classes.sizes());
   const int64_t samples = classes.size(0);

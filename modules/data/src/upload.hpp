@@ -9,19 +9,19 @@
 
 namespace tw {
 
-/// Takes batches to a device through pinned memory, in a stream of its own, beside what computes there. For the CPU it does nothing.
+/// Copies batches to a device through pinned memory, in its own stream, concurrently with computation. A no-op for the CPU.
 class Upload {
  public:
   explicit Upload(c10::Device device);
 
-  /// A batch that may still be on its way.
+  /// A batch that may still be in flight.
   struct Sent {
     Batch batch;
-    std::shared_ptr<c10::Event> arrived;  // null: it is there
+    std::shared_ptr<c10::Event> arrived;  // null: already there
   };
-  /// On any thread.
+  /// Callable on any thread.
   Sent send(Batch batch) const;
-  /// For the current stream, which waits until it is there; the host does not.
+  /// Makes the current stream, but not the host, wait for the batch.
   Batch receive(Sent sent) const;
 
  private:

@@ -90,7 +90,7 @@ TEST(Csv, NamesEveryMalformedRow) {
   expect_refused("1,2\n3,+-2\n", 6, "is not a number");
   expect_refused("1,x\n2,3\n", 0, "line 1, column 2 is not a number: 'x', and 1 of the 2 fields are numbers; set whether this line is a header");
   expect_refused("1,x\n2,3\n", 2, "column 2 is not a number", {.header = tw::CsvHeader::absent});
-  expect_refused("1,2\n\"3,4\n", 4, "is not a number");  // a quote that does not end
+  expect_refused("1,2\n\"3,4\n", 4, "is not a number");  // an unterminated quote
   std::string many = "1\n";
   for (int i = 0; i < 25; ++i) many += "bad\n";
   expect_refused(many, 2, "25 rows are malformed");

@@ -89,7 +89,7 @@ TEST(TensorDataset, GathersRowsOfAnyDtype) {
   }
   const auto view = torch::arange(6.0).reshape({2, 3}).t();  // not contiguous
   EXPECT_TRUE(tw::TensorDataset(view, torch::zeros({3, 2})).batch(Indices{1}).inputs.equal(view.slice(0, 1, 2)));
-  const auto conjugate = torch::complex(torch::ones({2}), torch::ones({2})).conj();  // lazily
+  const auto conjugate = torch::complex(torch::ones({2}), torch::ones({2})).conj();  // lazily conjugated
   EXPECT_TRUE(tw::TensorDataset(conjugate, conjugate).batch(Indices{1}).inputs.equal(conjugate.slice(0, 1, 2)));
   EXPECT_EQ(tw::TensorDataset(torch::zeros({0, 3}), torch::zeros({0})).batch({}).inputs.sizes(), (Indices{0, 3}));
 }
@@ -110,7 +110,7 @@ TEST(TensorDataset, NamesWhatDoesNotFit) {
   }
 }
 
-// Two pairs: 3 and 2 samples.
+// Two pairs, with 3 and 2 samples.
 std::filesystem::path make_shards() {
   const auto folder = fresh_folder("shards");
   tw::write_npy(folder / "inputs_0.npy", torch::arange(6.0).reshape({3, 2}));
@@ -122,7 +122,7 @@ std::filesystem::path make_shards() {
 
 TEST(ShardedDataset, NumbersSamplesThroughAllFiles) {
   const auto folder = make_shards();
-  tw::write_npy(folder / "inputs_00.npy", torch::zeros({0, 2}));  // between the two; a pair may be empty
+  tw::write_npy(folder / "inputs_00.npy", torch::zeros({0, 2}));  // sorts between the two; a pair may be empty
   tw::write_npy(folder / "targets_00.npy", torch::zeros({0}, torch::kLong));
   const tw::ShardedDataset dataset(folder);
   EXPECT_EQ(dataset.size(), 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that a loader hands out on a device.
+// Batches from a loader for a device.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -46,7 +46,7 @@ TEST(DeviceLoader, HandsOutWhatTheCpuGetsAndTheHostDoesNotWait) {
   }
 }
 
-// The first batch is let go while what uses it is still to be computed. Whoever waits for the second makes the loader's stream do what it has.
+// The first batch is released while its use is still queued. Waiting for the second executes the loader's stream.
 TEST(DeviceLoader, ABatchStaysUntilItWasUsed) {
   const auto dataset = count_to(16);
   const c10::Device device = accelerator::device();

@@ -68,7 +68,7 @@ TEST(DistributedSampler, ShufflesAnewEveryEpochAndRepeatsWithTheSeed) {
   EXPECT_EQ(drain(sampler, 10).size(), 5U);
 }
 
-// Or a rank would leave its loop while the others wait for its gradients.
+// Otherwise a rank would leave its loop while the others wait for its gradients.
 TEST(DistributedSampler, GivesAllRanksEquallyManyBatches) {
   for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
     for (int size = 1; size <= 6; ++size) {
@@ -122,7 +122,7 @@ std::vector<int64_t> epoch_order(const Settings& of, int64_t epoch) {
   return order;
 }
 
-// How many samples of the order an epoch deals.
+// Number of samples of the order that an epoch deals.
 int64_t expected_end(const Settings& of) {
   if (of.options.uneven == tw::Uneven::drop) return of.samples / of.size * of.size;
   if (of.options.uneven == tw::Uneven::pad) return (of.samples + of.size - 1) / of.size * of.size;
@@ -134,7 +134,7 @@ std::vector<int64_t> sorted(std::vector<int64_t> values) {
   return values;
 }
 
-// One step on every rank: all that was dealt; shares differ by at most one, and all ranks agree on where they are.
+// One step on every rank. @return all samples dealt. Checks that shares differ by at most one, and that ranks agree on their position.
 std::vector<int64_t> deal(std::vector<tw::DistributedSampler>& ranks, int64_t global_batch, std::vector<size_t>& counts) {
   std::vector<int64_t> dealt;
   size_t least = SIZE_MAX;
@@ -212,7 +212,7 @@ TEST(DistributedSampler, BlocksAreContiguousAndInTheOrdersOrder) {
   }
 }
 
-// An epoch begun by `of` and, after `consumed` samples, finished by `size` ranks.
+// Begins an epoch with `of` and, after `consumed` samples, resumes it with `size` ranks.
 void check_resume(const Settings& of, int64_t consumed, int size) {
   Settings after = of;
   after.size = size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files for tests of readers, and what is expected of their errors.
+// Files for tests of readers, and checks of their errors.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 namespace tw::testing {
 
-/// A path of this test program's own below the tests' folder for temporary files.
+/// A path in this test program's own temporary folder.
 inline std::filesystem::path temporary(const std::string& name) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / (std::string("tw_") + program_invocation_short_name);
   std::filesystem::create_directories(folder);
@@ -32,7 +32,7 @@ inline std::filesystem::path fresh_folder(const std::string& name) {
   return temporary(name);
 }
 
-/// `call` must throw a FileError that names a file called `file`, the offset (-1: any) and the problem.
+/// `call` must throw a FileError with a file called `file`, the offset (-1: any) and the problem.
 template <class Call>
 void expect_file_error(const Call& call, const std::string& file, int64_t offset, const std::string& problem) {
   try {

@@ -27,7 +27,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// 2 x 3 elements of type `code`, whose bytes are `content`.
+// An IDX file of 2 x 3 elements of type `code`, with the bytes `content`.
 std::string idx(char code, const std::string& content) {
   return std::string{0, 0, code, 2} + std::string{0, 0, 0, 2} + std::string{0, 0, 0, 3} + content;
 }
@@ -111,7 +111,7 @@ TEST(Idx, RefusesAFileThatIsCutAnywhere) {
   }
 }
 
-// Two images of 1 x 1 pixel and as many labels as `labels` has.
+// Two images of 1 x 1 pixel, and the labels `labels`.
 std::filesystem::path write_mnist(const std::string& labels) {
   const auto directory = file("mnist");
   std::filesystem::create_directories(directory);

@@ -91,9 +91,9 @@ TEST(Loader, GoesOnWhereAnotherStopped) {
     loader.begin_epoch(1);
     (void)loader.next();
     (void)loader.next();
-    EXPECT_EQ(loader.consumed(), 12);  // whatever is ready after it
+    EXPECT_EQ(loader.consumed(), 12);  // regardless of batches that are ready after it
     auto other = make_loader(dataset, 2, 0, {.global_batch = 6, .workers = workers, .augmentation = noise});
-    other.begin_epoch(0);  // in the middle of something else
+    other.begin_epoch(0);  // abandons an epoch midway
     (void)other.next();
     other.begin_epoch(1, loader.consumed());
     EXPECT_EQ(other.consumed(), 12);
@@ -101,7 +101,7 @@ TEST(Loader, GoesOnWhereAnotherStopped) {
   }
 }
 
-// What a sample becomes does not depend on who gets it: on one rank as on three.
+// Augmentation of a sample does not depend on which rank has it: one rank gives the same as three.
 TEST(Loader, AugmentationDependsOnSeedEpochAndSampleAlone) {
   const auto dataset = count_to(12);
   const auto collect = [&](int size, int workers, int64_t epoch, uint64_t seed) {
@@ -139,7 +139,7 @@ TEST(Loader, AnExceptionComesOutAtItsBatch) {
     EXPECT_TRUE(loader.next().has_value());
     EXPECT_TRUE(loader.next().has_value());
     EXPECT_THROW((void)loader.next(), tw::Error);
-    EXPECT_THROW((void)loader.next(), tw::Error);  // nothing is left out in silence
+    EXPECT_THROW((void)loader.next(), tw::Error);  // errors persist: no batch is silently skipped
     EXPECT_EQ(loader.consumed(), 6);
     loader.begin_epoch(0, 9);
     EXPECT_TRUE(loader.next().has_value());
@@ -147,7 +147,7 @@ TEST(Loader, AnExceptionComesOutAtItsBatch) {
   }
 }
 
-// Makes batches only when it is let.
+// Makes batches only while its gate is open.
 class Gated : public tw::Dataset {
  public:
   int64_t size() const override { return 100; }
@@ -207,7 +207,7 @@ TEST(Loader, DropsWhatIsInTheMakingWhenAnEpochIsBegun) {
   EXPECT_TRUE(equal(drain(loader), drain(alone)));
 }
 
-// Takes 2 ms a batch.
+// Takes 2 ms per batch.
 class Slow : public tw::Dataset {
  public:
   int64_t size() const override { return 100; }
@@ -225,13 +225,13 @@ TEST(Loader, MeasuresWhatItWaits) {
     const tw::Stopwatch watch;
     loader.begin_epoch(0);
     EXPECT_EQ(drain(loader).size(), 25U);
-    // 25 batches of 2 ms are waited for, but for what passes between two calls of next() and while others have the core.
+    // Nearly all of the 25 batches of 2 ms are waited for, except for time between calls of next() and while others use the core.
     EXPECT_GT(loader.waited().count(), workers == 0 ? 0.050 : 0.002);
     EXPECT_LE(loader.waited(), watch.elapsed());
   }
 }
 
-/// Hands out views of what it keeps.
+/// Returns views of its own memory.
 class Views : public tw::Dataset {
  public:
   explicit Views(const at::Tensor& inputs) : inputs_(inputs) {}
@@ -249,7 +249,7 @@ TEST(Loader, AugmentationLeavesTheDataSetAsItIs) {
   const at::Tensor stored = torch::rand({12, 3});
   const at::Tensor before = stored.clone();
   const Views dataset(stored);
-  const tw::Augmentation in_place = [](const at::Tensor& sample, tw::CounterRng&) { return at::Tensor(sample).add_(1); };  // against its contract
+  const tw::Augmentation in_place = [](const at::Tensor& sample, tw::CounterRng&) { return at::Tensor(sample).add_(1); };  // violates the contract
   for (const tw::Augmentation& augmentation : {tw::Augmentation(noise), in_place}) {
     for (const int workers : {0, 2}) {
       auto loader = make_loader(dataset, 1, 0, {.global_batch = 12, .workers = workers, .augmentation = augmentation});
@@ -285,14 +285,14 @@ TEST(Augmentation, ShiftsFlipsAndComposes) {
     bool found = false;
     for (int64_t down = -2; down <= 2 && !found; ++down) {
       for (int64_t across = -2; across <= 2 && !found; ++across) {
-        const auto padded = torch::constant_pad_nd(image, {2, 2, 2, 2});  // brute force: a window of the image with a border
+        const auto padded = torch::constant_pad_nd(image, {2, 2, 2, 2});  // brute force: a window of the padded image
         found = moved.equal(padded.slice(1, 2 - down, 5 - down).slice(2, 2 - across, 6 - across));
         if (found) seen.insert({down, across});
       }
     }
     EXPECT_TRUE(found) << moved;
   }
-  EXPECT_EQ(seen.size(), 25U);  // 400 draws miss one of 25 with probability 25 (24/25)^400 = 2e-6; and the draws are fixed
+  EXPECT_EQ(seen.size(), 25U);  // 400 draws miss one of 25 with probability 25 (24/25)^400 = 2e-6, and the draws are fixed
 
   int flipped = 0;
   for (uint64_t stream = 0; stream < 400; ++stream) {
@@ -328,7 +328,7 @@ TEST(TorchData, LibTorchsLoaderTakesOurDataSets) {
   EXPECT_EQ(seen, (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
-// LibTorch's loader resets its sampler when iteration begins: the epoch, and where it was to be gone on with, must outlive that.
+// LibTorch's loader resets its sampler when iteration begins. The epoch and the position to resume from must survive that.
 TEST(TorchData, LibTorchsLoaderGoesOnWhereItsSamplerWasTold) {
   const auto dataset = count_to(31);
   for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
@@ -355,7 +355,7 @@ TEST(TorchData, LibTorchsLoaderGoesOnWhereItsSamplerWasTold) {
       EXPECT_EQ(epochs_of(told, 2), expected) << "rank " << rank;
       told.resume(2, 12, 3);
       EXPECT_EQ(epochs_of(told, 2), Indices(expected.begin() + 4, expected.end())) << "rank " << rank;
-      (void)told.next(2);  // dealt elsewhere: the loader takes the epoch after it
+      (void)told.next(2);  // dealt elsewhere: the loader then uses the next epoch
       EXPECT_EQ(epochs_of(told, 1), Indices(expected.end() - static_cast<int64_t>(told.samples_here()), expected.end())) << "rank " << rank;
     }
   }

@@ -11,7 +11,7 @@ namespace npy_test {
 using tw::testing::expect_file_error;
 using tw::testing::write_file;
 
-// Format `major`.0 with `header` as it stands.
+// A file of format `major`.0 with `header` as given.
 std::string npy(const std::string& header, const std::string& content, char major = 1) {
   const auto length = header.size();
   std::string bytes = std::string("\x93NUMPY") + major + '\0' + static_cast<char>(length & 255) + static_cast<char>(length >> 8);
@@ -79,7 +79,7 @@ TEST(Npy, ReadsAllFormatsShapesAndOrders) {
   const auto fortran = tw::read_npy(write_file("fortran.npy", npy(header("<i4", "(2, 3)", true), six)));
   EXPECT_TRUE(fortran.equal(torch::tensor({0, 2, 4, 1, 3, 5}, torch::kInt).reshape({2, 3})));
   EXPECT_TRUE(fortran.is_contiguous());
-  // Other writers' habits: double quotes, another order of keys, no blanks, no comma at the end, Python 2's long integers.
+  // Habits of other writers: double quotes, another order of keys, no blanks, no final comma, Python 2's long integers.
   const std::string other = "{\"shape\":(2L,3L),\"fortran_order\":False,\"descr\":\"=i4\"}";
   EXPECT_TRUE(tw::read_npy(write_file("other.npy", npy(other, six))).equal(expected.reshape({2, 3})));
 }

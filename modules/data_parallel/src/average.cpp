@@ -11,7 +11,7 @@
 namespace tw {
 namespace {
 
-// Such as "bn.num_batches_tracked int64 [], 10".
+// e.g. "bn.num_batches_tracked int64 [], 10"
 std::string line_with_value(const NamedTensor& tensor) {
   const std::string value = tensor.tensor.numel() == 1 ? concat(tensor.tensor.item<int64_t>()) : concat("content ", content_hash(tensor.tensor));
   return tensor.spec().describe() + ", " + value;

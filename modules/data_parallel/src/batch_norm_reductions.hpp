@@ -5,8 +5,7 @@
 
 namespace tw {
 
-/// @throws ContractError naming a SyncBatchNorm of `module` that was not made for this reduction of its gradients. Those of sum and mean are the
-/// same.
+/// @throws ContractError naming a SyncBatchNorm of `module` made for another reduction of its gradients; Reduction::sum and mean are interchangeable.
 void expect_batch_norms_for(const torch::nn::Module& module, Reduction reduction);
 
 }  // namespace tw

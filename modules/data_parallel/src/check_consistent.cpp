@@ -17,7 +17,7 @@
 namespace tw {
 namespace {
 
-// The greatest |a - b| of two tensors of one shape. Two that are not numbers count as equal, and so do two infinities of one sign.
+// The largest |a - b| of two tensors of one shape. Two NaNs count as equal, and so do two infinities of one sign.
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() == 0) return 0;
   const auto dtype = a.is_complex() ? at::kComplexDouble : at::kDouble;
@@ -50,7 +50,7 @@ std::string list_of(const std::vector<int>& ranks) {
 ConsistencyReport check_consistent(const Communicator& comm, const std::vector<NamedTensor>& tensors) {
   const at::NoGradGuard no_grad;
   expect_same_on_all_ranks(comm, "the tensors to be compared", lines_of(specs_of(tensors)));
-  std::string hashes;  // 8 bytes a tensor
+  std::string hashes;  // 8 bytes per tensor
   for (const NamedTensor& tensor : tensors) {
     const uint64_t hash = content_hash(tensor.tensor);
     hashes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));

@@ -42,8 +42,8 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-// A pass, in the order of events: the first accumulated gradient begins it and asks autograd for a callback at the end of this backward(); each
-// gradient is copied into its bucket and marked ready; the callback marks what did not come, waits, and hands out the reduced gradients.
+// A pass, in the order of events. The first accumulated gradient begins it and queues a callback for the end of this backward(). Each gradient is
+// copied into its bucket and marked ready. The callback marks missing gradients, waits, and hands out the reduced gradients.
 class DataParallel::Hooks {
  public:
   Hooks(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options)
@@ -86,7 +86,7 @@ class DataParallel::Hooks {
     return hooks;
   }
 
-  // Accumulators end with this, and their hooks with them. Tensors keep theirs, but for those that a pass has written to.
+  // Accumulators take their hooks with them. Hooks of tensors are removed here; LibTorch has dropped those of tensors that a pass has written to.
   void detach() noexcept {
     for (size_t i = 0; i < attached_.size(); ++i) {
       try {
@@ -121,7 +121,7 @@ class DataParallel::Hooks {
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
 
  private:
-  // Autograd may run a hook when this object is gone, so hooks hold it weakly.
+  // Autograd may run a hook after this object is destroyed, so hooks hold it weakly.
   static void attach(const std::shared_ptr<Hooks>& hooks) {
     hooks->self_ = hooks;
     int64_t id = 0;
@@ -140,7 +140,7 @@ class DataParallel::Hooks {
     };
   }
 
-  // A NoSync may live longer than the DataParallel.
+  // A NoSync may outlive the DataParallel.
   static bool is_attached(const std::weak_ptr<Hooks>& hooks) {
     const auto alive = hooks.lock();
     return alive && !alive->attached_.empty();
@@ -160,7 +160,7 @@ class DataParallel::Hooks {
     attached.accumulator = std::move(accumulator);
   }
 
-  // Calls `guard` when `tensor` gets a gradient. LibTorch registers such hooks while a gradient is required.
+  // Calls `guard` when `tensor` gets a gradient. LibTorch registers such hooks only while the tensor requires a gradient.
   template <class Guard>
   static std::optional<unsigned> register_guard(const at::Tensor& tensor, Guard guard) {
     if (tensor.is_inference() || (!tensor.is_floating_point() && !tensor.is_complex())) return std::nullopt;
@@ -171,7 +171,7 @@ class DataParallel::Hooks {
     return position;
   }
 
-  // Of a tensor, which keeps this hook where it is converted and loses its accumulator; one that was frozen has no other.
+  // The tensor's own hook. A tensor that is converted loses its accumulator but keeps this hook; one that was frozen has no other.
   void before_gradient(int64_t index) {
     if (in_pass()) return;
     wrapped_.expect_unchanged(static_cast<size_t>(index));
@@ -232,12 +232,12 @@ class DataParallel::Hooks {
     }
   }
 
-  // Where passes are local, what follows adds to the bucket, and nothing is left to be copied when the gradient is reduced.
+  // In local passes, lets later passes add to the bucket itself. The reduction then has nothing to copy.
   void gather(int64_t id) {
     at::Tensor& gradient = parameter(id).mutable_grad();
     if (sharded_ || reducer_.is_sparse(id) || !gradient.defined() || gradient.is_sparse()) return;
     const at::Tensor& place = reducer_.gradient(id);
-    const bool fits = gradient.sizes() == place.sizes() && gradient.scalar_type() == place.scalar_type();  // else the next reduction says so
+    const bool fits = gradient.sizes() == place.sizes() && gradient.scalar_type() == place.scalar_type();  // otherwise the next reduction reports it
     if (!fits || gradient.is_same(place)) return;
     place.copy_(gradient);
     gradient = place;
@@ -249,7 +249,7 @@ class DataParallel::Hooks {
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (reducer_.marked(id)) continue;
       if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
-      if (parameter(id).grad().defined()) {  // an earlier pass left a gradient, to which other ranks may add
+      if (parameter(id).grad().defined()) {  // left by an earlier pass; other ranks may add to it
         make_local(id);
         reducer_.mark_ready(id, parameter(id).grad());
         if (sharded_) parameter(id).mutable_grad() = at::Tensor();
@@ -272,7 +272,7 @@ class DataParallel::Hooks {
     if (on_end_) on_end_();
   }
 
-  // What an earlier pass reduced is equal on all ranks. Averages leave it as it is when it is reduced once more; a sum would count it once a rank.
+  // A gradient reduced by an earlier pass is equal on all ranks. Averaging it again changes nothing; a sum would count it once per rank.
   void make_local(int64_t id) {
     const Reduced reduced = std::exchange(reduced_[static_cast<size_t>(id)], {});
     const at::NoGradGuard no_grad;
@@ -288,7 +288,7 @@ class DataParallel::Hooks {
 
   Communicator comm_;
   WrappedModelCheck wrapped_;
-  std::vector<NamedTensor> parameters_;  // those that are trained
+  std::vector<NamedTensor> parameters_;  // those that require a gradient
   bool sharded_;
   int64_t number_;
   Reducer reducer_;
@@ -296,14 +296,14 @@ class DataParallel::Hooks {
   struct Pass {};
   bool in_pass() const noexcept { return !pass_.expired(); }
   bool has_failed() const noexcept { return reducer_.in_step() && !in_pass(); }  // the last backward pass threw
-  std::weak_ptr<Pass> pass_;  // the callback at its end owns it, and goes with a backward pass that throws
+  std::weak_ptr<Pass> pass_;  // owned by the callback at the pass's end, so destroyed with a backward pass that throws
   int pauses_ = 0;
-  std::shared_ptr<GradientPlaceholders> placeholders_;  // where gradients are sharded
-  std::unique_ptr<ReplicaSample> sample_;               // null where parameters have no memory
+  std::shared_ptr<GradientPlaceholders> placeholders_;  // with sharded gradients only
+  std::unique_ptr<ReplicaSample> sample_;               // null if parameters have no memory
   std::function<void()> before_reduction_;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;
-  /// What a parameter's gradient is when it is not this rank's own share. It is no longer once it is dropped, replaced or written by others.
+  /// A gradient that is already reduced, not this rank's own. Invalid once the gradient is dropped, replaced or written by others.
   struct Reduced {
     enum class By : uint8_t { this_one, unknown };
     Reduced() = default;
@@ -318,8 +318,8 @@ class DataParallel::Hooks {
   std::vector<Reduced> reduced_;  // by parameter
   struct Attached {
     int64_t id = -1;                     // of the parameter; -1: it was frozen
-    std::optional<unsigned> guard = {};  // of the tensor, which may get a gradient
-    AccumulatorPtr accumulator = {};     // a parameter does not keep it, and with it the hooks, alive; none of what was frozen
+    std::optional<unsigned> guard = {};  // hook on the tensor, which may get a gradient
+    AccumulatorPtr accumulator = {};     // keeps it and its hooks alive, since the parameter does not; null if frozen
   };
   std::vector<Attached> attached_;  // by wrapped tensor
   std::weak_ptr<Hooks> self_;
@@ -327,7 +327,7 @@ class DataParallel::Hooks {
 
 namespace {
 
-// What the layers of the module ask for.
+// Adds what the module's layers require.
 DataParallelOptions fitting(const Communicator& comm, const torch::nn::Module& module, DataParallelOptions options) {
   ModelTensors tensors = model_tensors(module);
   if (comm.size() > 1) tensors.expect_replicable();

@@ -24,7 +24,7 @@ std::optional<c10::ScalarType> dtype_of(OuterPrecision precision) {
   return std::nullopt;
 }
 
-// Outer gradients as they travel.
+// Specs of the outer gradients as they are sent.
 std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrecision precision) {
   const auto dtype = dtype_of(precision);
   if (!dtype) return specs;

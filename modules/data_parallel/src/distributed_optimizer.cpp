@@ -25,7 +25,7 @@ size_t number_of_parameters(torch::optim::Optimizer& optimizer) {
   return count;
 }
 
-// Why `optimizer` does not fit the `named` tensors; empty where it does.
+// Why `optimizer` does not fit the `named` tensors; empty if it does.
 std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
   Identities known;
   for (const NamedTensor& tensor : named) known.insert(tensor.tensor.unsafeGetTensorImpl());
@@ -40,7 +40,7 @@ std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTe
   return {};
 }
 
-// What `optimizer` updates, by name. Collective.
+// The tensors that `optimizer` updates, with names. Collective.
 std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
   on_all_ranks(comm, "making a DistributedOptimizer", [&] {
     const std::string problem = misfit(optimizer, named);
@@ -77,7 +77,7 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& comm, torch::opti
       wrapped_(std::make_unique<WrappedModelCheck>("DistributedOptimizer", updated(comm_, optimizer, parameters))),
       parameters_(trained(wrapped_->tensors())),
       members_(number_of_parameters(optimizer)) {
-  // All gradients are there when step() begins, so that nothing is left to overlap with.
+  // All gradients exist when step() begins, so there is nothing to overlap with.
   const ReducerOptions of_reducer{.reduction = options.reduction,
                                   .buckets = options.buckets,
                                   .overlap = false,

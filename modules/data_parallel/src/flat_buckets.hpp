@@ -9,29 +9,29 @@
 
 namespace tw {
 
-/// Moves many tensors by few collectives: one for each dtype and 25 MiB.
+/// Exchanges many tensors with few collectives: one per dtype and 25 MiB.
 class FlatBuckets {
  public:
-  /// Makes the memory of each bucket when it is its turn, and lets it go. For a single exchange. @param specs the same on all ranks; may be empty
+  /// For a single exchange: allocates each bucket when it is due and frees it afterwards. @param specs the same on all ranks; may be empty
   /// @param device where buckets lie
   FlatBuckets(std::vector<TensorSpec> specs, c10::Device device);
-  /// Keeps its memory, which the ranks of a node share where it is the CPU's. For many exchanges. Collective.
+  /// For many exchanges: keeps its buckets, which on CPUs lie in memory that the ranks of a node share. Collective.
   FlatBuckets(const Communicator& comm, std::vector<TensorSpec> specs, c10::Device device);
 
-  /// Of tensor `id`; its shape and dtype are the spec's.
+  /// Called with the memory of tensor `id`, which has its spec's shape and dtype.
   using Visit = std::function<void(size_t id, const at::Tensor& place)>;
 
-  /// Bucket by bucket: `fill` each tensor's place, `collective` on the whole bucket, `take` what each place holds then.
+  /// Per bucket: calls `fill` for each tensor, `collective` on the whole bucket, then `take` for each tensor.
   void exchange(const Visit& fill, const std::function<void(const at::Tensor& bucket)>& collective, const Visit& take) const;
 
-  /// What one exchange gives to `collective`, padding included.
+  /// Bytes passed to `collective` in one exchange, padding included.
   int64_t bytes() const noexcept;
 
  private:
   std::vector<TensorSpec> specs_;
   BucketPlan plan_;
   c10::Device device_;
-  std::vector<FlatBuffer> kept_;  // by bucket, or none
+  std::vector<FlatBuffer> kept_;  // by bucket; empty for a single exchange
 };
 
 }  // namespace tw

@@ -27,7 +27,7 @@
 namespace tw {
 namespace {
 
-/// By parameter: that of the first of `units` that it is of, or the last number.
+/// By parameter: index of the first of `units` that contains it, or units.size().
 std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& units) {
   std::vector<int64_t> groups;
   if (units.empty()) return groups;
@@ -50,7 +50,7 @@ UseMoment moment_of_use() {
   return at::GradMode::is_enabled() ? UseMoment{forward, at::sequence_number::peek()} : UseMoment{evaluation};
 }
 
-/// Sets a flag while it lives.
+/// Sets a flag for its own lifetime.
 class Busy {
  public:
   explicit Busy(bool& flag) : flag_(flag), before_(std::exchange(flag, true)) {}
@@ -85,7 +85,7 @@ void FullyShardedOptions::validate() const {
 
 class FullySharded::Impl final : public MemoryOwner {
  public:
-  // Collective. @param model of DataParallel: a module or its tensors. @param all its parameters and buffers
+  // Collective. @param model as for DataParallel: a module or its tensors. @param all its parameters and buffers
   template <class Model>
   Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& more)
       : comm_(of.dup()), options_(checked(comm_, chosen)), slices_(comm_, this, options_) {
@@ -108,7 +108,7 @@ class FullySharded::Impl final : public MemoryOwner {
     expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
     slices_.add(parameters, plan_buckets(computed(parameters), reducer.buckets, arrangement), more.initial);
-    // Buffers stay whole. Of a list nobody says what is one.
+    // Buffers stay whole. A plain list cannot tell buffers from frozen parameters.
     std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
     if constexpr (std::is_same_v<Model, torch::nn::Module>) {
       const std::vector<NamedTensor> of_module = tensors_of(model.named_parameters());
@@ -122,7 +122,7 @@ class FullySharded::Impl final : public MemoryOwner {
     }
     if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
-    // Its constructor is private.
+    // not make_unique: the constructor is private
     parallel_.reset(new DataParallel(DataParallel::NoInitialBroadcast{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
     for (size_t i = 0; i < trained_slices().size(); ++i) {
       TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(slices_.unit_of(i)));
@@ -173,26 +173,26 @@ class FullySharded::Impl final : public MemoryOwner {
   const Communicator comm_;
   const FullyShardedOptions options_;
   std::optional<Communicator> replicas_;
-  ParameterSlices slices_;  // units that are trained have their buckets' numbers
+  ParameterSlices slices_;  // trained units have their buckets' numbers
   std::shared_ptr<GradientPlaceholders> placeholders_;
   ModelPartsList parts_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<UnitValues> values_;
-  std::vector<at::Tensor> reduced_;  // by slice, where the reducer has its gradient
+  std::vector<at::Tensor> reduced_;  // by slice, the reducer's memory for its gradient
   SliceGradients slice_gradients_;
-  int64_t over_replicas_ = 0;  // bytes given
+  int64_t over_replicas_ = 0;  // bytes passed to collectives
   bool finite_ = true;         // gradients of the last pass
-  bool busy_ = true;           // operators that are called from here are not looked at
+  bool busy_ = true;           // ignore operators that this class calls
 };
 
-// As they are gathered.
+// Specs in the dtype in which parameters are gathered.
 std::vector<TensorSpec> FullySharded::Impl::computed(const std::vector<NamedTensor>& parameters) const {
   std::vector<TensorSpec> specs = specs_of(parameters);
   for (TensorSpec& spec : specs) spec.dtype = options_.compute_dtype.value_or(spec.dtype);
   return specs;
 }
 
-// Those that have memory; the others are made equal, if they can be.
+// Synchronizes the tensors that have memory; for the others, checks that they can be filled.
 void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const {
   std::vector<NamedTensor> with_memory;
   for (const NamedTensor& each : tensors) {
@@ -201,7 +201,7 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
       continue;
     }
     TW_EXPECTS(initial != nullptr, each.name, " has no memory: pass FullyShardedSetup::initial");
-    initial->fill(at::empty({0}), each.tensor, 0, each.name);  // where it throws, it does on all ranks
+    initial->fill(at::empty({0}), each.tensor, 0, each.name);  // throws on all ranks or none
   }
   if (replicas_) synchronize(*replicas_, with_memory);
   synchronize(comm_, with_memory);
@@ -234,14 +234,14 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
   }
 }
 
-// Those that wait elsewhere for ranks which do not come.
+// Wakes ranks that wait elsewhere for ranks that will not come.
 void FullySharded::Impl::give_up(const std::string& why) const {
   comm_.revoke(why);
   if (replicas_) replicas_->revoke(why);
 }
 
-// The reducer is about to write where gradients of the pass before lie, to which the user may add those of this one. What the module's zero_grad()
-// dropped is dropped in the slices, too.
+// The reducer is about to overwrite the memory of the last pass's gradients, but the user may accumulate into those, so they are copied. What the
+// module's zero_grad() dropped is dropped in the slices, too.
 void FullySharded::Impl::begin_pass() {
   values_->begin_pass();
   for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
@@ -261,7 +261,7 @@ void FullySharded::Impl::end_pass() {
   const Busy busy(busy_);
   try {
     values_->end_pass();
-  } catch (const std::exception& error) {  // as on all ranks of this group
+  } catch (const std::exception& error) {  // all ranks of this group throw
     if (replicas_) replicas_->revoke(error.what());
     throw;
   }
@@ -279,7 +279,7 @@ void FullySharded::Impl::end_pass() {
   }
 }
 
-// Also looks which parameters had a gradient anywhere, and whether all are finite.
+// Also records which parameters had a gradient on any rank, and whether all gradients are finite.
 std::vector<uint8_t> FullySharded::Impl::reduce_over_replicas() {
   finite_ = reducer().finite();
   std::vector<uint8_t> used;

@@ -15,7 +15,7 @@
 namespace tw {
 namespace {
 
-// Of a kept unit: below it, operators that take a parameter are not heard of, whose cost would show, and changes in place are found by comparing.
+// Bytes of a kept unit below which its parameters are not watched, since watching would be measurable. Comparing finds in-place changes instead.
 constexpr int64_t small = 256 << 10;
 
 class Gathered final : public UnitValues {
@@ -51,7 +51,7 @@ class Gathered final : public UnitValues {
     for (const size_t unit : units) end_gathering(unit);
   }
 
-  // Slices are watched from when their unit is gathered until the first one is written.
+  // Slices are watched from their unit's gathering until one of them is written.
   void write(size_t unit, std::span<const size_t> used) override {
     slices_.watch_slices(unit, false);
     slices_.unit(unit).slices_written();
@@ -84,8 +84,8 @@ class Gathered final : public UnitValues {
  private:
   struct State {
     bool written = false;  // a slice, since the unit was gathered
-    at::Tensor pooled;     // where the whole unit lies; undefined: nowhere, or in memory of its own
-    at::Tensor arriving;   // the same, while it is gathered
+    at::Tensor pooled;     // memory from the pool for the whole unit; undefined if none is used
+    at::Tensor arriving;   // the same, while the gathering is in flight
     Work gathering;
     int64_t event = 0;  // of the gathering
   };
@@ -110,13 +110,13 @@ class Gathered final : public UnitValues {
   const FullyShardedOptions& options_;
   std::function<void(const std::string&)> give_up_;
   std::shared_ptr<OrderCheck> orders_;
-  int64_t model_;           // its number there
+  int64_t model_;           // its number in `orders_`
   std::vector<bool> kept_;  // by unit
   UnitOrder order_;
   std::vector<State> state_;         // by unit
-  std::vector<at::Tensor> pool_;     // free memory, each as large as the largest unit that is not kept
-  std::vector<at::Tensor> of_kept_;  // by unit, memory of those that are
-  std::string changed_;              // a parameter that this rank found changed, or a neighbour of it
+  std::vector<at::Tensor> pool_;     // free memory, each block as large as the largest unit that is not kept
+  std::vector<at::Tensor> of_kept_;  // by unit, memory of kept units
+  std::string changed_;              // a parameter this rank found changed, or one in the same unit
 };
 
 std::vector<std::string> Gathered::names_of(const ParameterSlices& slices) {
@@ -146,7 +146,7 @@ void Gathered::make_memory() {
     }
   }
   const at::Tensor of_kept = together > 0 ? shared_tensor(comm_, {together}, bytes) : at::empty({0}, bytes);
-  for (size_t unit = 0; unit < slices_.units(); ++unit) {  // versions are a unit's own, for audits of what is in flight
+  for (size_t unit = 0; unit < slices_.units(); ++unit) {  // one tensor with its own version per unit, for audits of operations in flight
     of_kept_.push_back(kept_[unit] ? of_kept.narrow(0, offsets[unit], bytes_of(unit)).variable_data() : at::Tensor());
   }
   const auto pooled = static_cast<size_t>(std::count(kept_.begin(), kept_.end(), false));
@@ -158,7 +158,7 @@ at::Tensor Gathered::memory_for(size_t unit) {
   const ParameterUnit& of = slices_.unit(unit);
   const c10::ScalarType dtype = of.options().dtype().toScalarType();
   if (kept_[unit]) return of_kept_[unit].view(dtype);
-  if (pool_.empty()) return at::empty({of.numel()}, of.options());  // an operator takes more units at once than stay otherwise
+  if (pool_.empty()) return at::empty({of.numel()}, of.options());  // an operator uses more units at once than the pool holds
   const at::Tensor& memory = state_[unit].pooled = pool_.back();
   pool_.pop_back();
   return memory.narrow(0, 0, of.bytes()).view(dtype);
@@ -185,12 +185,12 @@ void Gathered::begin_gathering(size_t unit) {
   ++figures_.gatherings;
 }
 
-// Before values are used: units of one size would be taken for each other, and others would wait for ever.
+// Call before values are used: units of equal size would silently mix values; others would deadlock.
 void Gathered::expect_same_units(int64_t event) {
   const std::string& difference = orders_->difference_up_to(event);
   if (difference.empty()) return;
   give_up_(difference);
-  for (State& each : state_) {  // what they say is a consequence
+  for (State& each : state_) {  // their errors are only consequences
     try {
       each.gathering.wait();
     } catch (const std::exception&) {
@@ -217,20 +217,20 @@ void Gathered::release(size_t unit) {
   if (state_[unit].pooled.defined()) pool_.push_back(std::exchange(state_[unit].pooled, {}));
 }
 
-// Whatever was changed without a version lies in some rank's share, which still has what was gathered. The others do not see it.
+// Detects in-place changes that bump no version. A changed element lies in some rank's share, and only that rank can compare it with its slice.
 void Gathered::look_for_changes(size_t unit) {
   const ParameterUnit& of = slices_.unit(unit);
   of.expect_unchanged();
   if (!is_quiet(unit) || state_[unit].written || !of.memory().defined()) return;
   const at::Tensor& mine = slices_.share(unit);
   const at::Tensor gathered = of.memory().narrow(0, comm_.rank() * mine.numel(), mine.numel());
-  const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bits, for what is not a number equals nothing
+  const bool same = mine.to(gathered.scalar_type()).view(at::kByte).equal(gathered.view(at::kByte));  // bitwise, since NaN equals nothing
   if (same) return;
   changed_ = of.parameters().front().name;
   reducer_.set_step_fingerprint(1);
 }
 
-// All ranks hear of it at the end of the pass.
+// All ranks learn of a change at the end of the pass.
 void Gathered::expect_unchanged() {
   const std::string changed = std::exchange(changed_, {});
   if (reducer_.fingerprints_agree() && changed.empty()) return;

@@ -9,21 +9,21 @@
 
 namespace tw {
 
-/// What `.grad()` of a parameter holds whose gradient is sharded: a tensor of its shape without memory. What takes it throws, and says what to use
-/// instead: an optimizer over the parameters, which would train nothing, or clip_grad_norm_(), which would clip nothing.
+/// Stand-ins for the `.grad()` of parameters whose gradients are sharded: tensors of the same shape without memory. Using one throws an error that
+/// names the alternative. Otherwise an optimizer over the parameters would train nothing, and clip_grad_norm_() would clip nothing.
 class GradientPlaceholders final : public MemoryOwner {
  public:
-  /// @param instead what to write, for the message
+  /// @param instead what to use instead, for the message
   GradientPlaceholders(const std::vector<NamedTensor>& parameters, std::string instead);
   ~GradientPlaceholders() override;
   GradientPlaceholders(const GradientPlaceholders&) = delete;
   GradientPlaceholders& operator=(const GradientPlaceholders&) = delete;
 
-  /// Becomes `.grad()` of parameter `id`.
+  /// Sets `.grad()` of parameter `id` to its placeholder.
   void put(size_t id);
-  /// Autograd is about to add to `.grad()`, or somebody to look at it.
+  /// Clears the placeholder, before autograd adds to `.grad()` or a caller reads it.
   void remove(size_t id);
-  /// Whether it was put there and is gone, as by zero_grad() of the module; forgotten then.
+  /// Whether the placeholder was put and has been dropped since, e.g. by the module's zero_grad(). Returns true once per drop.
   bool was_dropped(size_t id);
 
   void before_operator(std::span<const Taken> taken, const std::string& op) override;

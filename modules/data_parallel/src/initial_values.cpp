@@ -15,15 +15,15 @@
 namespace tw {
 namespace {
 
-constexpr int64_t block = 4096;  // elements that are drawn together
+constexpr int64_t block = 4096;  // elements drawn together
 
-/// An operator that treats each element for itself, and its arguments after the tensor.
+/// An elementwise operator, and its arguments after the tensor.
 struct Filling {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;
 };
 
-/// What fills a tensor.
+/// The operators that fill a tensor.
 struct History {
   c10::Storage storage;
   uint64_t number = 0;

@@ -60,7 +60,7 @@ void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors) {
     if (each.tensor.is_meta() || !each.tensor.has_storage()) continue;
     std::vector<const NamedTensor*>& others = by_storage[each.tensor.storage().unsafeGetStorageImpl()];
     for (const NamedTensor* other : others) {
-      if (!each.tensor.requires_grad() && !other->tensor.requires_grad()) continue;  // nobody changes them
+      if (!each.tensor.requires_grad() && !other->tensor.requires_grad()) continue;  // neither ever changes
       const at::MemOverlapStatus overlap = at::get_overlap_status(each.tensor, other->tensor);
       TW_EXPECTS(overlap != at::MemOverlapStatus::Full && overlap != at::MemOverlapStatus::Partial, other->name, " and ", each.name,
                  " are two tensors in the same memory, of which each would have slices of its own: make them one tensor");

@@ -6,7 +6,7 @@
 namespace tw {
 namespace {
 
-// All ranks meet before slices are written and before they are read.
+// A barrier precedes the first write to slices, and the first use after it.
 class OneCopy final : public UnitValues {
  public:
   OneCopy(const Communicator& comm, const ParameterSlices& slices) : comm_(comm), slices_(slices) {

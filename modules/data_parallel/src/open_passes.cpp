@@ -14,14 +14,14 @@ namespace tw {
 namespace {
 
 struct OpenPass {
-  int backward;  // LibTorch's number of the backward() that it is part of
+  int backward;  // LibTorch's number of its backward()
   int64_t number;
-  std::weak_ptr<void> pass;  // gone with a backward() that threw
+  std::weak_ptr<void> pass;  // expired if backward() threw
   std::function<void()> end;
   std::function<void()> fail;
 };
 
-// Callbacks run on the thread that called backward(), or on one of a device's.
+// Callbacks run on the thread that called backward() or on a device's thread.
 std::mutex mutex;
 std::vector<OpenPass> open_passes;
 
@@ -50,7 +50,7 @@ void OpenPasses::open(int64_t number, std::shared_ptr<void> pass, std::function<
     open_passes.push_back({backward, number, pass, std::move(end), std::move(fail)});
   }
   torch::autograd::Engine::get_default_engine().queue_callback([backward, pass = std::move(pass)] {
-    std::exception_ptr failure;  // other ranks wait for all of them
+    std::exception_ptr failure;  // other ranks wait for all passes, so end them all first
     for (const OpenPass& each : take([&](const OpenPass& open) { return open.backward == backward; })) {
       try {
         each.end();

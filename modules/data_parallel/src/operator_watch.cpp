@@ -17,7 +17,7 @@
 namespace tw {
 namespace {
 
-// LibTorch itself uses it in its tests alone.
+// LibTorch itself uses this key in its tests only.
 constexpr auto watched_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 struct Context {
@@ -83,7 +83,7 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
 
 void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, int64_t offset,
              at::IntArrayRef strides) {
-  const c10::InferenceMode normal(false);  // in which the tensor would be one of inference for ever
+  const c10::InferenceMode normal(false);  // otherwise the tensor would become an inference tensor for good
   const auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), keys, dtype);
   impl->set_storage_offset(offset);
   impl->set_sizes_and_strides(tensor.sizes(), strides);
@@ -106,7 +106,7 @@ void watch(const at::Tensor& tensor, bool watched) {
           tensor.storage_offset(), tensor.strides());
 }
 
-// Before 2.13 a message could not be taken back; there, whoever takes a pointer to what is not here gets null.
+// Before LibTorch 2.13 such a message could not be removed; there, taking a pointer to absent memory returns null.
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
 void allow_pointers(const c10::Storage& storage) { storage.unsafeGetStorageImpl()->clear_data_ptr_access_error_msg_(); }
 void refuse_pointers(const c10::Storage& storage, const std::string& why) {

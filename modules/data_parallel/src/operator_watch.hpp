@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors whose owner is told before an operator of LibTorch takes them, in a forward pass or in autograd's, on any thread: what hooks of modules are
-// elsewhere. They carry a dispatch key that comes before all others, so that other operators cost what they did; so do views of them.
+// Watched tensors: their owner is called before a LibTorch operator uses them, in forward passes and in autograd, on any thread. Other frameworks use
+// module hooks for this. Watched tensors and their views carry the dispatch key of highest priority, so operators on other tensors cost nothing.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
@@ -13,39 +13,39 @@ namespace tw {
 
 struct WatchedMemory;
 
-/// What an operator is about to take.
+/// A watched argument of an operator.
 struct Taken {
   WatchedMemory* memory;
-  int64_t offset;  ///< of its first element there
+  int64_t offset;  ///< of its first element in `memory`
   bool written;
 };
 
-/// Whom memory belongs to.
+/// Owner of watched memory.
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
-  /// An operator, called by none of LibTorch's, is about to take `taken`, perhaps memory of others, too. What this throws, the operator throws.
-  /// @param op its name, such as "aten::add_"
+  /// A top-level operator is about to use `taken`; some of it may belong to other owners. Exceptions propagate to the operator's caller.
+  /// @param op its name, e.g. "aten::add_"
   virtual void before_operator(std::span<const Taken> taken, const std::string& op) = 0;
 };
 
 struct WatchedMemory {
-  MemoryOwner* owner;  ///< null when it is gone
-  size_t index = 0;    ///< the owner's number for it
+  MemoryOwner* owner;  ///< null once the owner is destroyed
+  size_t index = 0;    ///< the owner's number for this memory
 };
 
-/// A pointer for a storage to hold: says whose it is. @param keeps lives as long
+/// A storage pointer that records its owner. @param keeps kept alive as long as the pointer
 at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device);
 
-/// Whether operators that take `tensor`, whose storage has such a pointer, are heard of from now on.
+/// Sets whether operators that use `tensor` report to its owner. Its storage must hold a watched_pointer().
 void watch(const at::Tensor& tensor, bool watched = true);
-/// Who takes a pointer to the storage, which has no memory, gets an error that says `why`, until it is allowed again.
+/// Until allow_pointers(), taking a data pointer of `storage`, which has no memory, fails with the message `why`.
 void refuse_pointers(const c10::Storage& storage, const std::string& why);
 void allow_pointers(const c10::Storage& storage);
-/// Whether the storage of `tensor` has such a pointer, heard of or not, and even if its owner is gone.
+/// Whether the storage of `tensor` holds a watched_pointer(), even if watching is off or the owner is gone.
 bool has_watched_memory(const at::Tensor& tensor);
 
-/// What `tensor` is from now on: of the same shape, contiguous from element `offset` of `storage`, and on its device. Who holds it holds that.
+/// Turns `tensor` into a contiguous tensor of the same shape at element `offset` of `storage`, on its device. All handles to `tensor` see the change.
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype);
 
 }  // namespace tw

@@ -21,7 +21,7 @@ struct KnownCheck {
   std::weak_ptr<OrderCheck> check;
 };
 
-// Models find each other here: a user wraps each for itself.
+// How models find a shared check: the user wraps each of them separately.
 std::mutex known_checks_mutex;
 std::vector<KnownCheck> known_checks;
 int64_t last_check_id = 0;
@@ -33,7 +33,7 @@ std::shared_ptr<OrderCheck> find_living_check(const Communicator& comm) {
   return found == known_checks.end() ? nullptr : found->check.lock();
 }
 
-// A unit of a model in one number.
+// Encodes a unit of a model in one number.
 constexpr int64_t most_units = int64_t{1} << 32;
 int64_t event_number(int64_t model, int64_t unit) { return model * most_units + unit + 1; }
 

@@ -14,26 +14,26 @@
 
 namespace tw {
 
-/// Compares what the models of a communicator do one after the other, which must be the same on all ranks: for each event they exchange a number, 8
-/// bytes that travel beside the work. One for all models, since two that exchange in different orders would wait for each other.
+/// Checks that the models of a communicator do the same things in the same order on all ranks. For each event the ranks exchange a number: 8 bytes,
+/// concurrently with the work. All models share one check, since two that exchange in different orders would deadlock.
 class OrderCheck {
  public:
-  /// The one of the models over `comm` that live. Collective: all make another one where a rank has none any more,
-  /// or one whose ranks went different ways.
+  /// The check shared by all living models over `comm`. Collective: all ranks make a new one if any rank has none, or if the old one found a
+  /// difference.
   static std::shared_ptr<OrderCheck> of(const Communicator& comm);
   OrderCheck(const Communicator& comm, int64_t id);
 
-  static constexpr int64_t end_of_pass = -1;  ///< in the place of a unit
+  static constexpr int64_t end_of_pass = -1;  ///< instead of a unit
 
-  /// A model takes part. Collective. @param units their names for messages @return its number
+  /// Registers a model. Collective. @param units names for messages @return the model's number
   int64_t add(std::vector<std::string> units);
   void remove(int64_t model) { models_.erase(model); }
 
-  /// This rank takes `unit` of `model` next. Returns at once. @return the number of the event
+  /// Records that this rank uses `unit` of `model` next. Does not block. @return the event's number
   int64_t begin(int64_t model, int64_t unit);
-  /// Waits until all ranks have begun events up to `event`. @return what each rank does at the first event where they differ; empty: they do not
+  /// Waits until all ranks have begun events up to `event`. @return what each rank does at the first event where they differ; empty if none
   const std::string& difference_up_to(int64_t event);
-  /// What was found before; empty: nothing.
+  /// The difference found so far; empty if none.
   const std::string& difference() const noexcept { return difference_; }
 
  private:

@@ -58,7 +58,7 @@ ParameterSlices::Piece ParameterSlices::piece_of(size_t unit, size_t parameter, 
   return {unit, parameter, begin, std::max<int64_t>(end - begin, 0), std::clamp(offset + begin - share_begin, int64_t{0}, share)};
 }
 
-// This rank's elements of it, at their place.
+// Copies or computes this rank's elements of `parameter`.
 void ParameterSlices::fill(const at::Tensor& place, const NamedTensor& parameter, const Piece& piece, const InitialValues* initial) {
   if (parameter.tensor.is_meta()) {
     initial->fill(place, parameter.tensor, piece.begin, parameter.name);

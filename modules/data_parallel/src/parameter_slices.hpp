@@ -11,44 +11,44 @@
 
 namespace tw {
 
-/// Units of parameters, and what this rank keeps of them: of each its share, the slices of its parameters.
+/// Units of parameters. Of each unit this rank keeps its share: slices of the unit's parameters.
 class ParameterSlices {
  public:
-  /// @param owner is told before operators take parameters or slices. @param options of FullySharded; both borrowed
+  /// @param owner called before operators use parameters or slices; borrowed. @param options of FullySharded; borrowed
   ParameterSlices(const Communicator& comm, MemoryOwner* owner, const FullyShardedOptions& options) : comm_(comm), owner_(owner), options_(options) {}
   ~ParameterSlices();
   ParameterSlices(const ParameterSlices&) = delete;
   ParameterSlices& operator=(const ParameterSlices&) = delete;
 
-  /// Parameters that are equal on all ranks, or without memory, lose it, and are units from now on, one for each bucket. Collective.
+  /// Turns `parameters` into units, one for each bucket, and frees their memory. They are equal on all ranks, or without memory. Collective.
   void add(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial);
 
   size_t units() const noexcept { return units_.size(); }
   ParameterUnit& unit(size_t index) const { return *units_[index]; }
-  /// This rank's share of a unit, shape [numel / P], which nobody hears of.
+  /// This rank's share of a unit, shape [numel / P], unwatched.
   const at::Tensor& share(size_t unit) const { return shares_[unit].values; }
-  /// One copy a node: the unit's values, shape [numel].
+  /// With one copy per node: all values of the unit, shape [numel].
   const at::Tensor& whole(size_t unit) const { return shares_[unit].whole; }
-  /// Whether `memory` is that of a unit's slices, not of its parameters.
+  /// Whether `memory` belongs to a unit's slices rather than to its parameters.
   bool is_slice(const WatchedMemory* memory) const { return memory == shares_[memory->index].watched.get(); }
-  /// Whether the owner is told before operators take slices of the unit.
+  /// Sets whether the owner is called before operators use slices of the unit.
   void watch_slices(size_t unit, bool watched) const;
 
-  /// The slices of parameters that are trained, in their order, of which this rank may have no element.
+  /// Slices of the parameters that require a gradient, in order; may be empty tensors.
   const std::vector<NamedTensor>& trained() const noexcept { return trained_; }
   size_t unit_of(size_t trained) const { return pieces_[trained].unit; }
-  /// Where a trained slice's elements lie in `share`, which is as large as its unit's.
+  /// The elements of a trained slice within `share`, a tensor as large as the unit's share.
   at::Tensor slice_in(const at::Tensor& share, size_t trained) const;
 
-  /// What FullySharded says of them.
+  /// For FullySharded::optimized_tensors() and shards().
   std::vector<OptimizedTensor> optimized() const;
   std::vector<NamedShard> shards() const;
 
  private:
-  /// Elements of one parameter that lie in this rank's share of its unit.
+  /// The elements of one parameter that lie in this rank's share of its unit.
   struct Piece {
     size_t unit = 0;
-    size_t parameter = 0;  // of the unit
+    size_t parameter = 0;  // index in the unit
     int64_t begin = 0;     // in the flattened parameter
     int64_t count = 0;     // may be 0
     int64_t offset = 0;    // in the share
@@ -56,8 +56,8 @@ class ParameterSlices {
   struct Share {
     at::Tensor values;
     std::shared_ptr<WatchedMemory> watched;
-    at::Tensor slices;                      // the same memory for whom it does not belong to
-    std::vector<at::Tensor> of_parameters;  // views of it, by trained parameter
+    at::Tensor slices;                      // the same memory, watched: for users
+    std::vector<at::Tensor> of_parameters;  // views of `slices`, by trained parameter
     at::Tensor whole;
   };
 
@@ -71,7 +71,7 @@ class ParameterSlices {
   const FullyShardedOptions& options_;
   std::vector<std::unique_ptr<ParameterUnit>> units_;
   std::vector<Share> shares_;  // by unit
-  std::vector<Piece> pieces_;  // of all parameters; those of slices come first
+  std::vector<Piece> pieces_;  // of all parameters; trained ones first
   std::vector<NamedTensor> trained_;
 };
 

@@ -10,12 +10,11 @@
 
 namespace tw {
 
-/// Parameters that are gathered and released together: views of one storage, which is empty while they are released. Who saved one of them or a view
-/// of it, such as autograd, has the same storage, and finds it filled again.
+/// Parameters that are gathered and released together: views of one storage, which is empty while released. Whatever saved a parameter or a view of
+/// it, such as autograd, shares that storage and finds it filled again.
 class ParameterUnit {
  public:
-  /// The parameters become views of the storage, which is empty. @param offsets by parameter, elements from the start. @param numel, options of the
-  /// storage
+  /// Turns the parameters into views of an empty storage. @param offsets by parameter, in elements. @param numel, options of the storage
   ParameterUnit(MemoryOwner* owner, size_t index, std::vector<NamedTensor> parameters, const std::vector<int64_t>& offsets, int64_t numel,
                 const at::TensorOptions& options);
   ~ParameterUnit();
@@ -27,24 +26,24 @@ class ParameterUnit {
   const at::TensorOptions& options() const noexcept { return options_; }
   int64_t bytes() const noexcept { return numel_ * static_cast<int64_t>(options_.dtype().itemsize()); }
 
-  /// Its values lie in `memory`, shape [numel()], from now on. @param watched whether operators that take parameters are still heard of
+  /// Places the values in `memory`, shape [numel()]. @param watched whether operators on the parameters still report to the owner
   void fill(const at::Tensor& memory, bool watched = true);
-  /// Undefined while it is released.
+  /// Undefined while released.
   const at::Tensor& memory() const noexcept { return memory_; }
-  /// @return the memory, which is free now
+  /// @return the memory, now unused
   at::Tensor release();
-  /// The slices were written: graphs that have saved a parameter cannot be run any more, as LibTorch finds by its version.
+  /// Call when a slice was written. Bumps the versions, so that LibTorch rejects graphs that saved a parameter.
   void slices_written();
-  /// @throws ContractError naming a parameter that was changed in place since fill().
+  /// @throws ContractError naming a parameter changed in place since fill().
   void expect_unchanged() const;
-  /// @throws ContractError naming a parameter that has other memory now.
+  /// @throws ContractError naming a parameter whose memory was replaced.
   void expect_in_place() const;
-  /// Of the parameter that element `offset` of the storage is of.
+  /// Name of the parameter at element `offset` of the storage.
   const std::string& name_at(int64_t offset) const;
   void watch_parameters(bool watched) const;
 
  private:
-  /// Who takes the storage gets an error that says `why`.
+  /// From now on, taking a pointer to the storage fails with the message `why`.
   void empty(const std::string& why);
   int64_t version_of(size_t parameter) const;
 

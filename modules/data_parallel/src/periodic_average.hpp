@@ -9,29 +9,29 @@
 
 namespace tw {
 
-/// Checks that every rank trains the same `tensors` by the same `options`, one line each. Collective.
-/// @throws ContractError on every rank, naming ranks and tensor or option, when these differ, and when there is no tensor.
+/// Checks that every rank trains the same `tensors` with the same `options`, one line each. Collective.
+/// @throws ContractError on every rank, naming ranks and tensor or option, if these differ or there is no tensor.
 void expect_same_strategy(const Communicator& comm, const std::string& strategy, const std::vector<std::string>& options,
                           const std::vector<TensorSpec>& tensors);
 
-/// What LocalSgd and DiLoCo share: counts steps, and averages values over the ranks when a period is over.
+/// Shared by LocalSgd and DiLoCo: counts steps, and averages values over the ranks at the end of each period.
 class PeriodicAverage {
  public:
-  /// Collective. @param counter the name of the count of steps, in checkpoints. @param values what is averaged, the same on all ranks, on `device`.
+  /// Collective. @param counter the step count's name in checkpoints. @param values what is averaged, the same on all ranks, on `device`.
   PeriodicAverage(const Communicator& comm, std::string counter, std::vector<TensorSpec> values, c10::Device device, int64_t period);
 
-  /// Counts a step. Whether that makes a period.
+  /// Counts a step. @return whether it completes a period.
   bool count_step();
   /// Whether steps were counted since the last average.
   bool steps_are_left() const;
-  /// Gives `take` the means over the ranks of what `fill` gave, and begins a new period. Collective.
+  /// Averages over the ranks what `fill` writes, lets `take` read the means, and begins a new period. Collective.
   void average(const FlatBuckets::Visit& fill, const FlatBuckets::Visit& take);
 
-  /// The steps since the last average; shares memory.
+  /// Steps since the last average; shares memory.
   NamedShard counter() const;
-  /// Of the room that stays for averages.
+  /// Bytes of the persistent buffers for averages.
   int64_t buffer_bytes() const noexcept { return buckets_.bytes(); }
-  /// What this rank has given to all-reduces.
+  /// Bytes this rank has passed to all-reduces.
   int64_t bytes_communicated() const noexcept { return bytes_communicated_; }
   Seconds exposed_time() const noexcept { return exposed_time_; }
 

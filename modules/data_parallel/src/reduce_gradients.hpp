@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// One whole step of `reducer` on the gradients that `parameters` have now; a missing one counts as zero. Collective.
+/// Runs one step of `reducer` on the current gradients of `parameters`; a missing gradient counts as zero. Collective.
 void reduce_gradients(Reducer& reducer, const std::vector<NamedTensor>& parameters, int64_t samples);
 
 }  // namespace tw

@@ -10,10 +10,10 @@
 
 namespace tw {
 
-/// Who reduces a parameter's gradient, as its accumulator knows: autograd calls this before it adds to the gradient.
+/// Marks a parameter's gradient accumulator as reduced. Autograd calls it before it adds to the gradient.
 class ReducerHook final : public torch::autograd::FunctionPreHook {
  public:
-  /// @param lives whether there still is who reduces
+  /// @param lives whether the reducer still exists
   ReducerHook(std::function<void()> before, std::function<bool()> lives, Reduction reduction)
       : before_(std::move(before)), lives_(std::move(lives)), reduction_(reduction) {}
 
@@ -30,7 +30,7 @@ class ReducerHook final : public torch::autograd::FunctionPreHook {
   Reduction reduction_;
 };
 
-/// By which reductions the gradient of `parameter` is reduced during backward passes, one for each DataParallel or FullySharded that lives.
+/// The reductions of `parameter`'s gradient during backward passes: one for each living DataParallel or FullySharded over it.
 std::vector<Reduction> reductions_of(const at::Tensor& parameter);
 
 }  // namespace tw

@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-constexpr int64_t elements = 8;  // of a pass
+constexpr int64_t elements = 8;  // per pass
 
 bool can_be_read(const at::Tensor& parameter) {
   return parameter.is_cpu() && !parameter.is_sparse() && parameter.numel() > 0 && parameter.is_non_overlapping_and_dense() &&
@@ -57,7 +57,7 @@ uint64_t ReplicaSample::take() {
 
 void ReplicaSample::compare(const Communicator& comm) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor mine = at::zeros({elements, 2}, at::TensorOptions().dtype(at::kDouble));  // an element, and the largest of its parameter
+  const at::Tensor mine = at::zeros({elements, 2}, at::TensorOptions().dtype(at::kDouble));  // element, largest of its parameter
   auto* values = mine.mutable_data_ptr<double>();
   for (int64_t i = 0; i < elements; ++i, values += 2) {
     const auto [parameter, index] = element(elements * (passes_ - 1) + i);

@@ -7,18 +7,18 @@
 
 namespace tw {
 
-/// Finds replicas that were not updated alike, such as by an optimizer that decides by the loss of one rank how many passes it makes: the bits of a
-/// few elements of the parameters, other ones in each pass, travel as a mark of the pass. Parameters on devices are not looked at.
+/// Detects replicas that were updated differently, e.g. by an optimizer whose number of passes depends on one rank's loss. The bits of a few
+/// parameter elements, different ones in each pass, travel as the pass's fingerprint. Parameters on devices are skipped.
 class ReplicaSample {
  public:
   /// @param parameters borrowed
   explicit ReplicaSample(const std::vector<NamedTensor>& parameters) : parameters_(parameters) {}
 
-  /// A pass begins. @return its mark, which is the same on all ranks where their parameters are
+  /// Begins a pass. @return its fingerprint, equal on all ranks if their parameters are
   uint64_t take();
-  /// The ranks' marks of this pass differ. Collective.
-  /// @throws ContractError on every rank, naming parameter and rank, where an element differs by more than the square root of its type's precision,
-  /// in terms of the largest element. What rounding on other processors makes is less.
+  /// Call when the ranks' fingerprints of this pass differ. Collective.
+  /// @throws ContractError on every rank, naming parameter and rank, if an element differs by more than the square root of its dtype's precision,
+  /// relative to the largest element. Rounding on different processors stays below that.
   void compare(const Communicator& comm) const;
 
  private:

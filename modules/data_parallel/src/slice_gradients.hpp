@@ -6,8 +6,8 @@
 
 namespace tw {
 
-/// Gradients of slices, of which each rank has its own: what would compute one number or one vector of them on each rank by itself is refused, such
-/// as clip_grad_norm_() and LBFGS. Operators that treat each element for itself are not.
+/// Gradients of slices, different on each rank. Operators that would compute one number or vector from them on each rank separately are refused, e.g.
+/// those of clip_grad_norm_() and LBFGS. Elementwise operators are allowed.
 class SliceGradients final : public MemoryOwner {
  public:
   SliceGradients() : memory_(std::make_shared<WatchedMemory>(this)) {}
@@ -15,7 +15,7 @@ class SliceGradients final : public MemoryOwner {
   SliceGradients(const SliceGradients&) = delete;
   SliceGradients& operator=(const SliceGradients&) = delete;
 
-  /// The same memory, looked after. @param gradient contiguous, shape [n]
+  /// The same memory, watched. @param gradient contiguous, shape [n]
   at::Tensor watched(const at::Tensor& gradient) const;
 
   void before_operator(std::span<const Taken> taken, const std::string& op) override;

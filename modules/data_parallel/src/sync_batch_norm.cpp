@@ -31,17 +31,17 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-/// Of all ranks' samples.
+/// Over the samples of all ranks.
 struct Statistics {
   at::Tensor mean;      ///< [C]
   at::Tensor variance;  ///< [C], biased
-  double count = 0;     ///< values a channel
+  double count = 0;     ///< values per channel
 };
 
-/// Collective. The same bits on all ranks. @param has_samples whether this rank's rows count
+/// Collective. Bitwise equal on all ranks. @param has_samples whether this rank's rows count
 Statistics statistics_of(const Communicator& comm, const at::Tensor& input, bool has_samples) {
   const int64_t channels = input.size(1);
-  // On the host, which so learns of it without waiting for a device.
+  // A count on the host, readable without waiting for a device.
   const int64_t values = has_samples ? input.numel() / channels : 0;
   const at::Tensor total = at::scalar_tensor(static_cast<double>(values), at::TensorOptions().dtype(at::kDouble));
   Work counting = iallreduce(comm, total, ReduceOp::sum);
@@ -68,18 +68,18 @@ Statistics statistics_of(const Communicator& comm, const at::Tensor& input, bool
   return {mean.to(input.scalar_type()), variance.to(input.scalar_type()), count};
 }
 
-/// What a backward pass needs to know, besides tensors.
+/// What a backward pass needs in addition to tensors.
 struct Setting : torch::CustomClassHolder {
   Setting(std::shared_ptr<const Communicator> comm, double values, double of_weight, double of_eps, bool with_samples)
       : communicator(std::move(comm)), count(values), weight(of_weight), eps(of_eps), has_samples(with_samples) {}
   std::shared_ptr<const Communicator> communicator;
-  double count;   ///< values a channel, of all ranks
+  double count;   ///< values per channel, over all ranks
   double weight;  ///< of this rank's loss, up to a common factor
   double eps;
   bool has_samples;
 };
 
-/// The input, or a row of zeros in its place: a rank without rows runs the operators of the others, which may be sharding the parameters.
+/// The input, or one row of zeros if it is empty: a rank without rows must run the other ranks' operators, which may have sharded parameters.
 Variable some_rows(const Variable& input) { return input.numel() > 0 ? input : at::zeros({1, input.size(1)}, input.options()); }
 
 struct Normalise : torch::autograd::Function<Normalise> {
@@ -100,10 +100,10 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const Variable& mean = saved[2];
     const Variable& variance = saved[3];
 
-    // As if mean and variance were constants: s g, sum g x^, sum g, with this rank's samples and gradients.
+    // With mean and variance as constants: s g, sum g x^, sum g, over this rank's samples and gradients.
     const Variable rows = some_rows(input);
     const Variable gradient = input.numel() > 0 ? gradients[0] : at::zeros_like(rows);
-    // CUDA takes no undefined tensors, neither here nor for the weight where its gradient is asked for.
+    // CUDA accepts no undefined tensors, neither here nor for the weight if its gradient is needed.
     const Variable none = at::empty({0}, mean.options());
     const Variable factors = weight.defined() ? weight : at::ones_like(mean);
     auto [of_input, of_weight, of_bias] =
@@ -174,7 +174,7 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
                           c10::make_intrusive<Setting>(comm_, statistics.count, rank_weight, options.eps(), has_samples));
 }
 
-// Where a DataParallel reduces the gradient of the weight, it is known by which weights.
+// If a DataParallel reduces the weight's gradient, its reduction is known.
 void SyncBatchNormImpl::expect_own_reduction() const {
   if (!options.affine()) return;
   for (const Reduction reduction : reductions_of(weight)) {

@@ -14,7 +14,7 @@ using torch::nn::BatchNorm1dImpl;
 using torch::nn::BatchNorm2dImpl;
 using torch::nn::BatchNorm3dImpl;
 
-/// Calls `visit` with `module` as what it is, if it is a batch normalisation; says whether.
+/// Calls `visit` with `module` as its concrete type if it is a batch normalisation. @return whether it is
 template <class Visit>
 bool visit_batch_norm(const torch::nn::Module& module, const Visit& visit) {
   const auto visit_as = [&](const auto* norm) {
@@ -24,7 +24,7 @@ bool visit_batch_norm(const torch::nn::Module& module, const Visit& visit) {
   return visit_as(module.as<BatchNorm1dImpl>()) || visit_as(module.as<BatchNorm2dImpl>()) || visit_as(module.as<BatchNorm3dImpl>());
 }
 
-/// Whether `net` runs `module`; one derived from Sequential may hold others besides.
+/// Whether `net` runs `module`; a class derived from Sequential may hold further modules.
 bool runs(const torch::nn::SequentialImpl& net, const torch::nn::Module& module) {
   return std::any_of(net.begin(), net.end(), [&](const torch::nn::AnyModule& entry) { return entry.ptr().get() == &module; });
 }

@@ -18,7 +18,7 @@ namespace {
 
 using torch::optim::Optimizer;
 
-// Parameters by their place, which the ranks share even where names are not known.
+// Parameters named by position, which the ranks share even if names are unknown.
 std::vector<NamedTensor> parameters_of(Optimizer& optimizer) {
   std::vector<NamedTensor> parameters;
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
@@ -35,7 +35,7 @@ void for_each_options(Optimizer& optimizer, const Visit& visit) {
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) visit(concat(group), optimizer.param_groups()[group].options());
 }
 
-// LibTorch's own serialisation knows the options of every optimizer.
+// Uses LibTorch's own serialisation, which knows the options of every optimizer.
 std::string options_of(Optimizer& optimizer) {
   torch::serialize::OutputArchive archive;
   for_each_options(optimizer, [&](const std::string& key, const torch::optim::OptimizerOptions& options) {
@@ -58,7 +58,7 @@ void set_options(Optimizer& optimizer, const std::string& saved) {
   });
 }
 
-// Lets every rank have the state that the root has, whatever its values.
+// Creates on every rank the state entries that the root has, with any values.
 void prepare_like_root(const Communicator& comm, OptimizerState& state, Rank root) {
   std::string names;
   for (const NamedShard& shard : state.shards()) names += shard.name + "\n";

@@ -7,9 +7,9 @@
 namespace tw {
 namespace {
 
-// Of passes that are longer, what comes later is not learnt.
+// Longest pass that is learnt; later uses are ignored.
 constexpr size_t most_learnt = size_t{1} << 16;
-// Uses after which forward passes are taken for ones that no backward pass follows, if they are many times what was learnt.
+// Uses after which forward passes are assumed to have no backward pass, if they also far exceed what was learnt.
 constexpr size_t many = 1024;
 
 bool contains(std::span<const size_t> units, size_t unit) { return std::find(units.begin(), units.end(), unit) != units.end(); }
@@ -36,7 +36,7 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, const UseMoment& 
   Moves moves;
   const std::vector<size_t> soon = next(evaluates ? evaluation_ : training_);
   moves.ahead.assign(soon.begin(), soon.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_, soon.size())));
-  // An operator without gradients may be one inside a training pass, such as in a torch::autograd::Function.
+  // An operator without gradients may run inside a training pass, e.g. in a torch::autograd::Function.
   const std::vector<size_t> trained = evaluates && training_.unit ? next(training_) : std::vector<size_t>{};
   const auto stays = [&](size_t unit) { return contains(units, unit) || contains(soon, unit) || contains(trained, unit); };
   for (size_t unit = 0; unit < has_.size(); ++unit) {
@@ -53,7 +53,7 @@ UnitOrder::Moves UnitOrder::use(std::span<const size_t> units, const UseMoment& 
 }
 
 std::vector<size_t> UnitOrder::end_pass() {
-  // The last forward pass that began before the oldest node of the backward pass was made.
+  // The last forward pass that began before the oldest node of the backward pass was created.
   const auto first = std::find_if(current_.rbegin(), current_.rend(), [&](const Use& use) { return use.starts && use.number <= oldest_; });
   learnt_.clear();
   for (auto use = first == current_.rend() ? current_.begin() : std::prev(first.base()); use != current_.end(); ++use) learnt_.push_back(use->unit);
@@ -83,7 +83,7 @@ void UnitOrder::learn(size_t unit, const UseMoment& moment) {
   training_.position = found == learnt_.end() ? lost : static_cast<size_t>(found - learnt_.begin()) + 1;
 }
 
-// Also where the pass before it ended with the first unit, such as one that is tied: that counts once.
+// Also true if the previous pass ended with the first unit, e.g. a tied weight: consecutive uses count once.
 bool UnitOrder::begins(const Place& place) const {
   const auto is_learnt = [&](size_t position, const std::optional<size_t>& unit) { return position < learnt_.size() && learnt_[position] == unit; };
   return is_learnt(0, place.unit) || (is_learnt(0, place.before) && is_learnt(1, place.unit));
@@ -102,7 +102,7 @@ void UnitOrder::note(size_t unit, const UseMoment& moment) {
   current_.push_back({unit, starts, moment.number});
 }
 
-// The forward part of what was learnt, again and again: nobody says where an evaluation ends.
+// Repeats the forward part of what was learnt, since nothing marks the end of an evaluation.
 void UnitOrder::follow(size_t unit) {
   if (evaluation_.unit == unit) return;
   const size_t expected = evaluation_.position;
@@ -116,8 +116,8 @@ void UnitOrder::follow(size_t unit) {
   evaluation_ = {unit, evaluation_.unit, found + 1};
 }
 
-// Units that differ from the one that is taken, and from each other: those that come next or, without a way that is known, the one that came before,
-// since two may take turns, such as a layer and a tied weight.
+// Distinct units other than the current one: those expected next. If the order is unknown, the previous unit, since two may alternate, such as a
+// layer and a tied weight.
 std::vector<size_t> UnitOrder::next(const Place& place) const {
   const bool lost = place.position > learnt_.size();
   if (lost) return place.before ? std::vector<size_t>{*place.before} : std::vector<size_t>{};

@@ -43,7 +43,7 @@ void WrappedModelCheck::expect_unchanged() const {
 
 void WrappedModelCheck::expect_unchanged(size_t index) const {
   const at::Tensor& tensor = tensors_[index].tensor;
-  if (!tensor.requires_grad() || !tensor.is_leaf()) return;  // a buffer may hold what a pass has made, and autograd knows of
+  if (!tensor.requires_grad() || !tensor.is_leaf()) return;  // a buffer may hold the result of a pass, with its graph
   const auto& [spec, device, trained] = facts_[index];
   TW_EXPECTS(trained, message(spec.name, "requires a gradient"));
   TW_EXPECTS(tensor.scalar_type() == spec.dtype && tensor.sizes() == spec.shape && tensor.device() == device,

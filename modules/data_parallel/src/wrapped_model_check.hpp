@@ -12,24 +12,24 @@
 
 namespace tw {
 
-/// What a strategy was made for. LibTorch lets a model change behind it, and of what it does not know the replicas would drift apart without a word.
-/// So what is trained at a step is compared with what was wrapped_model_check. Local; takes a fraction of a microsecond a tensor.
+/// Detects changes to a wrapped model. LibTorch does not report them, and replicas would silently diverge. Compares what is trained at a step with
+/// what was wrapped. Local; takes a fraction of a microsecond per tensor.
 class WrappedModelCheck {
  public:
-  /// @param strategy for messages. @param tensors all that there are, trained or not.
+  /// @param strategy for messages. @param tensors all of the model, trained or not.
   WrappedModelCheck(std::string strategy, std::vector<NamedTensor> tensors);
-  /// Looks for parameters that come later, too, while a shared_ptr owns `module`, as a holder's does.
+  /// Also detects parameters added later, if a shared_ptr owns `module`, as a ModuleHolder's does.
   WrappedModelCheck(std::string strategy, const torch::nn::Module& module);
-  /// The same where `comm` replicates it; see tensors_of_replica().
+  /// The same for a module that `comm` replicates; see tensors_of_replica().
   WrappedModelCheck(std::string strategy, const Communicator& comm, const torch::nn::Module& module);
 
   /// Each once.
   const std::vector<NamedTensor>& tensors() const noexcept { return tensors_; }
 
-  /// What is frozen later takes no part, as always. @throws ContractError, naming the tensor, where the dtype, shape or device of a trained one
-  /// changed, where one is trained that was frozen, and where the module has a parameter that it had not.
+  /// Tensors frozen later are ignored. @throws ContractError naming the tensor if a trained one changed dtype, shape or device, if a frozen one is
+  /// trained now, or if the module has a new parameter.
   void expect_unchanged() const;
-  /// The same for one of tensors() alone.
+  /// The same for one of tensors().
   void expect_unchanged(size_t index) const;
   /// "fc.weight `what`, unlike when DataParallel was made: ..."
   std::string message(const std::string& name, const std::string& what) const;

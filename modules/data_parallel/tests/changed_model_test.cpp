@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that changes after what was made for it: an error at the next step on every rank, not replicas that drift apart.
+// A model changed after it was wrapped must cause an error at the next step on every rank. Replicas must not silently diverge.
 #include "training.hpp"
 
 #include <tw/data_parallel.hpp>
@@ -26,14 +26,14 @@ const std::vector<Change>& changes() {
   return all;
 }
 
-/// The bias of its first layer is frozen.
+/// The bias of the first layer is frozen.
 Net half_frozen() {
   Net net = make_net();
   net[0]->parameters()[1].requires_grad_(false);
   return net;
 }
 
-// In whichever dtype the layers have now.
+// Runs each layer in its current dtype.
 at::Tensor loss_of(const Net& net) {
   at::Tensor x = torch::ones({2, 1, 6, 6}, torch::kDouble);
   for (torch::nn::AnyModule& layer : *Net(net)) {
@@ -51,7 +51,7 @@ TEST(ChangedModel, EndsTheNextBackwardPass) {
       tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean});
       loss_of(net).backward();
       change.apply(net);
-      if (!synchronising && change.says.find("is a parameter") != std::string::npos) continue;  // the next pass that reduces finds it
+      if (!synchronising && change.says.find("is a parameter") != std::string::npos) continue;  // found by the next pass that reduces
       std::optional<tw::DataParallel::NoSync> local;
       if (!synchronising) local.emplace(parallel.no_sync());
       expect_error([&] { loss_of(net).backward(); }, change.says);
@@ -59,7 +59,7 @@ TEST(ChangedModel, EndsTheNextBackwardPass) {
   }
 }
 
-// Autograd drops the hooks of a parameter whose dtype changes, and does not bring them back; nor where another model's values are loaded.
+// Autograd drops a parameter's hooks if its dtype changes, and does not restore them; nor does loading another model's values.
 TEST(ChangedModel, IsReducedWhereItIsAsBefore) {
   Net net = make_net();
   tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::sum});
@@ -100,7 +100,7 @@ TEST(ChangedModel, EndsTheNextStepOfOtherStrategies) {
     };
     expect_error_of([](const Net& net, auto&) { return std::make_unique<tw::LocalSgd>(world(), *net); });
     expect_error_of([](const Net& net, auto&) { return std::make_unique<tw::DiLoCo>(world(), *net); });
-    if (change.says.find("is a parameter") != std::string::npos) continue;  // not one of the optimizer
+    if (change.says.find("is a parameter") != std::string::npos) continue;  // the new parameter is not in the optimizer
     expect_error_of([](const Net& net, auto& sgd) {
       return std::make_unique<tw::DistributedOptimizer>(world(), sgd, *net, tw::DistributedOptimizerOptions{.reduction = tw::Reduction::mean});
     });
@@ -118,7 +118,7 @@ TEST(ChangedModel, AnOptimizerMayNotGrow) {
   expect_error([&] { optimizer.step(); }, "the optimizer has 6 parameters, and had 5 when DistributedOptimizer was made");
 }
 
-// What one process may do and replicas too: freeze layers, load other values, wrap a model again.
+// What is allowed in one process is allowed for replicas: freezing layers, loading other values, wrapping a model again.
 TEST(ChangedModel, NeedNotBeAnError) {
   Net net = make_net();
   Net reference = make_net();

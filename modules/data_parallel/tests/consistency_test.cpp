@@ -112,7 +112,7 @@ TEST(SynchronizeTensors, TakesOneAndSeveral) {
 TEST(SynchronizeGenerator, GivesAllRanksTheRootsNumbers) {
   for (int root = 0; root < world().size(); ++root) {
     torch::manual_seed(static_cast<uint64_t>(world().rank()));
-    (void)torch::randn({static_cast<int64_t>(world().rank()) + 1});  // also a normal number that waits in the generator
+    (void)torch::randn({static_cast<int64_t>(world().rank()) + 1});  // also leaves a cached normal number in the generator
     tw::synchronize_generator(world(), tw::Rank(root));
     const auto mine = torch::randn({5});
     torch::manual_seed(static_cast<uint64_t>(root));

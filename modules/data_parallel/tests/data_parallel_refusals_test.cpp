@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that DataParallel refuses, and what it says to write: that is right.
+// Programs that DataParallel rejects, and the fixes that its messages suggest.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 #include "one_parameter.hpp"
@@ -21,7 +21,7 @@ TEST(DataParallel, SampleWeightedNeedsTheSamples) {
   p.mutable_grad() = at::Tensor();
   parallel.set_samples(world().rank() == 0 ? 1 : 0);
   loss_of(p).backward();
-  expect_gradient(p, 1);  // rank 0's gradient alone counts
+  expect_gradient(p, 1);  // only rank 0's gradient counts
 }
 
 TEST(DataParallel, RefusesParametersThatLieElsewhere) {
@@ -50,12 +50,12 @@ TEST(DataParallel, TheReductionMustBeChosen) {
   EXPECT_NE(error([&] { tw::FullySharded(world(), parameters, {}); }).find("the reduction must be chosen"), std::string::npos);
   torch::optim::SGD sgd({parameters[0].tensor}, 0.1);
   EXPECT_NE(error([&] { tw::DistributedOptimizer(world(), sgd, parameters, {}); }).find("the reduction must be chosen"), std::string::npos);
-  loss_of(parameters[0].tensor).backward();  // of nobody
+  loss_of(parameters[0].tensor).backward();  // no longer reduced
   expect_gradient(parameters[0].tensor, world().rank() + 1);
 }
 
-// LibTorch's LBFGS ends its iterations by what the closure returns: this rank's own loss lets ranks make different numbers of passes, which the first
-// pass afterwards finds; reduced() lets all make those of one process.
+// The return value of the closure ends the iterations of LibTorch's LBFGS. With each rank's own loss, ranks may make different numbers of passes; the
+// next pass detects that. With reduced(), all make the same passes as one process.
 at::Tensor lbfgs(const at::Tensor& p, const std::function<at::Tensor(const at::Tensor& loss)>& returned, int rank, int ranks) {
   torch::optim::LBFGS optimizer({p}, torch::optim::LBFGSOptions(0.5).max_iter(8).tolerance_change(0.05));
   for (int step = 0; step < 4; ++step) {
@@ -82,7 +82,7 @@ TEST(DataParallel, ClosuresReturnAReducedLoss) {
   EXPECT_TRUE(found.allclose(expected, 1e-9)) << found << expected;
 }
 
-// A rank that leaves an update out, since its own loss says so.
+// One rank skips an update because of its own loss.
 TW_TEST_ON(DataParallel, NamesRanksThatDidNotMakeTheSameUpdates, {.least = 2}) {
   const auto p = parameter();
   torch::optim::SGD sgd({p}, 0.1);
@@ -93,7 +93,7 @@ TW_TEST_ON(DataParallel, NamesRanksThatDidNotMakeTheSameUpdates, {.least = 2}) {
   EXPECT_NE(error.find("before backward pass 2 an element of p is "), std::string::npos) << error;
 }
 
-/// Recomputation as LibTorch's checkpoint does it, by a backward pass inside the backward pass; autograd does not see the weight.
+/// Recomputation like LibTorch's checkpoint, by a backward pass inside the backward pass; autograd does not see the weight.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor* weight) {
     context->save_for_backward({x});
@@ -109,7 +109,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-// A layer in two parts that are recomputed gets two gradients in one backward pass, if it gets a plain one before.
+// A layer in two recomputed parts gets two gradients in one backward pass if it gets a plain one first.
 TEST(DataParallel, SaysWhatToWriteWhereNestedBackwardPassesMeet) {
   const auto p = parameter();
   tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});

@@ -14,7 +14,7 @@ using namespace tw::testing::one_parameter;
 using tw::testing::message_of;
 using tw::testing::world;
 
-// Micro-batches of a pipeline accumulate like this.
+// A pipeline's micro-batches accumulate like this.
 void expect_no_copies(tw::Reduction reduction, bool by_a_last_pass) {
   const at::Tensor p = parameter();
   tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = reduction});
@@ -84,7 +84,7 @@ TEST(DataParallel, AccumulatesOverPassesLikeOneProcess) {
   }
 }
 
-// By hand, such as weight decay: what a rank writes is its share, in every step, whether the last gradient was dropped, replaced or overwritten.
+// A gradient written by hand (weight decay) is this rank's share in every step, whether the last one was dropped, replaced or overwritten.
 TEST(DataParallel, AGradientWrittenBeforeBackwardIsThisRanksShare) {
   for (const auto reduction : reductions) {
     for (const bool to_none : {true, false}) {
@@ -123,10 +123,10 @@ TEST(DataParallel, RefusesToSumGradientsFromBeforeItWasMade) {
   q.mutable_grad() = torch::full({3}, 5.0F);
   const tw::DataParallel mean(world(), {{"q", q}}, {.reduction = tw::Reduction::mean});
   loss_of(q).backward();
-  expect_gradient(q, 5 + factor(tw::Reduction::mean));  // the mean of equal gradients is what they are
+  expect_gradient(q, 5 + factor(tw::Reduction::mean));  // the mean of equal gradients is unchanged
 }
 
-/// Multiplies by 1, and throws in the backward pass of one rank.
+/// Identity that throws in one rank's backward pass.
 struct Failing : torch::autograd::Function<Failing> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, bool fails) {
     context->saved_data["fails"] = fails;
@@ -138,7 +138,7 @@ struct Failing : torch::autograd::Function<Failing> {
   }
 };
 
-// Somewhere between the gradients of `last` and `first`. The rank that caught its exception goes on; the others learn that its share is missing.
+// The exception lies between the gradients of `last` and `first`. The rank that caught it continues; the others learn that its share is missing.
 TEST(DataParallel, GoesOnAfterABackwardPassThatThrew) {
   for (const bool joins : {false, true}) {
     for (const bool to_none : {true, false}) {
@@ -149,7 +149,7 @@ TEST(DataParallel, GoesOnAfterABackwardPassThatThrew) {
         tw::DataParallel parallel(world(), {{"first", first}, {"last", last}}, {.reduction = tw::Reduction::sum, .overlap = overlap});
         const auto pass = [&](bool fails) {
           const at::Tensor throws = Failing::apply(first, fails);
-          const at::Tensor comes_first = last * 2;  // in the backward pass, which goes from the operator that was called last
+          const at::Tensor comes_first = last * 2;  // in the backward pass, which begins with the last operator called
           loss_of(throws + comes_first).backward();
         };
         pass(false);
@@ -176,7 +176,7 @@ TEST(DataParallel, GoesOnAfterABackwardPassThatThrew) {
   }
 }
 
-// Gradients of the second come first, and those who wait do so for the first.
+// Gradients of the second model arrive first, but ranks wait for the first.
 TEST(DataParallel, GoesOnAfterABackwardPassOfTwoModelsThatThrew) {
   const auto first = parameter();
   const auto last = parameter();
@@ -213,7 +213,7 @@ TEST(DataParallel, LeavesWhatNobodyUsesAlone) {
     EXPECT_FALSE(never.grad().defined());
     EXPECT_FALSE(sometimes.grad().defined());
     (loss_of(used) + loss_of(sometimes)).backward();
-    loss_of(used).backward();  // `sometimes` keeps what it has
+    loss_of(used).backward();  // `sometimes` keeps its gradient
     expect_gradient(used, 3 * factor(reduction));
     expect_gradient(sometimes, factor(reduction));
     EXPECT_FALSE(never.grad().defined());
@@ -236,7 +236,7 @@ TEST(DataParallel, CountsAMissingGradientAsZero) {
   }
 }
 
-/// Two layers with one weight under two names, and a layer that is not trained.
+/// Two layers that share one weight under two names, and a frozen parameter.
 struct TiedNet : torch::nn::Module {
   TiedNet() {
     weight = register_parameter("first", torch::ones({3, 3}));
@@ -298,7 +298,7 @@ TEST(DataParallel, GradientsAndTheModelOutliveIt) {
   expect_gradient(p, world().rank() + 1);
 }
 
-/// Truncated backpropagation through time: a buffer holds what the pass before made.
+/// Truncated backpropagation through time: a buffer holds the result of the previous pass.
 TEST(DataParallel, BuffersMayHoldWhatAPassHasMade) {
   torch::nn::Linear cell(3, 3);
   const at::Tensor state = cell->register_buffer("state", torch::zeros({2, 3}));
@@ -314,7 +314,7 @@ TEST(DataParallel, BuffersMayHoldWhatAPassHasMade) {
   state.detach_();
 }
 
-// In an order of its own on each rank: as a sum, where gradients come in the order of the last call, and as a chain.
+// Each rank calls the models in its own order: as a sum, where gradients arrive in the order of the last call, and as a chain.
 TEST(DataParallel, SeveralModelsTakePartInOneBackwardPass) {
   for (const auto& overlap : {std::optional<bool>(false), std::optional<bool>(true)}) {
     const auto p = parameter();
@@ -331,7 +331,7 @@ TEST(DataParallel, SeveralModelsTakePartInOneBackwardPass) {
   }
 }
 
-// Its hooks communicate on the thread that calls it.
+// DataParallel's hooks communicate on the thread that calls backward().
 TEST(DataParallel, BackwardOnAnotherThreadIsForMpiToAllow) {
   const auto p = parameter();
   const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
@@ -352,7 +352,7 @@ TEST(DataParallel, CountsTheTimeOfCommunication) {
   EXPECT_GT(parallel.exposed_time().count(), 0);
 }
 
-// Each rank's pass would scale the rows that it takes, other ones than the other ranks.
+// Each rank's pass would rescale the rows that it uses, different ones on each rank.
 TEST(DataParallel, NamesAnEmbeddingThatScalesItsOwnRows) {
   const auto options = torch::nn::EmbeddingOptions(6, 4).max_norm(0.1);
   torch::nn::Sequential net(torch::nn::Embedding(options), torch::nn::Linear(4, 1));
@@ -369,7 +369,7 @@ TEST(DataParallel, NamesAnEmbeddingThatScalesItsOwnRows) {
   }
   const std::string itself = message(*torch::nn::Embedding(options));
   EXPECT_EQ(itself.find("weight is the weight of an embedding with max_norm") != std::string::npos, world().size() > 1) << itself;
-  net[0]->as<torch::nn::Embedding>()->weight.requires_grad_(false);  // then all ranks' passes come to the same
+  net[0]->as<torch::nn::Embedding>()->weight.requires_grad_(false);  // frozen: all ranks' passes have the same effect
   EXPECT_EQ(message(*net).find(wanted), std::string::npos);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step on a device waits for, and what DataParallel says of tensors in several places. (Numbers: equivalence_test on a device.)
+// What a training step on a device waits for, and DataParallel's errors about tensors on several devices. (equivalence_test compares numbers.)
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 #include "training.hpp"
@@ -44,7 +44,7 @@ TEST(DeviceStep, TheHostDoesNotWait) {
 
 tw::DataParallelOptions small_buckets() { return {.reduction = Reduction::mean, .buckets = {.first_bucket_bytes = 64, .bucket_bytes = 256}}; }
 
-// What the host has to know: whether gradients are finite, and their norm.
+// The host must know whether gradients are finite, and their norm.
 TEST(DeviceStep, TheHostWaitsOnceForWhatItHasToKnow) {
   for (const bool release : {false, true}) {
     for (const bool check : {false, true}) {
@@ -84,7 +84,7 @@ TEST(DeviceStep, CompressionDoesNotWait) {
   }
 }
 
-// The pass is long over for the host when the device begins to compute it.
+// The host has finished the pass long before the device begins to compute it.
 TEST(DeviceStep, GradientsOfNumbersThatAreStillOnTheirWay) {
   const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
   tw::DataParallel parallel(world(), {{"w", w}}, {.reduction = Reduction::sum});
@@ -100,7 +100,7 @@ TEST(DeviceStep, GradientsOfNumbersThatAreStillOnTheirWay) {
 TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
   const at::Tensor here = torch::zeros({3}).set_requires_grad(true);
   const at::Tensor there = torch::zeros({3}).to(device()).set_requires_grad(true);
-  const std::string device_of_rank_0 = c10::Device(device().type(), 0).str();  // who says it
+  const std::string device_of_rank_0 = c10::Device(device().type(), 0).str();  // reported by rank 0
   expect_error([&] { tw::DataParallel(world(), {{"a", there}, {"b", here}}, {.reduction = Reduction::mean}); },
                "the parameters of DataParallel lie on one device: a is on " + device_of_rank_0 + ", b on cpu");
 }

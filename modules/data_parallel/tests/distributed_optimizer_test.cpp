@@ -30,7 +30,7 @@ TEST(DistributedOptimizer, EqualsOneProcess) {
         tw::DistributedOptimizer optimizer(world(), *inner, *ours,
                                            {.reduction = reduction, .buckets = {.first_bucket_bytes = 512, .bucket_bytes = 2048}});
         EXPECT_GT(optimizer.plan().buckets.size(), 1U);
-        for (int64_t step = 0; step < 20; step += 2) {  // two backward passes a step
+        for (int64_t step = 0; step < 20; step += 2) {  // two backward passes per step
           reference_optimizer->zero_grad();
           optimizer.zero_grad(to_none);
           if (reduction == Reduction::sum) {
@@ -108,7 +108,7 @@ TEST(DistributedOptimizer, RefusesWhatDiffersBetweenRanksAndNoSamples) {
                "rank 1 has 'reduction sum' where rank 0 has 'reduction mean'");
 }
 
-// A sum would count each gradient once a rank.
+// A sum would count each gradient once per rank.
 TEST(DistributedOptimizer, IsNotForWhatADataParallelReduces) {
   const auto p = torch::ones({3}, torch::requires_grad());
   torch::optim::SGD sgd({p}, 0.1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's rules that treat each element for itself, with the options that make them remember most.
+// LibTorch's elementwise optimizers, with the options that need the most state.
 #pragma once
 #include <torch/torch.h>
 

@@ -46,7 +46,7 @@ at::Tensor loss_of(torch::nn::Sequential& net, const Samples& samples, tw::Reduc
   return torch::cross_entropy_loss(net->forward(samples.inputs), samples.targets, {}, how);
 }
 
-/// Trains both ways. @param counts samples of each rank in a step.
+/// Trains both. @param counts samples of each rank in a step.
 void expect_equivalence(const std::string& optimizer_name, tw::Reduction reduction, const std::vector<int64_t>& counts, bool overlap, bool to_none) {
   const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const auto rank = static_cast<size_t>(static_cast<int>(world().rank()));
@@ -102,7 +102,7 @@ TEST(Equivalence, SampleWeightedWithAnEmptyRank) {
 TEST(Equivalence, SumWithUnevenBatches) {
   std::vector<int64_t> counts;
   for (int rank = 0; rank < world().size(); ++rank) counts.push_back(2 + 3 * rank);
-  expect_equivalence("adam", tw::Reduction::sum, counts, false, true);  // a sum's gradient is large for plain SGD
+  expect_equivalence("adam", tw::Reduction::sum, counts, false, true);  // a sum's gradient is too large for plain SGD
 }
 
 }  // namespace equivalence_test

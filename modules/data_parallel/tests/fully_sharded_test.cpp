@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fully sharded model trains as the plain one: by kinds of models, by optimizers, in half precision, and over a second axis of ranks.
+// A fully sharded model trains like the plain one: various models and optimizers, half precision, and a second axis of ranks.
 #include "sharded_training.hpp"
 
 namespace fully_sharded_test {
@@ -91,7 +91,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-// SGD: where a gradient is nothing but rounding, as that of the keys' bias, Adam divides rounding by rounding.
+// With SGD, since some gradients are only rounding errors, e.g. that of the keys' bias, and Adam would divide rounding by rounding.
 TEST(FullySharded, EqualsTheWholeModel) {
   for (const Kind& kind : kinds()) {
     for (const tw::FullyShardedOptions& options : modes()) expect_training_equal(kind, "SGD", options);
@@ -146,8 +146,9 @@ TW_TEST_ON(FullySharded, HearsOfGradientsThatAreNotFiniteOnAnotherAxis, {.least 
   EXPECT_FALSE(sharded.gradients_finite());
 }
 
-// By hand on one process: masters, their rounded copies, and gradients of these. The same samples on every rank: each has 1/P of its gradient,
-// rounded, and halves are summed in float32, on the CPU; on a device with 2 and 4 ranks, where every sum of equal parts is exact.
+// The reference is written by hand: master weights, their rounded copies, and gradients of these. All ranks have the same samples, so each
+// contributes 1/P of its gradient, rounded. Halves are summed in float32 on the CPU; on a device with 2 and 4 ranks, where sums of equal parts are
+// exact.
 TEST(FullySharded, GathersInHalfPrecision) {
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
     torch::manual_seed(3);

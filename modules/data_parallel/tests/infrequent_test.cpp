@@ -23,14 +23,14 @@ Optimizer make_momentum(const Net& net) {
 }
 Optimizer make_adamw(const Net& net) { return std::make_unique<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(0.01)); }
 
-/// The inner step of `rank`: forward, backward, update, on samples that depend on rank and step.
+/// The inner step of `rank`: forward, backward and update, on samples that depend on rank and step.
 void inner_step(const Net& net, torch::optim::Optimizer& optimizer, int rank, int64_t step) {
   optimizer.zero_grad();
   loss_of(net, batch_of(rank, step), tw::Reduction::mean).backward();
   optimizer.step();
 }
 
-/// All ranks of the world on one process.
+/// Simulates all ranks of the world in one process.
 struct Simulation {
   explicit Simulation(MakeOptimizer make) {
     for (int rank = 0; rank < world().size(); ++rank) {
@@ -41,13 +41,13 @@ struct Simulation {
   void step(int64_t step) {
     for (size_t rank = 0; rank < nets.size(); ++rank) inner_step(nets[rank], *optimizers[rank], static_cast<int>(rank), step);
   }
-  /// The mean of parameter `index`.
+  /// Mean of parameter `index`.
   at::Tensor mean(size_t index) const {
     at::Tensor sum = torch::zeros_like(nets[0]->parameters()[index]).detach();
     for (const Net& net : nets) sum += net->parameters()[index].detach();
     return sum / static_cast<double>(nets.size());
   }
-  /// Gives every rank `value` as parameter `index`.
+  /// Sets parameter `index` to `value` on every rank.
   void set(size_t index, const at::Tensor& value) {
     const torch::NoGradGuard no_grad;
     for (const Net& net : nets) net->parameters()[index].copy_(value);
@@ -92,7 +92,7 @@ TEST(LocalSgd, EqualsASimulationOfAllRanks) {
       expect_near(net, simulation.mine(), tw::concat("period ", period, ", the end"));
       EXPECT_TRUE(tw::check_consistent(world(), *net).consistent);
       EXPECT_GE(local.bytes_communicated(), averages * bytes_of(net));
-      EXPECT_LE(local.bytes_communicated(), averages * (bytes_of(net) + 6 * 64));  // 6 parameters, each begins on a cache line
+      EXPECT_LE(local.bytes_communicated(), averages * (bytes_of(net) + 6 * 64));  // 6 parameters, each aligned to a cache line
       EXPECT_GT(local.exposed_time().count(), 0);
     }
   }
@@ -139,7 +139,7 @@ TEST(LocalSgd, RefusesBadOptionsAndModelsThatDiffer) {
   expect_error([&] { tw::LocalSgd(world(), {{"t", tensor}}); }, "rank 1 has 't float32 [2]' where rank 0 has 't float32 [3]'");
 }
 
-/// The outer optimizer, on one process: torch::optim::SGD on the anchor, with the outer gradient as its gradient.
+/// The outer optimizer in one process: torch::optim::SGD on the anchor, with the outer gradient as its gradient.
 class OuterSimulation {
  public:
   OuterSimulation(Simulation& inner, const tw::DiLoCoOptions& options) : inner_(inner) {
@@ -208,9 +208,9 @@ TEST(DiLoCo, WithoutMomentumAndWithRate1IsLocalSgd) {
   EXPECT_EQ(local.bytes_communicated(), diloco.bytes_communicated());
 }
 
-// One outer step from a known place. A delta d_r is rounded once (relative error u), their mean once more: |error| <= (2u + u^2) max |d_r| in each
+// One outer step from a known state. A delta d_r is rounded once (relative error u), the mean once more: |error| <= (2u + u^2) max |d_r| in each
 // element, u = 2^-11 for float16 and 2^-8 for bfloat16, plus float32 sums of 2^-24 each, and half the smallest subnormal, 2^-25, for float16. The
-// outer step multiplies that by outer_learning_rate (1 + outer_momentum), as its first momentum is the gradient.
+// outer step multiplies that by outer_learning_rate (1 + outer_momentum), since its first momentum is the gradient.
 TEST(DiLoCo, SendsOuterGradientsInHalfPrecision) {
   for (const auto& [precision, unit] : {std::pair(tw::OuterPrecision::float16, 0x1p-11), std::pair(tw::OuterPrecision::bfloat16, 0x1p-8)}) {
     const tw::DiLoCoOptions options{.period = 1, .outer_precision = precision};
@@ -272,11 +272,11 @@ struct Run {
   Strategy strategy;
 };
 
-// Bit by bit as if nothing had happened.
+// Bitwise equal to an uninterrupted run.
 template <class Strategy, class Options>
 void expect_resumes_in_mid_period(const Options& options) {
   Run<Strategy, Options> through(options);
-  through.train(0, 6);  // period 4: two steps into the second
+  through.train(0, 6);  // period 4: two steps into the second period
   {
     tw::CheckpointStore store(world(), fresh_folder());
     store.save(6, through.shards(), "");

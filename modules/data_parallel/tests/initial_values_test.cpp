@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that are made without memory, of which each rank fills its slices.
+// Models created without memory, of which each rank fills its own slices.
 #include <map>
 
 #include "message_of.hpp"
@@ -11,7 +11,7 @@ using namespace tw::testing::sharded;
 using tw::testing::message_of;
 using tw::testing::world;
 
-/// A layer that is large enough to be made without memory.
+/// A model large enough to be created without memory.
 torch::nn::Sequential large() {
   torch::nn::Sequential net(torch::nn::Embedding(300, 256), torch::nn::Linear(256, 300), torch::nn::Linear(300, 2));
   const at::NoGradGuard no_grad;
@@ -35,7 +35,7 @@ TEST(InitialValues, BuildsModelsWithoutMemory) {
     initial.fill(part, parameter, 5001, name);
     EXPECT_TRUE(part.equal(whole[name].narrow(0, 5001, 9000))) << "another part is the same";
   }
-  // uniform(-1/16, 1/16) / 2 has the standard deviation 1/32 / sqrt(3); of 76,800 of them it is known to 0.3 %
+  // uniform(-1/16, 1/16) / 2 has standard deviation 1/32 / sqrt(3); 76,800 samples estimate it to 0.3 %
   EXPECT_NEAR(whole["1.weight"].std().item<double>(), 1.0 / 32 / std::sqrt(3.0), 2e-4);
   tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1 << 18}, {.initial = &initial});
   for (const auto& [name, values] : whole) EXPECT_TRUE(value_of(net->named_parameters()[name]).flatten().equal(values)) << name;

@@ -12,7 +12,7 @@ namespace join_test {
 using tw::Reduction;
 using namespace tw::testing;
 
-/// @param batches of each rank.
+/// @param batches per rank.
 void expect_equals_one_process(Reduction reduction, const std::vector<int64_t>& batches) {
   const int64_t longest = *std::max_element(batches.begin(), batches.end());
   Net reference = make_net();
@@ -54,7 +54,7 @@ void expect_equals_one_process(const std::vector<int64_t>& batches) {
   expect_equals_one_process(Reduction::sum, batches);
 }
 
-// 2,001 samples in batches of 40: a last batch of one sample would leave all ranks but one without.
+// 2,001 samples in batches of 40: a last batch of one sample would leave all but one rank without samples.
 TEST(FiveLines, AllRanksLeaveTheLoopTogether) {
   const auto data = torch::data::datasets::TensorDataset({torch::ones({2001, 3})}).map(torch::data::transforms::Stack<torch::data::TensorExample>());
   torch::nn::Linear net(3, 1);
@@ -103,7 +103,7 @@ TEST(Join, MakesNoStepWithoutAnyInput) {
   EXPECT_EQ(asked, 1);
 }
 
-// With any other strategy as well: here the averages of LocalSgd, which would wait for ever for a rank that made fewer steps.
+// join works with any strategy, here LocalSgd, whose averages would wait forever for a rank that makes fewer steps.
 TEST(Join, MatchesTheCollectivesOfLocalSgd) {
   Net net = make_net();
   torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -122,7 +122,7 @@ TEST(Join, MatchesTheCollectivesOfLocalSgd) {
         averages += local.step();
       });
   averages += local.finish();
-  EXPECT_EQ(averages, world().size() + 1);  // of 1 + 2 size steps
+  EXPECT_EQ(averages, world().size() + 1);  // from 1 + 2 size steps
   EXPECT_TRUE(tw::check_consistent(world(), *net).consistent);
 }
 

@@ -17,7 +17,7 @@ torch::nn::Sequential four_layers() {
   return net;
 }
 
-constexpr int64_t unit = 8 * 8 * 4;  // bytes of a layer, without what makes it equal slices
+constexpr int64_t unit = 8 * 8 * 4;  // bytes of a layer, without padding
 
 TEST(KeptUnits, AreGatheredOnceAnUpdate) {
   for (const auto& [kept, gathered] : std::vector<std::pair<int64_t, int64_t>>{{0, 5}, {8 * unit, 4}}) {
@@ -29,7 +29,7 @@ TEST(KeptUnits, AreGatheredOnceAnUpdate) {
       net->forward(torch::ones({2, 8})).sum().backward();
       EXPECT_EQ(sharded.gatherings() - before, gathered) << kept << ' ' << step;
       const int64_t after = sharded.gatherings();
-      net->forward(torch::ones({2, 8})).sum().backward();  // nothing was written between
+      net->forward(torch::ones({2, 8})).sum().backward();  // nothing was written in between
       EXPECT_EQ(sharded.gatherings() - after, kept == 0 ? gathered : 0) << kept << ' ' << step;
       sgd.step();
       sgd.zero_grad();
@@ -37,7 +37,7 @@ TEST(KeptUnits, AreGatheredOnceAnUpdate) {
   }
 }
 
-// Two passes under way at once: autograd has saved views that nobody hears of.
+// Two passes in flight at once: autograd has saved views that are not watched.
 TEST(KeptUnits, ServePassesThatOverlap) {
   auto net = four_layers();
   auto reference = four_layers();
@@ -59,7 +59,7 @@ TEST(KeptUnits, ServePassesThatOverlap) {
   EXPECT_NEAR(norm.item<double>(), squares, 1e-5 * squares);  // float32: sums of 256 squares
 }
 
-// A view that the user has kept shows what was, which must not be taken for what is.
+// A view kept by the user shows the old values, which must not be mistaken for the new ones.
 TEST(KeptUnits, AreNotSeenThroughViewsOnceTheirSlicesChanged) {
   auto net = four_layers();
   tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean});
@@ -75,7 +75,7 @@ TEST(KeptUnits, AreNotSeenThroughViewsOnceTheirSlicesChanged) {
   EXPECT_NO_THROW(view.sum());
 }
 
-// data() has a version of its own.
+// data() has its own version counter.
 TEST(KeptUnits, NameWhatWasChangedWithoutAVersion) {
   auto net = four_layers();
   tw::FullySharded sharded(world(), *net, {.reduction = tw::Reduction::mean});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are not plain: each must be what one process with the samples of all ranks has. Tolerance as in equivalence_test.cpp: 1e-12 relative
-// in the 2-norm, float64.
+// Unusual gradients: each must equal that of one process with the samples of all ranks. Tolerance as in equivalence_test.cpp: 1e-12 relative in the
+// 2-norm, float64.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -67,7 +67,7 @@ TEST(OddGradients, NotContiguous) {
   expect_close(ours, reference, "w");
 }
 
-/// An embedding whose gradient is sparse, one that is dense, and a layer on top.
+/// One embedding with a sparse gradient, one with a dense one, and a layer on top.
 struct WordNet : torch::nn::Module {
   WordNet() {
     torch::manual_seed(7);
@@ -160,7 +160,7 @@ TEST(OddGradients, NoSyncAccumulatesAndReducesOnce) {
         const at::Tensor all = (x * w).pow(2).sum(1);
         return reduction == tw::Reduction::sum ? all.sum() : all.mean();
       };
-      // Two windows without zero_grad() between them; the second is cut short. `rarely` takes part in a pass that is not reduced, and in no other.
+      // Two windows without zero_grad() in between; the second is cut short. `rarely` is used only in a pass that is not reduced.
       for (const int passes : {3, 1, 2}) {
         for (int pass = 0; pass < passes; ++pass) {
           const at::Tensor x = inputs({4}, static_cast<uint64_t>(10 * passes + pass));
@@ -194,12 +194,12 @@ TEST(OddGradients, ARankWithoutABackwardOfItsOwnJoins) {
   }
 }
 
-// Overlap with many buckets, and gradients that come in an order that is not the reverse of registration: from the second step on, buckets follow it,
-// the same on all ranks, and nothing else changes.
+// With overlap, many buckets, and gradients that do not arrive in reverse order of registration: from the second step on, buckets follow the arrival,
+// equally on all ranks, and nothing else changes.
 TEST(OddGradients, BucketsFollowTheOrderOfArrival) {
   std::vector<tw::NamedTensor> parameters;
   for (int i = 0; i < 8; ++i) parameters.push_back({tw::concat("p", i), torch::ones({20}, torch::dtype(torch::kDouble).requires_grad(true))});
-  const auto loss = [&](int step) {  // a chain in which parameter 0 is used last, so that its gradient comes first
+  const auto loss = [&](int step) {  // a chain in which parameter 0 is used last, so its gradient arrives first
     at::Tensor x = torch::full({20}, 1.0 + world().rank() + step, torch::kDouble);
     for (size_t i = parameters.size(); i-- > 0;) x = x * parameters[i].tensor;
     return x.sum();

@@ -19,7 +19,7 @@ inline at::Tensor parameter(int64_t n = 3) { return torch::ones({n}, torch::requ
 // A loss whose gradient with respect to `p` is (rank + 1) * scale.
 inline at::Tensor loss_of(const at::Tensor& p, double scale = 1) { return (p * scale * (world().rank() + 1)).sum(); }
 
-// Floats of a few units, divided and summed a handful of times.
+// For floats of a few units, divided and summed a few times.
 constexpr double tolerance = 1e-5;
 
 inline void expect_gradient(const at::Tensor& p, double value) {

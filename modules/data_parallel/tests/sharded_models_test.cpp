@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fully sharded models of many kinds, as people write them, against one process with all samples.
+// Fully sharded models of many kinds against one process with all samples.
 #include <tw/models/gpt.hpp>
 #include <tw/tensor/recomputed.hpp>
 
@@ -12,7 +12,7 @@ using namespace tw::testing::sharded;
 using tw::testing::world;
 using Tensors = std::vector<at::Tensor>;
 
-/// Units of some parameters, gathered as they are taken and ahead, and one copy for all.
+/// Small units, gathered on use and prefetched, and one copy per node.
 std::vector<tw::FullyShardedOptions> some_modes(tw::Reduction reduction) {
   std::vector<tw::FullyShardedOptions> all{{.reduction = reduction, .unit_bytes = 1},
                                            {.reduction = reduction, .unit_bytes = 300, .prefetch_units = 2}};
@@ -20,7 +20,7 @@ std::vector<tw::FullyShardedOptions> some_modes(tw::Reduction reduction) {
   return all;
 }
 
-/// Rows [begin, end) of the ten that a rank has: 4, 3 and 3 of three.
+/// Rows [begin, end) of the ten that this rank has: 4, 3 and 3 with three ranks.
 struct Rows {
   explicit Rows(int rank) : begin(rank * least + std::min(rank, more)), count(least + (rank < more ? 1 : 0)) {}
   Tensors of(const Tensors& batch) const {
@@ -39,8 +39,8 @@ at::Tensor loss_of(const tw::testing::subjects::Subject& subject, const Rows& ro
   return subject.loss(subject.forward(rows.of(subject.inputs)), rows.of(subject.targets));
 }
 
-// What planned_model_test cuts into stages; ranks have 2 to 10 rows, and their means count by these. Batch norms and dropout treat a rank's rows, and
-// a rank has the running statistics of its own.
+// The models that planned_model_test cuts into stages. Ranks have 2 to 10 rows and weight their means accordingly. Batch norms and dropout see one
+// rank's rows, and each rank keeps its own running statistics.
 TEST(ShardedModels, TheTenOfPipelines) {
   for (const auto subject : tw::testing::subjects::all) {
     const auto made = [&] {
@@ -95,7 +95,7 @@ struct LstmWithProjectionImpl : torch::nn::Module {
   torch::nn::LSTMCell cell;
 };
 
-/// Its head is the embedding's weight.
+/// Its head uses the embedding's weight.
 struct GptImpl : torch::nn::Module {
   GptImpl()
       : gpt(register_module("gpt", tw::models::Gpt(tw::models::GptOptions{.vocabulary = 7, .context = 8, .width = 8, .heads = 2, .blocks = 2}))) {}
@@ -135,7 +135,7 @@ struct InPlaceImpl : torch::nn::Module {
   torch::nn::Linear last;
 };
 
-/// Weights that are computed from parameters.
+/// Weights computed from parameters.
 struct ComputedImpl : torch::nn::Module {
   ComputedImpl()
       : v(register_parameter("v", torch::randn({6, 8}) / 3)),
@@ -150,15 +150,15 @@ struct ComputedImpl : torch::nn::Module {
   at::Tensor v, g, a, b, mask;
 };
 
-/// Parts of one parameter, by views of all kinds, some of which are kept from one use to the next.
+/// Parts of one parameter through all kinds of views, some of them kept between uses.
 struct ViewsImpl : torch::nn::Module {
   ViewsImpl() : w(register_parameter("w", torch::randn({8, 12}) / 3)), other(register_parameter("other", torch::randn({4, 4}) / 2)) {}
   at::Tensor forward(const at::Tensor& x) {
     const Tensors parts = w.chunk(3, 1);                     // [8, 4] each
     const at::Tensor q = at::linear(x, parts[0].t());        // [n, 4]
     const at::Tensor k = x.matmul(w.narrow(1, 4, 4));        // the second part
-    const at::Tensor row = w.select(0, 3).view({3, 4});      // of the first kind
-    at::Tensor y = torch::tanh(q * k + x.matmul(parts[2]));  // the view from before `other` was taken
+    const at::Tensor row = w.select(0, 3).view({3, 4});      // with elements of the first part
+    at::Tensor y = torch::tanh(q * k + x.matmul(parts[2]));  // a view made before `other` was used
     y = torch::tanh(at::linear(y, other)) + at::linear(y, other.as_strided({4, 4}, {1, 4}));
     y = y.matmul(row.t()).matmul(w.index({torch::indexing::Slice(0, 3), torch::indexing::Slice(0, 8, 2)}));
     for (const at::Tensor& column : other.unbind(1)) y = y + torch::sigmoid(y * column);
@@ -167,7 +167,7 @@ struct ViewsImpl : torch::nn::Module {
   at::Tensor w, other;
 };
 
-/// No element, one, and none that are used.
+/// Parameters without elements, with one element, and unused ones.
 struct SmallImpl : torch::nn::Module {
   SmallImpl()
       : nothing(register_parameter("nothing", torch::empty({0, 8}))),
@@ -183,7 +183,7 @@ struct SmallImpl : torch::nn::Module {
   at::Tensor one, unused;
 };
 
-/// Parameters whose elements do not lie in their order.
+/// Parameters whose elements are not in memory order.
 struct TurnedImpl : torch::nn::Module {
   TurnedImpl()
       : turned(register_parameter("turned", (torch::randn({5, 8}) / 4).t())),
@@ -212,7 +212,7 @@ struct ChannelsLastImpl : torch::nn::Module {
   torch::nn::ConvTranspose2d last;
 };
 
-/// Uses through which no gradient goes.
+/// Uses through which no gradient flows.
 struct DetachedImpl : torch::nn::Module {
   DetachedImpl() : a(register_module("a", torch::nn::Linear(8, 8))), b(register_module("b", torch::nn::Linear(8, 8))) {}
   at::Tensor forward(const at::Tensor& x) {
@@ -227,7 +227,7 @@ struct DetachedImpl : torch::nn::Module {
   torch::nn::Linear a, b;
 };
 
-/// What saves parameters itself.
+/// An operator that saves parameters itself.
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
     context->save_for_backward({x, weight});
@@ -275,7 +275,7 @@ struct ComplexImpl : torch::nn::Module {
   torch::nn::Linear last;
 };
 
-// A force, which is trained: the derivative of what the model gives, by its input.
+// Trains on a force: the derivative of the model's output by its input.
 at::Tensor of_derivative(torch::nn::Module& module, const at::Tensor& x, int64_t /*step*/) {
   const at::AutoGradMode with_gradients(true);  // in evaluations, too
   const at::Tensor input = x.clone().requires_grad_();

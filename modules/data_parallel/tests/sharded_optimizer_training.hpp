@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network, its samples, and every way in which an optimizer is sharded.
+// A network, its samples, and all modes of sharding an optimizer.
 #pragma once
 #include <torch/torch.h>
 
@@ -23,7 +23,7 @@ struct Samples {
   at::Tensor targets;
 };
 
-constexpr int64_t each = 6;  // samples of one rank
+constexpr int64_t each = 6;  // samples per rank
 
 inline Samples samples_of(int64_t step, int64_t begin, int64_t count, c10::ScalarType dtype = torch::kDouble) {
   torch::manual_seed(static_cast<uint64_t>(1000 + step));
@@ -53,7 +53,7 @@ struct Mode {
   bool release = false;
   bool one_copy_per_node = false;
 };
-// Those that there are where tensors and ranks lie. Collective.
+// The modes available for this device and topology. Collective.
 inline std::vector<Mode> modes() {
   std::vector<Mode> all{{"slices"},
                         {"released slices", tw::Sharding::slices, true},
@@ -64,7 +64,7 @@ inline std::vector<Mode> modes() {
   return all;
 }
 
-/// A network that is trained with sharded gradients, and what does it.
+/// A network with sharded gradients, and its optimizer.
 struct Sharded {
   explicit Sharded(const std::string& kind, const Mode& mode, double max_norm = 0)
       : prototype(make_optimizer(kind, net->parameters())),

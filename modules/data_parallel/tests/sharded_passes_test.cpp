@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes of a fully sharded model that are not one forward pass and one backward(), against one process.
+// Passes of a fully sharded model other than one forward pass and one backward(), against one process.
 #include <c10/core/InferenceMode.h>
 
 #include <tw/tensor/autocast.hpp>
@@ -14,10 +14,10 @@ using tw::testing::message_of;
 using tw::testing::world;
 using Tensors = std::vector<at::Tensor>;
 
-/// Loss of all or of this rank's samples at a step.
+/// Loss of all samples, or of this rank's, at a step.
 using Loss = std::function<at::Tensor(int64_t step)>;
 
-/// `pass` makes the gradients of a step from a model and its loss.
+/// `pass` computes the gradients of a step from a model and its loss.
 void expect_steps_equal(const std::function<void(torch::nn::Module& net, const Loss& loss, int64_t step)>& pass) {
   for (const tw::FullyShardedOptions& options : modes()) {
     const auto reference = plain().make();
@@ -47,7 +47,7 @@ TEST(ShardedPasses, BackwardTwiceThroughARetainedGraph) {
 
 TEST(ShardedPasses, LossesThatShareAGraph) {
   expect_steps_equal([](torch::nn::Module& net, const Loss& loss, int64_t step) {
-    const at::Tensor shared = net.named_parameters()["0.weight"].tanh();  // not the mean of ranks' products
+    const at::Tensor shared = net.named_parameters()["0.weight"].tanh();  // not the mean of the ranks' products
     const at::Tensor first = loss(step) + shared.sum() / 10;
     const at::Tensor second = loss(step + 1) * 2 + shared.square().sum() / 10;
     first.backward({}, true);
@@ -107,7 +107,7 @@ TEST(ShardedPasses, ParametersThatAreFrozenForAStep) {
   });
 }
 
-// What autograd::grad() gives is this rank's own; slices get nothing of it.
+// Results of autograd::grad() are this rank's own; slices receive nothing.
 TEST(ShardedPasses, GradientsThatAreAskedFor) {
   for (const tw::FullyShardedOptions& options : modes()) {
     const auto reference = plain().make();
@@ -126,7 +126,7 @@ TEST(ShardedPasses, GradientsThatAreAskedFor) {
   }
 }
 
-// Of a parameter, whose gradient has a graph.
+// By a parameter: its gradient has a graph.
 TEST(ShardedPasses, SecondDerivativesByParameters) {
   expect_steps_equal([](torch::nn::Module& net, const Loss& loss, int64_t step) {
     const at::Tensor weight = net.named_parameters()["3.weight"];
@@ -135,11 +135,11 @@ TEST(ShardedPasses, SecondDerivativesByParameters) {
   });
 }
 
-// The values are right, and slices have no graph: whoever wants second derivatives asks autograd::grad() for the first ones.
+// The values are right, but slices have no graph. For second derivatives, compute the first ones with autograd::grad().
 TEST(ShardedPasses, AGraphOfGradientsIsNotInSlices) {
   expect_steps_equal([](torch::nn::Module& net, const Loss& loss, int64_t step) {
     loss(step).backward({}, true, true);
-    for (at::Tensor& parameter : net.parameters()) {  // of the plain one, as LibTorch advises
+    for (at::Tensor& parameter : net.parameters()) {  // of the plain model, as LibTorch advises
       if (parameter.grad().defined()) parameter.mutable_grad() = parameter.grad().detach();
     }
   });
@@ -163,8 +163,8 @@ TEST(ShardedPasses, ReductionsThatArePutOff) {
   }
 }
 
-// The layer that is used twice has one cast, which LibTorch keeps. Halves and quarters of gradients are exact, and so is their mean; thirds are not,
-// and the smaller type would make much of that.
+// The layer used twice has one cast, which LibTorch caches. Halves and quarters of gradients are exact, and so is their mean. Thirds are not, and the
+// smaller type would amplify that.
 TEST(ShardedPasses, UnderAutocast) {
   if (world().size() == 3) return;
   for (const tw::FullyShardedOptions& options : modes()) {
@@ -197,7 +197,7 @@ TEST(ShardedPasses, UnderAutocast) {
   }
 }
 
-// Between a forward pass and its backward pass, as LibTorch's own check has it: the gradient would be of other weights than the loss.
+// A change between a forward pass and its backward pass is an error, as in LibTorch's own check: gradient and loss would belong to different weights.
 TEST(ShardedPasses, SlicesThatChangedAreFoundByTheBackwardPass) {
   using Slices = std::vector<at::Tensor>;
   const std::vector<std::function<void(tw::FullySharded&, const Slices&)>> ways{
@@ -223,7 +223,7 @@ TEST(ShardedPasses, SlicesThatChangedAreFoundByTheBackwardPass) {
   }
 }
 
-// What LibTorch's users do with a module, which slices follow.
+// Slices follow the usual operations on a module.
 TEST(ShardedPasses, GradientsThatTheModuleDropped) {
   expect_steps_equal([](torch::nn::Module& net, const Loss& loss, int64_t step) {
     loss(step).backward();
@@ -233,7 +233,7 @@ TEST(ShardedPasses, GradientsThatTheModuleDropped) {
   });
 }
 
-// A parameter's hook throws on all ranks: the pass is lost, and the next one is as if it had not been.
+// A parameter's hook throws on all ranks: that pass is lost, and the next one is as if it had not happened.
 TEST(ShardedPasses, GoOnAfterAnExceptionInABackwardPass) {
   ShardedNet f;
   ShardedNet undisturbed;

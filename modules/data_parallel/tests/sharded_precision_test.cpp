@@ -9,7 +9,7 @@ using tw::testing::place;
 using tw::testing::world;
 using namespace tw::testing::sharded_optimizer;
 
-// bfloat16 with float32 master weights, against the same by hand on one process: the reduced gradient is one bfloat16 tensor in both.
+// bfloat16 with float32 master weights, against a hand-written loop in one process: in both, the reduced gradient is a bfloat16 tensor.
 TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
     auto net = make_net(dtype);
@@ -21,7 +21,7 @@ TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
     tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
     tw::LossScaler scaler({.scale = 1024, .growth_interval = 3});
     for (int64_t step = 0; step < 6; ++step) {
-      // The same samples on every rank: the mean of equal gradients is what each has, but for one rounding of 1/P before the sum.
+      // All ranks have the same samples: the mean of equal gradients equals each of them, except for one rounding of 1/P before the sum.
       const Samples samples = samples_of(step, 0, each, dtype);
       const double scale = scaler.scale();
       std::vector<at::Tensor> gradients;
@@ -36,7 +36,7 @@ TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
       (loss_of(net, samples) * scale).backward();
       EXPECT_TRUE(optimizer.step(scaler));
       for (size_t i = 0; i < masters.size(); ++i) {
-        // Sums of equal float32 numbers one by one or as a product differ by a few roundings, which can round to a neighbouring half.
+        // A sum of equal float32 numbers and their product differ by a few roundings, which can round to a neighbouring half.
         const double difference = (parameters[i].to(torch::kFloat) - masters[i].to(dtype).to(torch::kFloat)).norm().item<double>();
         EXPECT_LE(difference, 0.01 * masters[i].norm().item<double>()) << i;
       }
@@ -45,13 +45,13 @@ TEST(ShardedOptimizer, HalfPrecisionHasMasterWeights) {
   }
 }
 
-// What a user changes in half parameters is changed in the master weights, and no more than that.
+// Changes to half parameters reach the master weights, and nothing else changes there.
 TEST(ShardedOptimizer, MasterWeightsFollowTheParameters) {
   auto net = make_net(torch::kBFloat16);
   const auto prototype = make_optimizer("SGD", net->parameters());
   tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
   tw::ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), tw::optimizer_like(*prototype, parallel.parameters()));
-  for (auto& group : optimizer.local().param_groups()) group.options().set_lr(1e-6);  // no step can be seen in bfloat16
+  for (auto& group : optimizer.local().param_groups()) group.options().set_lr(1e-6);  // too small for a step to be visible in bfloat16
   const auto step = [&] {
     loss_of(net, samples_of(0, 0, each, torch::kBFloat16)).backward();
     optimizer.step();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What FullySharded refuses, and that it says on every rank which parameter or rank it is.
+// Programs that FullySharded rejects; the error on every rank names the parameter or rank.
 #include "message_of.hpp"
 #include "sharded_training.hpp"
 
@@ -17,7 +17,7 @@ TEST(ShardedRefusals, NamesAParameterWhosePointerIsTaken) {
   f.loss().backward();
 }
 
-// By which models are filled, clipped and averaged elsewhere: also past autograd, and through views.
+// Common ways to fill, clip and average models, including some that bypass autograd or use views.
 TEST(ShardedRefusals, NamesAParameterThatIsChangedInPlace) {
   const std::vector<std::function<void(at::Tensor)>> ways{
       [](at::Tensor weight) { weight.mul_(2); },
@@ -30,7 +30,7 @@ TEST(ShardedRefusals, NamesAParameterThatIsChangedInPlace) {
       [](at::Tensor weight) { torch::embedding_renorm_(weight, torch::tensor({1}), 0.1, 2); },
   };
   for (tw::FullyShardedOptions options : modes()) {
-    if (options.unit_bytes > 1000) continue;  // kept, so that operators may not be heard of
+    if (options.unit_bytes > 1000) continue;  // units are kept, so operators may not be watched
     options.resident_bytes = 0;
     const auto reference = plain().make();
     const auto net = plain().make();
@@ -45,7 +45,7 @@ TEST(ShardedRefusals, NamesAParameterThatIsChangedInPlace) {
   }
 }
 
-// Operators that take what is kept are not heard of, perhaps: then a pass finds it, on some rank, and all say so.
+// Operators on kept units may not be watched. Then some rank's pass finds the change, and all ranks report it.
 TEST(ShardedRefusals, FindsAParameterThatWasChangedBetweenTheForwardAndTheBackwardPass) {
   const std::vector<std::function<void(at::Tensor)>> ways{
       [](at::Tensor weight) { weight.data().clamp_(-0.1, 0.1); },
@@ -86,7 +86,7 @@ TEST(ShardedRefusals, NamesTensorsThatShareMemory) {
   EXPECT_NE(error(weight.detach().t()).find("weight and other"), std::string::npos) << "a frozen one";
   EXPECT_NE(error(weight.detach().narrow(0, 3, 1)).find("weight and other"), std::string::npos) << "a part";
 
-  const at::Tensor parts = torch::randn({2, 5}, torch::kDouble);  // of one storage, without an element that is both's
+  const at::Tensor parts = torch::randn({2, 5}, torch::kDouble);  // in one storage, without common elements
   const at::Tensor a = parts[0].requires_grad_();
   const at::Tensor b = parts[1].requires_grad_();
   tw::FullySharded sharded(world(), {{"a", a}, {"b", b}}, {.reduction = tw::Reduction::mean, .unit_bytes = 1});
@@ -134,7 +134,7 @@ TEST(ShardedRefusals, NamesParametersWithSparseGradients) {
   const std::string of_bag = error(torch::nn::Sequential(torch::nn::EmbeddingBag(EmbeddingBagOptions(5, 3).sparse(true).mode(torch::kSum))));
   EXPECT_NE(of_bag.find(expected), std::string::npos) << of_bag;
 
-  // Of a function nobody knows before its gradient is there.
+  // An unknown function's gradient is checked only when it exists.
   const at::Tensor table = torch::randn({7, 4}).requires_grad_();
   tw::FullySharded sharded(world(), {{"table", table}}, {.reduction = tw::Reduction::mean});
   const std::string later = message_of([&] { torch::embedding(table, torch::tensor({1, 2}), -1, false, true).sum().backward(); });
@@ -149,7 +149,7 @@ TEST(ShardedRefusals, NamesParametersThatComeLater) {
   EXPECT_NE(error.find("late is a parameter of the module"), std::string::npos) << error;
 }
 
-// In a forward pass, with a graph or without, and whether or not the units' sizes tell them apart: before anybody has another's values.
+// In a forward pass, with or without a graph, and whether or not the units' sizes differ: before any rank uses another unit's values.
 TW_TEST_ON(ShardedRefusals, NamesRanksThatGoOtherWays, {.least = 2}) {
   for (const int64_t rows : {8, 16}) {
     for (const bool evaluates : {false, true}) {
@@ -171,14 +171,14 @@ TW_TEST_ON(ShardedRefusals, NamesRanksThatGoOtherWays, {.least = 2}) {
   }
 }
 
-// Each would wait in the other one's exchange.
+// Each would wait in the other model's exchange.
 TW_TEST_ON(ShardedRefusals, NamesModelsThatRanksCallInOtherOrders, {.least = 2}) {
   const tw::Communicator comm = world().dup();
   const at::Tensor a = torch::ones({8, 8}).requires_grad_();
   const at::Tensor b = torch::ones({8, 8}).requires_grad_();
   tw::FullySharded first(comm, {{"a", a}}, {.reduction = tw::Reduction::mean});
   tw::FullySharded second(comm, {{"b", b}}, {.reduction = tw::Reduction::mean});
-  for (int step = 0; step < 2; ++step) {  // each in its turn
+  for (int step = 0; step < 2; ++step) {  // in the same order on all ranks
     (a.sum() * 2 + b.sum()).backward();
     EXPECT_TRUE(first.slices()[0].grad().eq(2 * (step + 1)).all().item<bool>());
     EXPECT_TRUE(second.slices()[0].grad().eq(step + 1).all().item<bool>());
@@ -192,11 +192,11 @@ TW_TEST_ON(ShardedRefusals, NamesModelsThatRanksCallInOtherOrders, {.least = 2})
     EXPECT_NE(error.find("rank 0: a, of model 1\n  rank 1: b, of model 2"), std::string::npos) << error;
   }
   const at::Tensor c = torch::ones({8, 8}).requires_grad_();
-  tw::FullySharded third(comm, {{"c", c}}, {.reduction = tw::Reduction::mean});  // has nothing to do with those
+  tw::FullySharded third(comm, {{"c", c}}, {.reduction = tw::Reduction::mean});  // independent of the others
   c.sum().backward();
 }
 
-// One rank has all of its gradients while another one still gathers; and a group that throws releases the others that have the same slices.
+// One rank has all of its gradients while another still gathers. A group that throws also wakes the ranks that hold the same slices.
 TW_TEST_ON(ShardedRefusals, NamesARankThatLeavesALayerOut, {.least = 2}) {
   const at::Tensor a = torch::ones({8, 8}).requires_grad_();
   const at::Tensor b = torch::ones({8, 8}).requires_grad_();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fully sharded models that are no modules of torch::nn: TorchScript, by its own executor and without its optimiser, and captured graphs.
+// Fully sharded models other than torch::nn modules: TorchScript, with and without its optimiser, and captured graphs.
 #include <torch/script.h>
 
 #include <map>
@@ -43,7 +43,7 @@ torch::jit::Module make_script() {
   return script;
 }
 
-/// What a model is here: tensors with names, and a forward pass.
+/// A model for these tests: named tensors and a forward pass.
 struct Named {
   std::vector<tw::NamedTensor> parameters;
   std::function<at::Tensor(const at::Tensor& x)> forward;
@@ -61,7 +61,7 @@ Tensors tensors_of(const Named& model) {
   return all;
 }
 
-/// Six steps, since TorchScript looks at the first ones and runs another program then.
+/// Six steps, since TorchScript profiles the first ones and then runs another program.
 void expect_training_equal(const std::function<Named()>& make) {
   for (const tw::FullyShardedOptions& options : modes()) {
     const Named reference = make();
@@ -102,7 +102,7 @@ TEST(ShardedScripts, TorchScriptAsAModule) {
   }
 }
 
-/// An interpreter of what `net`, a sequence, does with its parameters.
+/// Runs the captured graph of `net`, a sequence, with its parameters.
 Named captured(const torch::nn::Sequential& net, const tw::graph::Graph& graph) {
   Named model{.parameters = tw::testing::sharded::named_parameters_of(*net), .forward = {}};
   std::map<std::string, at::Tensor> by_name;
@@ -129,7 +129,7 @@ TEST(ShardedScripts, ACapturedGraph) {
   expect_training_equal([&] { return captured(double_layers(), graph); });
 }
 
-// The graph of a model that is sharded already is the graph of the model.
+// Capturing a sharded model gives the graph of the model.
 TEST(ShardedScripts, AGraphThatIsCapturedOfAShardedModel) {
   const at::Tensor example = torch::ones({3, 8}, torch::kDouble);
   const std::string expected = to_text(graph_of(double_layers(), example));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sharded optimizer on n ranks = the unsharded one on 1 rank with all samples, after 20 steps, in float64. Every rank also trains the serial
-// reference. Tolerance: as in equivalence_test.cpp, |ours - reference| <= 1e-12 |reference| in the 2-norm; rules treat each element for itself, so
-// slicing them changes no bit.
+// reference. Tolerance: as in equivalence_test.cpp, |ours - reference| <= 1e-12 |reference| in the 2-norm; rules are elementwise, so slicing changes
+// no bit.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -95,7 +95,7 @@ TEST(ShardedOptimizer, LeavesWhatNobodyUsesAlone) {
   EXPECT_FALSE(used->weight.equal(used_before));
 }
 
-// As torch::load() does.
+// As torch::load() does it.
 TEST(ShardedOptimizer, TakesOverParametersThatWereMoved) {
   for (const Mode& mode : modes()) {
     auto reference = make_net();
@@ -128,7 +128,7 @@ TEST(ShardedOptimizer, TakesOverParametersThatWereMoved) {
   }
 }
 
-// LibTorch lists the parameters of a module that is registered under two names twice, and steps them twice; so must whoever shards its optimizer.
+// LibTorch lists the parameters of a module registered under two names twice, and steps them twice. So must its sharded optimizer.
 TEST(ShardedOptimizer, StepsAModuleThatIsRegisteredTwiceAsLibTorchDoes) {
   const auto make = [] {
     torch::manual_seed(8);
@@ -208,8 +208,8 @@ TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {
   if (world().rank() == 0) std::filesystem::remove_all(directory);
 }
 
-// Adam remembers two numbers of each parameter: a rank's share of them, of the reduced gradients where they are released, and of the buckets, is what
-// docs/strategies.md says, within 5 % for padding.
+// Adam keeps two numbers per parameter. A rank's share of them, of released reduced gradients and of buckets must match docs/strategies.md within 5 %
+// for padding.
 TEST(ShardedOptimizer, TakesTheMemoryThatTheFormulaSays) {
   torch::nn::Sequential net(torch::nn::Linear(200, 300), torch::nn::Tanh(), torch::nn::Linear(300, 200));
   const torch::optim::Adam prototype(net->parameters());
@@ -234,9 +234,9 @@ TEST(ShardedOptimizer, TakesTheMemoryThatTheFormulaSays) {
     }
     EXPECT_NEAR(buckets, n, 0.05 * n);
     EXPECT_NEAR(shares, n / world().size(), 0.05 * n / world().size());
-    if (release) {  // nothing but the shares is left
+    if (release) {  // only the shares remain
       EXPECT_THROW(parallel.reducer().gradient(0), tw::ContractError);
-    } else {  // which are part of the buckets
+    } else {  // shares are part of the buckets
       const at::Tensor share = parallel.reducer().shard(0);
       const at::Tensor gradient = parallel.reducer().gradient(parallel.plan().buckets[0].gradients.front());
       EXPECT_EQ(share.storage().data(), gradient.storage().data());
@@ -273,7 +273,7 @@ TEST(ShardedOptimizer, NamesMisuse) {
   expect_error("LBFGS needs all parameters at once", [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, lbfgs); });
   expect_error("other parameters", [&] { tw::ShardedOptimizer(sharded.reducer(), {parameters[0]}, tw::optimizer_like(sgd, parameters)); });
   torch::optim::SGD over_others({torch::ones({3}, torch::requires_grad())}, 0.1);
-  torch::optim::SGD over_the_last({parameters.back().tensor}, 0.1);  // of the others some rank may have no piece that could be missed
+  torch::optim::SGD over_the_last({parameters.back().tensor}, 0.1);  // some rank may have no piece of the others to miss
   for (auto* const optimizer : {&over_others, &over_the_last}) {
     expect_error(parameters.front().name + " is not one of those that the optimizer was made for",
                  [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, tw::optimizer_like(*optimizer, parameters)); });

@@ -21,19 +21,19 @@
 
 namespace tw::testing::sharded {
 
-constexpr int64_t each = 4;  // samples of one rank
+constexpr int64_t each = 4;  // samples per rank
 constexpr int64_t steps = 5;
 
-/// A model, made anew at each call with the same values, and its loss on some of the samples of a step: their mean.
+/// A model, built with the same values at each call, and its mean loss on some samples of a step.
 struct Kind {
   std::string name;
   std::function<std::shared_ptr<torch::nn::Module>()> make;
-  std::function<at::Tensor(torch::nn::Module&, const at::Tensor& x, int64_t step)> loss;  // x [n, 8]
-  /// Random numbers and what depends on the samples of a batch: each rank has its own, and so do its buffers.
+  std::function<at::Tensor(torch::nn::Module&, const at::Tensor& x, int64_t step)> loss;  // x: [n, 8]
+  /// For random numbers and layers that depend on the batch: each rank has its own, and its own buffers.
   bool splits_matter = false;
 };
 
-/// `make` gives a module's holder.
+/// `make` returns a module holder.
 template <class Make>
 auto making(const Make& make) {
   return [make]() -> std::shared_ptr<torch::nn::Module> {
@@ -89,7 +89,7 @@ inline std::vector<NamedTensor> named_parameters_of(const torch::nn::Module& mod
   return all;
 }
 
-/// The whole values of a sharded parameter, by an operator.
+/// All values of a sharded parameter, obtained by an operator.
 inline at::Tensor value_of(const at::Tensor& parameter) {
   const at::NoGradGuard no_grad;
   return parameter.clone();
@@ -100,7 +100,7 @@ inline void expect_near(const at::Tensor& ours, const at::Tensor& reference, con
   EXPECT_LE((value_of(ours) - other).norm().item<double>(), 1e-12 * other.norm().item<double>()) << what;
 }
 
-/// Parameters, and buffers.
+/// Compares parameters and buffers.
 inline void expect_equal(const torch::nn::Module& ours, const torch::nn::Module& reference, const std::string& what) {
   const auto parameters = reference.named_parameters();
   for (const auto& entry : ours.named_parameters()) expect_near(entry.value(), parameters[entry.key()], what + ' ' + entry.key());
@@ -124,10 +124,10 @@ inline std::string text_of(const FullyShardedOptions& options) {
                 options.one_copy_per_node ? ", one copy" : "");
 }
 
-/// Random numbers of a rank's pass.
+/// Seeds a rank's pass.
 inline void seed(int64_t pass, int rank) { torch::manual_seed(static_cast<uint64_t>(100 * pass + rank)); }
 
-/// A pass over the samples of `rank` while it lives: a module's buffers are then what they were, unless that is this rank.
+/// For a pass over the samples of `rank`: restores the module's buffers afterwards, unless it is this rank.
 class OwnBuffers {
  public:
   OwnBuffers(torch::nn::Module& module, int rank) {
@@ -144,7 +144,7 @@ class OwnBuffers {
   std::vector<std::pair<at::Tensor, at::Tensor>> before_;
 };
 
-/// A pass of the plain model: the mean over all samples or, where splits matter, over those of each rank.
+/// A pass of the plain model: the mean over all samples or, if splits matter, over those of each rank.
 inline void pass_of_all(const Kind& kind, torch::nn::Module& module, int64_t pass, int64_t step) {
   if (!kind.splits_matter) return kind.loss(module, all_samples(pass), step).backward();
   for (int rank = 0; rank < world().size(); ++rank) {
@@ -171,7 +171,7 @@ inline void expect_training_equal(const Kind& kind, const std::string& optimizer
       seed(pass, world().rank());
       kind.loss(*net, samples, step).backward();
     }
-    // An evaluation leaves units gathered, which the update makes old.
+    // An evaluation leaves units gathered, which the update invalidates.
     for (const bool updated : {false, true}) {
       if (updated) reference_optimizer->step();
       if (updated) ours->step();
@@ -187,7 +187,7 @@ inline void expect_training_equal(const Kind& kind, const std::string& optimizer
   expect_equal(*net, *reference, what);
 }
 
-/// The plain kind, and room for what may go wrong in a step.
+/// The plain kind, for tests of errors in a step.
 struct ShardedNet {
   explicit ShardedNet(int64_t unit_bytes = 1)
       : net(plain().make()), sharded(world(), *net, {.reduction = Reduction::mean, .unit_bytes = unit_bytes}), optimizer(sharded.slices(), 0.1) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What units a fully sharded model has, when they are gathered, and what is there beside them.
+// The units of a fully sharded model, when they are gathered, and the memory needed in addition.
 #include <set>
 #include <tw/tensor/held_memory.hpp>
 
@@ -12,7 +12,7 @@ using namespace tw::testing::sharded;
 using tw::testing::message_of;
 using tw::testing::world;
 
-// The forward and the backward pass of four units, in order: the last one of the first is the first one of the second.
+// The forward and backward pass of four units, in order: the last unit of the former is the first of the latter.
 TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
   for (const int ahead : {0, 1, 2}) {
     torch::nn::Sequential net;
@@ -23,8 +23,8 @@ TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
       const int64_t before = sharded.gatherings();
       const int64_t late = sharded.blocking_gathers();
       net->forward(my_samples(step)).sum().backward();
-      // The weights of the first layer are not taken in the backward pass, which needs no gradient of the input; the one before the last is kept for
-      // it, and the second one if it is looked for early enough.
+      // The backward pass does not use the first layer's weights, since the input needs no gradient. The last but one stays gathered for it, and with
+      // enough prefetching the second one, too.
       const bool known = step > 0;
       const int64_t gathered = known && ahead == 2 ? 4 : 5;
       EXPECT_EQ(sharded.gatherings() - before, gathered) << ahead << ' ' << step;
@@ -33,7 +33,7 @@ TEST(ShardedUnits, GathersEachUnitTwiceAStepAndAheadOncePassesAreKnown) {
   }
 }
 
-// An evaluation follows the order of the last training pass, and leaves it as it is, with gradients enabled, too.
+// An evaluation follows the order of the last training pass and leaves it unchanged, even with gradients enabled.
 TEST(ShardedUnits, GathersAheadInAndAfterEvaluations) {
   torch::nn::Sequential net;
   for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
@@ -56,7 +56,7 @@ TEST(ShardedUnits, GathersAheadInAndAfterEvaluations) {
   }
 }
 
-// Of 100,000 passes accept_leaks looks at the process.
+// accept_leaks checks the process over 100,000 passes.
 TEST(ShardedUnits, EvaluationsLeaveNothingBehind) {
   torch::nn::Sequential net;
   for (int i = 0; i < 6; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(8, 8).bias(false)));
@@ -92,7 +92,7 @@ TEST(ShardedUnits, MakesUnitsOfSubmodules) {
   EXPECT_NE(error.find("there is no submodule 7"), std::string::npos) << error;
 }
 
-// Ranks that read their slices by themselves gather nothing anew; a rank that reads alone must not wait for others.
+// If all ranks read their slices, nothing is gathered again. A rank that reads alone must not wait for others.
 TEST(ShardedUnits, SlicesMayBeReadOnOneRank) {
   ShardedNet f;
   f.loss().backward();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// SyncBatchNorm on p ranks against torch::nn::BatchNorm on one process with the whole batch, which every rank computes as well: in float64, each
-// tensor to 1e-12 in the 2-norm, after 20 steps.
+// SyncBatchNorm on p ranks against torch::nn::BatchNorm on one process with the whole batch, which every rank also computes: in float64, each tensor
+// to 1e-12 in the 2-norm, after 20 steps.
 //
-// Tolerance: as in equivalence_test.cpp, the two differ in the order of summation alone; a batch normalisation divides by deviations of about 1, and
-// keeps relative differences. Layers before one have no bias: its gradient is 0, and what rounding leaves of it Adam would make as large as any.
+// Tolerance: as in equivalence_test.cpp, the two differ only in the order of summation. A batch normalisation divides by deviations of about 1,
+// which keeps relative differences. Layers before one have no bias: its gradient would be 0, and Adam would amplify its rounding errors.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -27,7 +27,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, const std:
   EXPECT_LE((found - expected).norm().item<double>(), tolerance * expected.norm().item<double>()) << what;
 }
 
-/// How many samples each rank has, and which are this rank's.
+/// The number of samples of each rank, and this rank's range.
 struct Shares {
   explicit Shares(std::vector<int64_t> of_ranks) : counts(std::move(of_ranks)) {}
   std::vector<int64_t> counts;
@@ -47,7 +47,7 @@ Shares uneven() {
   return Shares(counts);
 }
 
-/// Rank 1 has no samples; nor has rank 0 where there are four.
+/// Rank 1 has no samples; with four ranks, rank 0 has none either.
 Shares with_empty_ranks() {
   std::vector<int64_t> counts = uneven().counts;
   if (counts.size() > 1) counts[1] = 0;
@@ -55,7 +55,7 @@ Shares with_empty_ranks() {
   return Shares(counts);
 }
 
-/// A Sequential that fits into another.
+/// A Sequential that can be nested in another.
 struct NestedImpl : torch::nn::SequentialImpl {
   using torch::nn::SequentialImpl::SequentialImpl;
   at::Tensor forward(const at::Tensor& x) { return torch::nn::SequentialImpl::forward(x); }
@@ -85,7 +85,7 @@ void expect_equivalence(Reduction reduction, const Shares& shares) {
   for (const bool adam : {false, true}) {
     auto reference = make_net();
     auto ours = make_net();
-    const auto our_optimizer = make_optimizer(adam, ours);  // before the layers are replaced: parameters stay
+    const auto our_optimizer = make_optimizer(adam, ours);  // before the layers are replaced: parameters remain
     const auto reference_optimizer = make_optimizer(adam, reference);
     EXPECT_EQ(tw::synchronize_batch_norms(*ours, world(), reduction), 2);
     tw::testing::place_module(reference);
@@ -134,8 +134,8 @@ double weight_of(Reduction reduction, const Shares& shares) {
   return 0;
 }
 
-// The layer alone, with any loss of the samples, and every option: the output, and what the comment of the class says of gradients. For uneven shares
-// a mean of ranks' means is not the mean of the samples; the gradients are those of what DataParallel makes of the losses all the same.
+// The layer alone, with an arbitrary loss of the samples and every option: checks the output, and the gradients that the class documents. With uneven
+// shares, a mean of ranks' means is not the mean of the samples; gradients are still those of what DataParallel makes of the losses.
 void expect_layer(const BatchNormOptions& options, std::vector<int64_t> shape, Reduction reduction, const Shares& shares) {
   torch::manual_seed(7);
   shape[0] = shares.total();
@@ -153,7 +153,7 @@ void expect_layer(const BatchNormOptions& options, std::vector<int64_t> shape, R
   tw::testing::place_module(ours);
   for (const auto& parameter : ours->named_parameters()) parameter.value().detach().copy_(reference->named_parameters()[parameter.key()]);
 
-  // In one process: L = sum_r w_r L_r, with L_r = <c, y> over the samples of r. Each rank adds its term, and shows the others which it is.
+  // In one process: L = sum_r w_r L_r, with L_r = <c, y> over the samples of r. Each rank fills in its weight, and all-reduces it.
   const at::Tensor weights = place(torch::zeros(shares.total(), torch::kDouble));
   shares.slice(weights).fill_(weight_of(reduction, shares));
   tw::allreduce(world(), weights, tw::ReduceOp::sum);
@@ -197,8 +197,8 @@ TEST(SyncBatchNorm, HasTheGradientsOfTheWholeBatch) {
   }
 }
 
-// Sums of squares would lose all: 1e8 squared has no digits left for a variance of 1. One process computes it without loss from x - 1e8, which is
-// exact for these numbers; the mean of each rank, about 1e8, rounds by 1e-8, and so do deviations of it.
+// Sums of squares would lose all precision: 1e8 squared has no digits left for a variance of 1. The reference is computed exactly from x - 1e8. Each
+// rank's mean, about 1e8, rounds by 1e-8, and so do deviations from it.
 TEST(SyncBatchNorm, KeepsTheVarianceOfNumbersFarFromZero) {
   torch::manual_seed(8);
   const Shares shares = uneven();
@@ -210,7 +210,7 @@ TEST(SyncBatchNorm, KeepsTheVarianceOfNumbersFarFromZero) {
   EXPECT_LE((norm->running_var - expected).abs().max().item<double>(), 1e-6);
 }
 
-// Channels last, gradients that are one number expanded, and an input that needs no gradient, so that only parameters get one.
+// Channels last, gradients that are one expanded number, and an input without gradient, so that only parameters have one.
 TEST(SyncBatchNorm, TakesAnyStridesAndAnInputWithoutGradient) {
   torch::manual_seed(10);
   const Shares shares = uneven();
@@ -319,7 +319,7 @@ TEST(SyncBatchNorm, RefusesWhatDoesNotFit) {
   world().barrier();
 }
 
-// Ranks without rows, or with rows that do not count, gather the units that the others do, and keep the statistics of all.
+// Ranks without rows, or with rows that do not count, gather the same units as the others, and keep the statistics of all.
 TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
   const auto make = [] {
     torch::manual_seed(4);
@@ -376,7 +376,7 @@ TEST(SyncBatchNorm, IsMadeForTheReductionOfItsGradients) {
   expect_refusal([&] { tw::FullySharded(world(), *net, {.reduction = Reduction::sample_weighted}); }, expected);
 }
 
-// Buffers of a pass that does not count are put back, but for those that all ranks have made together.
+// Buffers changed by an idle pass are restored, except those that all ranks computed together.
 TEST(IdlePass, LeavesNoTrace) {
   torch::nn::BatchNorm1d plain(2);
   tw::SyncBatchNorm synchronised(world(), 2, Reduction::mean);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle is LibTorch: optimizers with the same state and options make the same step, bit by bit.
+// LibTorch is the oracle: optimizers with the same state and options make the same step, bit by bit.
 #include "training.hpp"
 
 #include <functional>
@@ -14,7 +14,7 @@ using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(const Parame
 
 Parameters make_parameters() { return {torch::ones({3, 2}, torch::requires_grad()), torch::ones({4}, torch::requires_grad())}; }
 
-// One step; gradients depend on `seed`, and a parameter without a gradient is left alone.
+// One step with gradients that depend on `seed`; a parameter without a gradient is unchanged.
 void step(torch::optim::Optimizer& optimizer, const Parameters& parameters, uint64_t seed, size_t trained) {
   torch::manual_seed(seed);
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -24,8 +24,7 @@ void step(torch::optim::Optimizer& optimizer, const Parameters& parameters, uint
   optimizer.step();
 }
 
-/// Every rank's optimizer has a history and options of its own; `root` has updated `trained_by_root` parameters, the others 2 or, where `fresh`,
-/// none.
+/// Every rank's optimizer has its own history and options. `root` has updated `trained_by_root` parameters, the others 2 or, if `fresh`, none.
 void expect_synchronized(const Make& make, int root, size_t trained_by_root, bool fresh) {
   const bool is_root = world().rank() == root;
   Parameters parameters = make_parameters();
@@ -38,7 +37,7 @@ void expect_synchronized(const Make& make, int root, size_t trained_by_root, boo
   EXPECT_EQ(optimizer->param_groups()[0].options().get_lr(), 0.03);
   EXPECT_EQ(optimizer->defaults().get_lr(), 0.03);
 
-  // What the root's optimizer would be without any other rank.
+  // The root's optimizer without any other rank.
   Parameters alone = make_parameters();
   const auto expected = make(alone, 0.03);
   for (int i = 0; i < 3; ++i) step(*expected, alone, static_cast<uint64_t>(100 * root + i), trained_by_root);

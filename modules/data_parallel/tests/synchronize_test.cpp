@@ -9,7 +9,7 @@ namespace synchronize_test {
 
 using tw::testing::world;
 
-/// Parameters, buffers of two dtypes, and a 0-dimensional one.
+/// Parameters, and buffers of two dtypes, one of them 0-dimensional.
 struct Net : torch::nn::Module {
   explicit Net(int rank) {
     register_module("linear", torch::nn::Linear(4, 3));

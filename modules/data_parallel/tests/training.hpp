@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of equivalence train, in float64, and how they compare.
+// Networks and samples for tests of equivalence, in float64, and comparisons.
 #pragma once
 #include "mpi_test.hpp"
 
@@ -24,10 +24,10 @@ inline Net make_net(uint64_t seed = 5) {
   return net;
 }
 
-/// Other values on every rank; rank 0 has make_net()'s.
+/// Different values on every rank; rank 0 has make_net()'s.
 inline Net make_net_of_rank() { return make_net(5 + static_cast<uint64_t>(static_cast<int>(world().rank()))); }
 
-/// None, unless it is filled.
+/// Empty until filled.
 struct Samples {
   at::Tensor inputs = place(torch::empty({0, 1, 6, 6}, torch::kDouble));
   at::Tensor targets = place(torch::empty({0}, torch::kLong));
@@ -40,7 +40,7 @@ inline Samples batch_of(int rank, int64_t step) {
   return {place(torch::randn({size, 1, 6, 6}, torch::kDouble)), place(torch::randint(3, {size}, torch::kLong))};
 }
 
-/// The samples that all ranks have together at `step`, where rank r has batches[r] batches.
+/// The samples of all ranks together at `step`, where rank r has batches[r] batches.
 inline Samples union_of(const std::vector<int64_t>& batches, int64_t step) {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> targets;
@@ -53,7 +53,7 @@ inline Samples union_of(const std::vector<int64_t>& batches, int64_t step) {
   return {torch::cat(inputs), torch::cat(targets)};
 }
 
-/// A sum over samples for Reduction::sum, else a mean.
+/// A sum over samples for Reduction::sum, otherwise a mean.
 inline at::Tensor loss_of(const Net& net, const Samples& samples, Reduction reduction) {
   const auto how = reduction == Reduction::sum ? at::Reduction::Sum : at::Reduction::Mean;
   return torch::cross_entropy_loss(Net(net)->forward(samples.inputs), samples.targets, {}, how);
@@ -68,7 +68,7 @@ inline void expect_near(const Net& ours, const Net& expected, const std::string&
   }
 }
 
-/// `call` must throw a ContractError whose message holds `part`.
+/// `call` must throw a ContractError whose message contains `part`.
 inline void expect_error(const std::function<void()>& call, const std::string& part) {
   try {
     call();

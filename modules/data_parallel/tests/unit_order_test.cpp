@@ -10,7 +10,7 @@ namespace unit_order_test {
 using tw::UnitOrder;
 using Pass = tw::UseMoment::Pass;
 
-/// Carries out moves, and looks whether they can be.
+/// Executes moves, and checks that they are possible.
 struct Memory {
   explicit Memory(size_t units, size_t ahead, std::vector<bool> keeps = {})
       : kept(keeps.empty() ? std::vector<bool>(units) : std::move(keeps)), order(kept, ahead) {}
@@ -78,7 +78,7 @@ TEST(UnitOrder, ComesBackToItsWay) {
   EXPECT_EQ(pass({0, 2, 3, 4}), 2U) << "one was left out: the next one comes late, and no other";
 }
 
-// Evaluations follow the forward part of what was learnt, and leave it as it is.
+// Evaluations follow the forward part of what was learnt, and leave it unchanged.
 TEST(UnitOrder, IsNotTaughtByEvaluations) {
   Memory memory(5, 1);
   const auto late = [&](const std::vector<size_t>& way, bool evaluates) {
@@ -96,13 +96,13 @@ TEST(UnitOrder, IsNotTaughtByEvaluations) {
   EXPECT_EQ(late(training, false), 1U);
 }
 
-/// A forward pass through five units, the first of which is tied to the last layer, and its backward pass, which does not take the first layer's.
+/// A forward pass through five units, the first of which is tied to the last layer, and its backward pass, which does not use the first layer's.
 struct Passes {
   std::vector<size_t> forward{0, 1, 2, 3, 4, 0};
   Memory memory{5, 1};
   uint64_t next = 7;  // of autograd's nodes
 
-  /// @return units that came late
+  /// @return units gathered late
   size_t go_forward() {
     const size_t before = memory.late;
     for (const size_t unit : forward) memory.use({unit}, Pass::forward, next++);
@@ -119,8 +119,7 @@ struct Passes {
   }
 };
 
-// With gradients enabled, too: nobody says that no backward pass will come.
-// Such as in the forward() of a torch::autograd::Function.
+// e.g. in the forward() of a torch::autograd::Function
 TEST(UnitOrder, KeepsWhatATrainingPassHasFetchedThroughOperatorsWithoutGradients) {
   Memory memory(6, 1);
   for (int pass = 0; pass < 3; ++pass) {
@@ -136,6 +135,7 @@ TEST(UnitOrder, KeepsWhatATrainingPassHasFetchedThroughOperatorsWithoutGradients
   }
 }
 
+// With gradients enabled: nothing announces that no backward pass will follow.
 TEST(UnitOrder, IsNotTaughtByForwardPassesWithoutABackwardPass) {
   Passes passes;
   const auto train = [&] {

@@ -12,26 +12,25 @@
 
 namespace tw {
 
-/// The memory of a plan's buckets: all the time or, where ReducerOptions::release says so, of what this rank keeps all the time and of the rest while
-/// it is in use: then one bucket at a time has memory that stays for the next one, which the ranks of a node share; others that are in use meanwhile
-/// get memory of their own.
+/// The memory of a plan's buckets. Without ReducerOptions::release it is permanent. With it, only this rank's share is permanent, and a bucket has
+/// memory only while in use. One bucket at a time uses a permanent buffer that the ranks of a node share; others meanwhile have their own memory.
 class BucketBuffers {
  public:
-  /// Collective over `comm` where memory is shared. All are borrowed.
+  /// Collective over `comm` if memory is shared. Borrows its arguments.
   BucketBuffers(const Communicator& comm, const BucketPlan& plan, const std::vector<TensorSpec>& specs, const ReducerOptions& options);
 
-  /// The whole bucket, shape [numel]; undefined while it is released.
+  /// The whole bucket, shape [numel]; undefined while released.
   const at::Tensor& values(size_t bucket) const { return buckets_[bucket].buffer.storage(); }
-  /// This rank's part of a sharded one; shares memory with values() unless that is released. Undefined where it has none.
+  /// This rank's share of a sharded bucket; shares memory with values() unless that is released. Undefined if it has none.
   const at::Tensor& share(size_t bucket) const { return buckets_[bucket].share; }
-  /// Where a gradient lies; undefined while that is released, and of one that is in no bucket.
+  /// The memory of a gradient; undefined while released, or if the gradient is in no bucket.
   const at::Tensor& place(int64_t id) const { return places_[static_cast<size_t>(id)]; }
-  /// The same, with memory.
+  /// The same, allocated if necessary.
   const at::Tensor& place_to_write(int64_t id);
-  /// Lets go of the bucket's memory, unless it stays.
+  /// Releases the bucket's memory unless it is permanent.
   void release(size_t bucket);
   bool stays(size_t bucket) const;
-  /// What stays for buckets that come and go; undefined where there is none.
+  /// The reused buffer for released buckets; undefined if there is none.
   const at::Tensor& room() const noexcept { return staying_; }
 
  private:
@@ -48,7 +47,7 @@ class BucketBuffers {
   const ReducerOptions& options_;
   std::vector<Memory> buckets_;
   std::vector<at::Tensor> places_;  // by gradient
-  at::Tensor staying_;              // bytes for any bucket; undefined where each has its own
+  at::Tensor staying_;              // bytes for any bucket; undefined if each has its own memory
   std::optional<size_t> stays_with_;
 };
 

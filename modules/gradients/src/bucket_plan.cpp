@@ -46,7 +46,7 @@ BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptio
   plan.placements.resize(gradients.size());
   using Kind = std::tuple<int, c10::ScalarType, int64_t>;  // gradients of one owner, dtype and group share buckets
   std::map<Kind, Bucket> open;                             // the bucket being filled
-  std::set<int64_t> groups_begun;                          // with a closed bucket
+  std::set<int64_t> groups_begun;                          // those with a closed bucket
   const auto close = [&](const Kind& kind) {
     Bucket& bucket = open[kind];
     const int64_t line = elements_per_cache_line(bucket.dtype);

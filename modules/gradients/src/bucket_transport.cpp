@@ -9,7 +9,7 @@ namespace {
 
 int64_t bytes_of(const at::Tensor& values) { return static_cast<int64_t>(values.nbytes()); }
 
-/// All ranks get it.
+/// All ranks receive the sum.
 class ToAll final : public BucketTransport {
   BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values,
                   const at::Tensor& /*share*/) override {
@@ -17,21 +17,21 @@ class ToAll final : public BucketTransport {
   }
 };
 
-/// Each rank gets a slice of it.
+/// Each rank receives a slice of the sum.
 class Scattered final : public BucketTransport {
   BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& /*bucket*/, const at::Tensor& values, const at::Tensor& share) override {
     return {ireduce_scatter(comm, values, share, ReduceOp::sum), bytes_of(values)};
   }
 };
 
-/// The bucket's owner gets it.
+/// The bucket's owner receives the sum.
 class ToOwner final : public BucketTransport {
   BucketSum begin(const Communicator& comm, size_t /*index*/, const Bucket& bucket, const at::Tensor& values, const at::Tensor& /*share*/) override {
     return {ireduce(comm, values, ReduceOp::sum, Rank(bucket.owner)), bytes_of(values)};
   }
 };
 
-/// All ranks get it, with an error. What is left over of a step goes into the next one's, and must keep its weight from step to step.
+/// All ranks receive the sum, with an error. The residual of a step is added to the next step's values, so weights must not change between steps.
 class Compressed final : public BucketTransport {
  public:
   explicit Compressed(std::shared_ptr<Compressor> compressor) : compressor_(std::move(compressor)) {}

@@ -11,18 +11,18 @@
 
 namespace tw {
 
-/// How a bucket is summed over the ranks, and who gets the sum.
+/// How a bucket is summed over the ranks, and which ranks receive the sum.
 class BucketTransport {
  public:
   virtual ~BucketTransport() = default;
 
-  /// Collective; in one order on all ranks. @param values the whole bucket. @param share this rank's part of the sum, where each has its own
+  /// Collective; in the same order on all ranks. @param values the whole bucket. @param share this rank's share of the sum, if each has its own
   virtual BucketSum begin(const Communicator& comm, size_t index, const Bucket& bucket, const at::Tensor& values, const at::Tensor& share) = 0;
-  /// Whether a factor that comes after the sum does the same as one before it. Otherwise begin() is for values that have all their weight.
+  /// Whether a factor may be applied after the sum. Otherwise values passed to begin() must be fully weighted.
   virtual bool is_linear() const noexcept { return true; }
 };
 
-/// The one for these options.
+/// The transport for these options.
 std::unique_ptr<BucketTransport> transport_of(const ReducerOptions& options);
 
 }  // namespace tw

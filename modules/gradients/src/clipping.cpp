@@ -25,10 +25,10 @@ double sum_of_squares(const std::vector<at::Tensor>& gradients, const std::vecto
     norms.push_back(at::linalg_vector_norm(values, 2, {}, false, wide).abs());
   }
   const at::Tensor squares = at::stack(norms).square().sum();
-  return waiting.empty() ? squares.item<double>() : PendingScalar(squares).value(*waiting.front());  // the host's one wait
+  return waiting.empty() ? squares.item<double>() : PendingScalar(squares).value(*waiting.front());  // the host waits once
 }
 
-/// What all ranks count together.
+/// Totals over all ranks.
 struct Counted {
   double squares = 0;
   double gradients = 0;

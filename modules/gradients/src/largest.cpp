@@ -18,8 +18,8 @@ namespace {
 constexpr int bin_bits = 16;
 constexpr int64_t bins = int64_t{1} << bin_bits;
 
-// Without their signs, numbers are ordered as their bits are. So those that share the first bits make a bin, all of a higher bin are larger, and only
-// the bin that the k-th largest lies in has to be looked at one by one. Two passes over memory, where a heap of k takes a hundred times k
+// Without their sign, floating-point numbers are ordered like their bits. Numbers with the same leading bits form a bin, and all numbers of higher
+// bins are larger. Only the bin of the k-th largest number needs sorting. That takes two passes over memory; a heap of k takes a hundred times k
 // comparisons.
 template <class Bits, class Number>
 at::Tensor by_histogram(const Number* values, int64_t n, int64_t k) {
@@ -28,7 +28,7 @@ at::Tensor by_histogram(const Number* values, int64_t n, int64_t k) {
   std::vector<int64_t> counts(bins);
   for (int64_t i = 0; i < n; ++i) ++counts[magnitude_at(i) >> shift];
   int64_t edge = bins - 1;
-  int64_t of_edge = k;  // that are still to be found there
+  int64_t of_edge = k;  // still to be found in the edge bin
   for (; counts[static_cast<size_t>(edge)] < of_edge; --edge) of_edge -= counts[static_cast<size_t>(edge)];
 
   at::Tensor places = at::empty({k}, at::TensorOptions().dtype(at::kLong));

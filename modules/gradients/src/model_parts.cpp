@@ -42,7 +42,7 @@ std::vector<SlicesOf> slices_by_holders(const torch::nn::Module& module) {
   return all;
 }
 
-/// By slice of the whole model, in one order on all ranks: who has it, ascending.
+/// By slice of the whole model, in the same order on all ranks: ranks that hold it, ascending.
 std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ranks, const std::map<std::string, std::string>& mine) {
   std::string lines;
   for (const auto& [slice, name] : mine) lines += slice + '\n';
@@ -87,7 +87,7 @@ ModelPartsList model_parts(const torch::nn::Module& module) {
 
 std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model) {
   const std::vector<NamedTensor> parameters = model.tensors().parameters;
-  std::map<std::string, std::string> mine;  // slices of the whole model, and the names of the parameters that they are here
+  std::map<std::string, std::string> mine;  // slices of the whole model, with their parameters' names on this rank
   for (const OptimizedTensor& optimized : model.optimized_tensors()) {
     const auto parameter =
         std::find_if(parameters.begin(), parameters.end(), [&](const NamedTensor& each) { return each.tensor.is_same(optimized.tensor); });
@@ -95,7 +95,7 @@ std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const T
     const NamedShard& first = optimized.slices.front();
     mine.emplace(concat(first.name, ' ', at::IntArrayRef(first.offsets), ' ', first.tensor.sizes()), parameter->name);
   }
-  std::map<std::vector<int>, std::vector<std::string>> sets;  // of holders, several each: the slices that they have
+  std::map<std::vector<int>, std::vector<std::string>> sets;  // by set of two or more holders: slices they share
   for (const auto& [slice, holders] : holders_of_slices(ranks, mine)) {
     if (holders.size() > 1) sets[holders].push_back(slice);
   }

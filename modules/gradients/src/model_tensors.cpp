@@ -11,7 +11,7 @@
 namespace tw {
 namespace {
 
-// Each tensor once; further names of it go to `aliases`.
+// Each tensor once; its other names go to `aliases`.
 template <class Entries>
 std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string, std::string>& aliases) {
   std::vector<NamedTensor> tensors;
@@ -27,7 +27,7 @@ std::vector<NamedTensor> named_once(const Entries& entries, std::map<std::string
   return tensors;
 }
 
-// The weights of embeddings in `module` whose options are `wanted`.
+// The weights of the embeddings in `module` whose options satisfy `wanted`.
 template <class Wanted>
 std::unordered_set<const c10::TensorImpl*> weights_of_embeddings(const torch::nn::Module& module, const Wanted& wanted) {
   std::unordered_set<const c10::TensorImpl*> weights;
@@ -37,7 +37,7 @@ std::unordered_set<const c10::TensorImpl*> weights_of_embeddings(const torch::nn
     if (embedding != nullptr && wanted(embedding->options)) weights.insert(embedding->weight.unsafeGetTensorImpl());
     if (bag != nullptr && wanted(bag->options)) weights.insert(bag->weight.unsafeGetTensorImpl());
   };
-  look(module);  // which need not be owned by a shared_ptr, as modules() wants it of what it lists
+  look(module);  // apart from modules(), which would need a shared_ptr to `module`
   for (const auto& each : module.modules(/*include_self=*/false)) look(*each);
   return weights;
 }

@@ -38,7 +38,7 @@ void TrainingSwitch::set(torch::nn::Module& module, bool training, const Modules
     found_->put_back();
     found_.reset();
   } else if (!module.is_training()) {
-    module.train();  // a user's own evaluation left it so
+    module.train();  // left in evaluation mode by the user
   }
 }
 

@@ -28,7 +28,7 @@ void Packing::pack(size_t bucket, double weight) {
   const SideStream::Scope beside(side_);
   for (const c10::Stream& stream : waiting.streams) side_.follow(stream);
   auto& [values, places, in_place, zeros, streams] = waiting;
-  if (weight == 0) {  // not a product: the gradient of a mean over no samples is not a number
+  if (weight == 0) {  // not multiplied: the gradient of a mean over no samples is NaN
     zeros.insert(zeros.end(), places.begin(), places.end());
     zeros.insert(zeros.end(), in_place.begin(), in_place.end());
   } else {

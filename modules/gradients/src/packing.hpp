@@ -9,26 +9,26 @@
 
 namespace tw {
 
-/// Gradients that lie on a device and wait to be copied into their buckets: those of a bucket go together, in a few launches. One launch each would
-/// take the host longer than the copies take the device.
+/// Gradients on a device that wait to be copied into their buckets. Those of a bucket are copied in a few launches; with one launch each, the host
+/// would take longer than the device.
 class Packing {
  public:
   Packing(const SideStream& side, size_t buckets) : side_(side), waiting_(buckets) {}
 
-  /// `value` is complete in the current stream, and goes to `place`. They may be the same.
+  /// Queues a copy of `value`, complete in the current stream, to `place`. They may be the same.
   void add(size_t bucket, const at::Tensor& value, const at::Tensor& place);
-  /// Zeros go to `place`.
+  /// Queues zeros for `place`.
   void add_zeros(size_t bucket, const at::Tensor& place) { waiting_[bucket].zeros.push_back(place); }
-  /// What was added since the last time, times `weight`, into the bucket, in the side stream. With weight 0 whatever it is becomes zero.
+  /// Copies what was queued, times `weight`, into the bucket, in the side stream. Weight 0 writes zeros whatever the values are.
   void pack(size_t bucket, double weight);
 
  private:
   struct Waiting {
     std::vector<at::Tensor> values;
-    std::vector<at::Tensor> places;  ///< of the values
+    std::vector<at::Tensor> places;  ///< destinations of the values
     std::vector<at::Tensor> in_place;
     std::vector<at::Tensor> zeros;
-    std::vector<c10::Stream> streams;  ///< in which values are complete
+    std::vector<c10::Stream> streams;  ///< streams in which values are complete
   };
 
   const SideStream& side_;

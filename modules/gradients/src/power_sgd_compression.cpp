@@ -28,7 +28,7 @@ class PowerSgdCompression : public Compressor {
     for (const Bucket& bucket : plan.buckets) buckets_.push_back(make_bucket(plan, bucket, gradients, device));
   }
 
-  // As in the paper, with sums in place of means: `values` is already weighted.
+  // As in the paper, but with sums instead of means: `values` is already weighted.
   BucketSum begin(const Communicator& comm, size_t index, const at::Tensor& values) override {
     const Part& part = buckets_[index];
     const at::Tensor& residual = residuals_.bucket(index);
@@ -54,7 +54,7 @@ class PowerSgdCompression : public Compressor {
   }
 
  private:
-  /// A gradient of shape [rows, columns] that is approximated by p' q: a few long rows, which products read five times as fast as long columns.
+  /// A gradient of shape [rows, columns], approximated by p' q. Stored as a few long rows: products read these five times as fast as long columns.
   struct Matrix {
     std::string name;
     int64_t offset = 0;  // in the bucket
@@ -63,15 +63,15 @@ class PowerSgdCompression : public Compressor {
     at::Tensor p;  // [rank, rows]
     at::Tensor q;  // [rank, columns]
   };
-  /// A gradient that travels whole.
+  /// A gradient sent uncompressed.
   struct Run {
     int64_t offset = 0;
     at::Tensor travels;
   };
   struct Part {
-    FlatBuffer first;   // all p, and what travels whole
+    FlatBuffer first;   // all p, and uncompressed gradients
     FlatBuffer second;  // all q
-    at::Tensor guess;   // of all q, to begin with
+    at::Tensor guess;   // initial value of all q
     std::vector<Matrix> matrices;
     std::vector<Run> rest;
   };
@@ -92,7 +92,7 @@ class PowerSgdCompression : public Compressor {
       values.narrow(0, run.offset, run.travels.numel()).copy_(run.travels);
       residual.narrow(0, run.offset, run.travels.numel()).zero_();
     }
-    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever, neither here nor in q
+    residual.nan_to_num_(0, 0, 0);  // a non-finite gradient must not persist, neither here nor in q
     part.second.storage().copy_(at::where(at::isfinite(part.second.storage()).all(), part.second.storage(), part.guess));
   }
 
@@ -102,8 +102,8 @@ class PowerSgdCompression : public Compressor {
 
   Part make_bucket(const BucketPlan& plan, const Bucket& bucket, const std::vector<TensorSpec>& gradients, c10::Device device) const {
     Part part;
-    std::vector<int64_t> first;   // sizes of what lies in part.first, matrices before runs
-    std::vector<int64_t> second;  // in part.second
+    std::vector<int64_t> first;   // sizes of the entries of part.first, matrices before runs
+    std::vector<int64_t> second;  // sizes of the entries of part.second
     std::vector<int64_t> runs;
     for (const int64_t id : bucket.gradients) {
       const TensorSpec& spec = gradients[static_cast<size_t>(id)];
@@ -138,7 +138,7 @@ class PowerSgdCompression : public Compressor {
     return part;
   }
 
-  // Any subspace that is the same on all ranks will do.
+  // Any subspace works if it is the same on all ranks.
   at::Tensor guess(int64_t numel) const {
     CounterRng random(options_.seed);
     at::Tensor numbers = at::empty({numel}, at::TensorOptions().dtype(at::kDouble));

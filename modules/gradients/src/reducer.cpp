@@ -26,9 +26,9 @@
 namespace tw {
 namespace {
 
-constexpr size_t most_under_way = 2;  // released buckets that travel, while another one is filled
+constexpr size_t most_under_way = 2;  // released buckets in flight while another is filled
 
-// Whole numbers are equal if the mean of their squares is the square of their mean. With 20 bits each, the sums of 2^13 ranks are exact.
+// Integers are equal iff the mean of their squares is the square of their mean. With 20 bits each, sums over up to 2^13 ranks are exact.
 constexpr uint64_t half_of_mark = (1U << 20U) - 1;
 std::array<double, 4> to_sum(uint64_t mark) {
   const auto low = static_cast<double>(mark & half_of_mark);
@@ -101,7 +101,7 @@ void Reducer::begin(int64_t samples) {
   }
 }
 
-// Others may wait for this rank's share of the step: it makes its part of their collectives, and tells them.
+// Other ranks may wait for this rank's share of the step: joins their remaining collectives and reports the failure.
 void Reducer::end_failed_step() {
   TW_EXPECTS(in_step_, "no step has begun that could have failed");
   for (int64_t id = 0; id < size(); ++id) {
@@ -139,7 +139,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   if (packing_) {
     packing_->add(bucket_of(id), value, place);
   } else if (weight == 0) {
-    place.zero_();  // not a product: the gradient of a mean over no samples is not a number
+    place.zero_();  // not multiplied: the gradient of a mean over no samples is NaN
   } else if (weight != 1 || !value.is_same(place)) {
     scaled_copy(value, weight, place);
   }
@@ -180,8 +180,8 @@ void Reducer::complete(size_t bucket) {
   if (overlap_) launch_ready_buckets();
 }
 
-// In plan order on every rank: a complete bucket waits for its predecessors, or ranks whose gradients arrive in different orders would
-// call MPI in different orders.
+// Launches in plan order on every rank: a complete bucket waits for its predecessors. Otherwise ranks whose gradients arrive in different orders
+// would call MPI in different orders.
 void Reducer::launch_ready_buckets() {
   while (launched_ < progress_.size() && progress_[launched_].missing == 0) launch(launched_);
 }
@@ -201,7 +201,7 @@ void Reducer::release_reduced_buckets() {
   }
 }
 
-// Before a bucket gets memory: a rank that is ahead of the others must not fill all of them.
+// Call before a bucket gets memory: a rank ahead of the others must not allocate all buckets.
 void Reducer::make_room(size_t next) {
   if (buffers_->stays(next) || buffers_->values(next).defined()) return;
   size_t under_way = 0;
@@ -230,11 +230,11 @@ void Reducer::wait() {
                      "': the reduced gradients lack their share. Leave this update out, and go on with the next step"));
 }
 
-// @return on how many ranks the step failed
+// @return the number of ranks on which the step failed
 int64_t Reducer::reduce(bool failed_here) {
   const SideStream::Scope beside(*side_);
   Work exchange = begin_exchange(failed_here);
-  if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // its factor may come later
+  if (transport_->is_linear() && launched_ == 0 && !progress_.empty()) launch(0);  // the factor may be applied later
   exchange.wait();
   const Status status = end_exchange();
   const double factor = factor_after_sum(status);
@@ -250,7 +250,7 @@ int64_t Reducer::reduce(bool failed_here) {
   return static_cast<int64_t>(status.failed);
 }
 
-// All that have not been launched, so that one is compressed while others travel. (Where some have been, the factor is 1.)
+// Launches all remaining buckets, so that one is compressed while others are in flight. (If some were launched already, the factor is 1.)
 void Reducer::launch_weighted(double factor) {
   for (size_t index = launched_; index < progress_.size(); ++index) {
     scale(buffers_->values(index), factor);
@@ -284,7 +284,7 @@ void Reducer::reduce_sparse(double factor, FiniteCheck& check) {
   }
 }
 
-// Each rank has looked at its own share.
+// Each rank has checked only its own share.
 void Reducer::agree_on_finite() {
   status_.fill_(finite_ ? 1 : 0);
   allreduce(comm_, status_, ReduceOp::min);
@@ -307,7 +307,7 @@ Reducer::Status Reducer::end_exchange() {
   return status;
 }
 
-// The copy into the bucket multiplies at no cost; a pass over the buckets after the sum would cost as much as the copy.
+// Scaling during the copy into the bucket is free; a pass over the buckets after the sum would cost as much as the copy.
 double Reducer::factor_before_sum() const {
   switch (options_.reduction) {
     case Reduction::sum: return 1;
@@ -329,7 +329,7 @@ void Reducer::agree_on_unused() {
   }
 }
 
-// After the first step: buckets in the order in which rank 0's gradients came. What the step reduced moves along.
+// After the first step, reorders buckets by the arrival of rank 0's gradients. The reduced values move along.
 void Reducer::follow_arrival_order() {
   if (!overlap_ || options_.compressor || progress_.size() == 1 || comm_.size() == 1 || options_.sharding != Sharding::none ||
       !arrival_order_.empty())

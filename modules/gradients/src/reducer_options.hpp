@@ -9,10 +9,10 @@
 
 namespace tw {
 
-/// By gradient, whether it is one of `names`. @throws ContractError for a name of none
+/// By gradient: whether `names` contains it. @throws ContractError for an unknown name
 std::vector<uint8_t> find_sparse(const std::vector<TensorSpec>& specs, const std::vector<std::string>& names);
 
-/// @throws ContractError naming what is wrong
+/// @throws ContractError naming the invalid option
 void validate(const ReducerOptions& options, const std::vector<TensorSpec>& specs, const std::vector<uint8_t>& sparse);
 
 /// Collective. @throws ContractError on every rank, naming ranks and option or gradient

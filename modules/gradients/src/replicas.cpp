@@ -12,7 +12,7 @@
 namespace tw {
 namespace {
 
-/// Of gradients, in the order of `names`; of other names, nothing.
+/// Indices of gradients, in the order of `names`; skips unknown names.
 std::vector<size_t> ids_of(const std::vector<TensorSpec>& specs, const std::vector<std::string>& names) {
   std::vector<size_t> ids;
   for (const std::string& name : names) {
@@ -35,11 +35,11 @@ Replicas::Replicas(const Communicator& comm, const BucketPlan& plan, const std::
   for (const auto& part : options.parts) {
     for (const auto& [holders, names] : part->replicated) {
       Held held{holders, {}};
-      std::vector<std::string> elements;  // of the gradients, by their place in `names`, for they may have other names on other holders
+      std::vector<std::string> elements;  // by position in `names`, since other holders may use other names
       int64_t place = 0;
       for (const size_t id : ids_of(specs, names)) {
         ++place;
-        if (is_sparse(options, specs[id].name)) continue;  // gathered in the order of ranks
+        if (is_sparse(options, specs[id].name)) continue;  // gathered in rank order, so equal already
         if (whole) held.gradients.push_back(buffers.place(static_cast<int64_t>(id)));
         for (const ShardPiece& piece : pieces) {
           if (piece.gradient != static_cast<int64_t>(id)) continue;
@@ -62,7 +62,7 @@ void Replicas::make_equal() const {
 
 std::vector<int64_t> groups_of_replicas(const std::vector<TensorSpec>& gradients, const ModelPartsList& parts, const std::vector<int64_t>& groups) {
   if (parts.empty()) return groups;
-  using Kind = std::vector<int64_t>;  // the caller's group, and by set of holders whether the parameter is replicated there
+  using Kind = std::vector<int64_t>;  // the caller's group, then for each set of holders whether the parameter is replicated there
   std::vector<Kind> kinds(gradients.size());
   for (size_t id = 0; id < gradients.size(); ++id) kinds[id].push_back(groups.empty() ? 0 : groups[id]);
   for (const auto& part : parts) {

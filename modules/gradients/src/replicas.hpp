@@ -10,20 +10,20 @@
 
 namespace tw {
 
-/// The reduced gradients of replicated parameters, which all holders have.
+/// The reduced gradients of replicated parameters, which all their holders have.
 class Replicas {
  public:
-  /// All are borrowed; `buffers` keep their shares.
+  /// Borrows its arguments; `buffers` must keep their shares.
   Replicas(const Communicator& comm, const BucketPlan& plan, const std::vector<TensorSpec>& specs, const ReducerOptions& options,
            const BucketBuffers& buffers);
 
-  /// Gives the first holder's to all: each holder's reduction adds in an order of its own. Collective over the holders.
+  /// Copies the first holder's values to all, since each holder's reduction adds in its own order. Collective over the holders.
   void make_equal() const;
 
  private:
   struct Held {
     const Communicator& holders;
-    std::vector<at::Tensor> gradients;  // this rank's, or its pieces of them
+    std::vector<at::Tensor> gradients;  // this rank's gradients, or its pieces of them
   };
   std::vector<Held> all_;
 };

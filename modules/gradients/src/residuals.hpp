@@ -7,19 +7,19 @@
 
 namespace tw {
 
-/// What compression left behind, bucket by bucket, to be added to the next step's gradients.
+/// Compression errors, by bucket, to be added to the next step's gradients.
 class Residuals {
  public:
-  /// Makes them, zeroed, for the one Reducer that they serve. @param compression for messages.
-  /// @throws ContractError when they are made already, since two Reducers would mix what they left behind; as expect_compressible().
+  /// Allocates them, zeroed, for one Reducer. @param compression for messages.
+  /// @throws ContractError if already allocated, since two Reducers would mix their residuals, or like expect_compressible().
   void prepare(const char* compression, const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device);
 
   /// Shape [numel of the bucket].
   const at::Tensor& bucket(size_t bucket) const { return buckets_.at(bucket).storage(); }
-  /// Keeps a sum over the ranks that is not handed out: each rank an equal part of it.
+  /// Keeps a sum over the ranks that is not handed out: an equal part on each rank.
   void take_back(int64_t id, const at::Tensor& sum, int ranks) const;
   void rescale(double factor) const;
-  /// Over ranks they add up, so that other numbers of ranks lose nothing of them.
+  /// Summed over ranks on resharding, so nothing is lost if the number of ranks changes.
   std::vector<NamedShard> shards() const;
 
  private:
@@ -29,7 +29,7 @@ class Residuals {
   std::vector<std::string> names_;
 };
 
-/// @throws ContractError for gradients that are not float32 or float64, by name.
+/// @throws ContractError naming a gradient that is not float32 or float64.
 void expect_compressible(const char* compression, const std::vector<TensorSpec>& gradients);
 
 }  // namespace tw

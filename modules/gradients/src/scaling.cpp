@@ -11,12 +11,12 @@
 #include <tw/comm/pending_scalar.hpp>
 #include <type_traits>
 
-// By hand where memory is contiguous and the host's: for small gradients ATen's dispatch takes longer than the work.
+// Hand-written loops for contiguous CPU memory: for small gradients, ATen's dispatch takes longer than the work.
 namespace tw {
 namespace {
 
-// Calls `call` with a pointer to the elements of a contiguous tensor, and their number, where the compiler knows their arithmetic. A complex number
-// is two elements. @return false where it does not
+// Calls `call` with pointer and number of elements of a contiguous tensor, if its type has built-in arithmetic; a complex number counts as two
+// elements. @return false otherwise
 template <class Call>
 bool on_elements(const at::Tensor& tensor, Call call) {
   switch (tensor.scalar_type()) {
@@ -28,7 +28,7 @@ bool on_elements(const at::Tensor& tensor, Call call) {
   }
 }
 
-// A number is not finite when its exponent is all ones; as whole numbers, comparisons vectorise.
+// A number is not finite if its exponent is all ones. As integers, the comparisons vectorise.
 template <class Bits>
 Bits is_bad(Bits value, Bits exponent) {
   return static_cast<Bits>((value & exponent) == exponent);
@@ -42,7 +42,7 @@ bool halves_finite(const at::Tensor& tensor) {
   return bad == 0;
 }
 
-// Of the host's memory.
+// For CPU memory.
 bool scale_finite(const at::Tensor& tensor, double factor) {
   bool finite = true;
   const bool done = on_elements(tensor, [&](auto* values, int64_t n) {

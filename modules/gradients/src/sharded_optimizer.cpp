@@ -32,7 +32,7 @@ using torch::optim::OptimizerParamGroup;
 
 std::string kind_of(const Optimizer& optimizer) { return c10::demangle(typeid(optimizer).name()); }
 
-/// How to make an optimizer whose rule treats each element for itself.
+/// Makes an elementwise optimizer.
 template <class Kind, class Options>
 std::unique_ptr<Optimizer> make(const std::vector<OptimizerParamGroup>& groups, const Optimizer& prototype) {
   return std::make_unique<Kind>(groups, static_cast<const Options&>(prototype.defaults()));
@@ -40,7 +40,7 @@ std::unique_ptr<Optimizer> make(const std::vector<OptimizerParamGroup>& groups, 
 
 using Make = std::unique_ptr<Optimizer> (*)(const std::vector<OptimizerParamGroup>&, const Optimizer&);
 
-// Nothing for other rules.
+// Null for other kinds.
 Make maker_of(const Optimizer& optimizer) {
   using namespace torch::optim;
   const std::type_info& type = typeid(optimizer);
@@ -71,7 +71,7 @@ bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHal
 OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
   TW_EXPECTS(maker_of(prototype) != nullptr, "no optimizer like ", kind_of(prototype),
              " can be made; one like SGD, Adam, AdamW, RMSprop, Adagrad can");
-  std::map<std::string, std::vector<size_t>> groups_of;  // a module that is registered twice has its parameters listed, and stepped, twice
+  std::map<std::string, std::vector<size_t>> groups_of;  // a module registered twice has its parameters listed, and stepped, twice
   for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {
       for (const NamedTensor& parameter : parameters) {
@@ -79,7 +79,7 @@ OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<Na
       }
     }
   }
-  for (const NamedTensor& parameter : parameters) {  // here, and not of pieces alone, of which each rank has others
+  for (const NamedTensor& parameter : parameters) {  // checked for all parameters, since pieces differ by rank
     TW_EXPECTS(groups_of.contains(parameter.name), "parameter ", parameter.name, " is not one of those that the optimizer was made for");
   }
   return [&prototype, groups_of](const std::vector<NamedTensor>& pieces) {
@@ -132,7 +132,7 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-// Into memory that is laid out like the gradients', where whoever shares a node can read it.
+// Into memory laid out like the gradients, shared by the ranks of a node.
 void ShardedOptimizer::move_parameters() {
   const Communicator& comm = reducer_.comm();
   const c10::Device device = reducer_.options().device;
@@ -218,7 +218,7 @@ void ShardedOptimizer::update(double loss_scale) {
   gather();
 }
 
-// Values that Tensor::set_data() has put elsewhere, as torch::load() does.
+// Copies in values that Tensor::set_data() placed elsewhere, as torch::load() does.
 void ShardedOptimizer::take_over_moved() {
   for (size_t id = 0; id < parameters_.size(); ++id) {
     const auto& [name, parameter] = parameters_[id];
@@ -238,7 +238,7 @@ void ShardedOptimizer::take_over_moved() {
   }
 }
 
-// A parameter that is no longer its master weight, rounded, was changed by somebody else.
+// A parameter that differs from its rounded master weight was changed from outside.
 void ShardedOptimizer::take_over_changed() const {
   for (const Piece& piece : pieces_) {
     if (piece.tensor.is_same(piece.parameter)) continue;
@@ -252,7 +252,7 @@ double ShardedOptimizer::clip_gradient_norm(double max_norm, double loss_scale) 
   return clip(max_norm * loss_scale, &Piece::reduced) / loss_scale;
 }
 
-// As torch::nn::utils::clip_grad_norm_ does it.
+// Like torch::nn::utils::clip_grad_norm_.
 double ShardedOptimizer::clip(double max_norm, at::Tensor Piece::* gradient) {
   const ModelPartsList& parts = reducer_.options().parts;
   GradientShare share;
@@ -271,7 +271,7 @@ void ShardedOptimizer::gather() {
   const Communicator& comm = reducer_.comm();
   const Stopwatch exposed;
   if (options_.one_copy_per_node) {
-    barrier(comm);  // after it, everybody has written; before it, everybody had computed gradients, and read no more
+    barrier(comm);  // all ranks have written; none reads old values, since each computed its gradients first
   } else {
     std::vector<Work> works;
     for (size_t i = 0; i < buffers_.size(); ++i) {

@@ -10,15 +10,15 @@
 
 namespace tw {
 
-/// The stream in which gradients on a device are packed and travel, beside those that compute. For the CPU it is none, and does nothing; so too for a
-/// rank that is alone.
+/// The stream in which gradients on a device are packed and reduced, concurrently with compute streams. On the CPU, or on a single rank, there is
+/// none and all calls are no-ops.
 class SideStream {
  public:
   explicit SideStream(c10::Device device) : device_(device) {
     if (!device.is_cpu()) stream_ = guard().getStreamFromGlobalPool(device, /*isHighPriority=*/true);
   }
 
-  /// While it lives, this thread's work goes into the side stream, after what the current stream had until then.
+  /// While alive, this thread's work goes to the side stream, after the work already in the current stream.
   class Scope {
    public:
     explicit Scope(const SideStream& side) {
@@ -33,16 +33,16 @@ class SideStream {
     std::optional<c10::StreamGuard> entered_;
   };
 
-  /// Keeps the memory of `tensor` until the side stream has done what it has now.
+  /// Keeps the memory of `tensor` until the side stream has finished its current work.
   void uses(const at::Tensor& tensor) const {
     if (stream_) record_stream(tensor, *stream_);
   }
-  /// Makes the current stream, which is the side stream where there is one and this thread is in its scope, wait for `stream`.
+  /// Makes the current stream wait for `stream`. Inside a Scope, the current stream is the side stream.
   void follow(const c10::Stream& stream) const {
     const c10::Stream current = c10::impl::VirtualGuardImpl(stream.device_type()).getStream(stream.device());
     if (current != stream) order(stream, current);
   }
-  /// Makes the current stream wait for it.
+  /// Makes the current stream wait for the side stream.
   void join() const {
     if (stream_) order(*stream_, guard().getStream(device_));
   }

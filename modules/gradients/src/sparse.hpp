@@ -7,8 +7,8 @@
 
 namespace tw {
 
-/// The sum over the ranks of rows of a tensor, times `factor`. Collective: indices and values are gathered, not reduced.
-/// @param mine sparse in its first dimension (as embeddings' gradients are); undefined: no rows.
+/// Sums rows of a tensor over the ranks, times `factor`. Collective: indices and values are gathered, not reduced.
+/// @param mine sparse in its first dimension (like gradients of embeddings); undefined: no rows.
 /// @return coalesced, the same on all ranks
 at::Tensor sum_of_rows(const Communicator& comm, const TensorSpec& spec, const at::Tensor& mine, double factor);
 

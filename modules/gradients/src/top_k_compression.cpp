@@ -33,7 +33,7 @@ class TopKCompression : public Compressor {
     const at::Tensor places = places_of_largest(residual, k);
     const at::Tensor chosen = residual.index_select(0, places);
     residual.index_fill_(0, places, 0);
-    residual.nan_to_num_(0, 0, 0);  // one bad gradient must not stay for ever
+    residual.nan_to_num_(0, 0, 0);  // a non-finite gradient must not persist
     values.zero_();
     if (gathers_less(comm.size(), k, n, values.element_size())) return gather(comm, places, chosen, values);
     values.index_copy_(0, places, chosen);
@@ -45,13 +45,13 @@ class TopKCompression : public Compressor {
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }
 
  private:
-  // What a rank receives: all that the others chose, or what an all-reduce of all elements takes.
+  // Compares the bytes a rank receives: what the other ranks chose, or an all-reduce of all elements.
   static bool gathers_less(int64_t ranks, int64_t k, int64_t n, int64_t element_bytes) {
     const auto bytes_of_place = static_cast<int64_t>(c10::elementSize(type_of_places(n)));
     return (ranks - 1) * k * (bytes_of_place + element_bytes) <= 2 * (ranks - 1) * n * element_bytes / ranks;
   }
 
-  // One message a rank: what it chose, and then the places of that. Added in rank order, so that all ranks get the same bits.
+  // One message per rank: the chosen values, then their indices. Added in rank order, so that all ranks get the same bits.
   static BucketSum gather(const Communicator& comm, const at::Tensor& places, const at::Tensor& chosen, const at::Tensor& values) {
     const int64_t of_chosen = chosen.numel() * values.element_size();
     const at::ScalarType place = type_of_places(values.numel());
@@ -59,7 +59,7 @@ class TopKCompression : public Compressor {
     const int64_t begin_of_places = (of_chosen + 7) / 8 * 8;  // aligned for either type
     const auto chosen_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, 0, of_chosen).view(values.scalar_type()); };
     const auto places_in = [=](const at::Tensor& bytes) { return bytes.narrow(0, begin_of_places, of_places).view(place); };
-    const int64_t bytes = (begin_of_places + of_places + 7) / 8 * 8;  // the next rank's begin aligned
+    const int64_t bytes = (begin_of_places + of_places + 7) / 8 * 8;  // so that the next rank's part is aligned
     const at::Tensor mine = at::empty({bytes}, values.options().dtype(at::kByte));
     chosen_in(mine).copy_(chosen);
     places_in(mine).copy_(places);

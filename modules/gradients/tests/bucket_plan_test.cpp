@@ -80,7 +80,7 @@ TEST(BucketPlan, FollowsTheOrderOfArrival) {
   ASSERT_EQ(plan.buckets.size(), 2U);
   EXPECT_EQ(plan.buckets[0].gradients, (std::vector<int64_t>{1}));
   EXPECT_EQ(plan.buckets[1].gradients, (std::vector<int64_t>{3, 0}));
-  EXPECT_EQ(plan.placements[2].bucket, -1);  // left out
+  EXPECT_EQ(plan.placements[2].bucket, -1);  // left out of all buckets
 }
 
 TEST(BucketPlan, KeepsTheGradientsOfRanksApart) {
@@ -99,7 +99,7 @@ TEST(AssignOwners, BalancesAndCoversEveryTensor) {
   EXPECT_TRUE(tw::assign_owners({}, 3).empty());
 }
 
-// The pieces of all ranks are every element of every gradient, once.
+// The pieces of all ranks together are every element of every gradient, once.
 TEST(ShardPieces, CoverEveryElementOnce) {
   tw::CounterRng random(11);
   for (int round = 0; round < 200; ++round) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// float64, and what is left over after T steps is that much of the whole: sum of results + sum of residuals = sum of gradients, to rounding (a few
-// dozen additions of numbers of order 1: 1e-12).
+// In float64, after T steps: sum of results + sum of residuals = sum of gradients, to rounding (a few dozen additions of numbers of order 1: 1e-12).
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -72,14 +71,14 @@ void expect_nothing_lost(const std::shared_ptr<tw::Compressor>& compressor, bool
 
 TEST(TopK, LosesNothingFromStepToStep) {
   expect_nothing_lost(tw::top_k_compression({.fraction = 0.1}));
-  expect_nothing_lost(tw::top_k_compression({.fraction = 0.9}));  // by an all-reduce
+  expect_nothing_lost(tw::top_k_compression({.fraction = 0.9}));  // uses an all-reduce
   expect_nothing_lost(tw::top_k_compression({.fraction = 0.1}), /*overlap=*/true);
 }
 TEST(PowerSgd, LosesNothingFromStepToStep) {
   for (const bool overlap : {false, true}) expect_nothing_lost(tw::power_sgd_compression({.rank = 1}), overlap);
 }
 
-// Two heads in turn: what is held back of one must not go with a step that does not hand its gradient out.
+// Two heads in turn: the residual of one must not leave with a step that does not hand its gradient out.
 TEST(Compression, LosesNothingOfGradientsThatSitOut) {
   for (const auto& compressor :
        {tw::top_k_compression({.fraction = 0.1}), tw::top_k_compression({.fraction = 0.9}), tw::power_sgd_compression({.rank = 1})}) {
@@ -110,7 +109,7 @@ TEST(Compression, LosesNothingOfGradientsThatSitOut) {
   }
 }
 
-// Gradients of a loss that is scaled by more and less from step to step; what is received is divided by the scale of its step.
+// Gradients of a loss whose scale varies between steps; received gradients are divided by the scale of their step.
 TEST(Compression, FollowsTheLossScale) {
   for (const auto& compressor : {tw::top_k_compression({.fraction = 0.1}), tw::power_sgd_compression({.rank = 1})}) {
     tw::Reducer reducer(world(), specs, with(compressor));
@@ -132,7 +131,7 @@ TEST(Compression, FollowsTheLossScale) {
   }
 }
 
-// What has been given before wait() was under way while gradients were still to come.
+// Bytes sent before wait() were in flight while gradients were still to come.
 TEST(Compression, IsUnderWayWhileGradientsAreComputed) {
   for (const auto reduction : {tw::Reduction::sum, tw::Reduction::mean, tw::Reduction::sample_weighted}) {
     auto options = with(tw::half_compression(tw::HalfPrecision::float16), /*overlap=*/true);
@@ -178,7 +177,7 @@ TEST(TopK, TakesTheGreatest) {
   EXPECT_EQ(reducer.payload_bytes(), 2 * 8);
 }
 
-// Gathered, P ranks receive (P - 1) 12 k bytes here, of an all-reduce 2 (P - 1) / P 8 n: what is less is done.
+// With all-gathers, P ranks receive (P - 1) 12 k bytes here; with an all-reduce, 2 (P - 1) / P 8 n. The smaller one is used.
 TEST(TopK, GathersWhereThatTakesFewerBytes) {
   for (const int64_t k : {2, 7, 8, 16}) {
     tw::Reducer reducer(world(), {{"g", {16}, at::kDouble}}, with(tw::top_k_compression({.fraction = static_cast<double>(k) / 16})));
@@ -194,8 +193,8 @@ TEST(TopK, GathersWhereThatTakesFewerBytes) {
   }
 }
 
-// Matrices of rank 1 on every rank have a sum of rank P at most, which an approximation of rank P has after one step: the image of P random vectors
-// is the whole image, but for a set of measure zero. Rounding: condition numbers of some hundreds.
+// If each rank has a matrix of rank 1, their sum has rank P at most. An approximation of rank P is exact after one step: the image of P random
+// vectors is the whole image, except on a set of measure zero. Rounding: condition numbers of some hundreds.
 TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   const std::vector<tw::TensorSpec> matrix{{"m", {30, 40}, at::kDouble}};
   tw::Reducer reducer(world(), matrix, with(tw::power_sgd_compression({.rank = world().size()})));
@@ -220,7 +219,7 @@ TEST(HalfPrecision, IsTheSumOfRoundedGradientsRoundedOnce) {
     for (size_t id = 0; id < specs.size(); ++id) {
       at::Tensor sum = place(torch::zeros(specs[id].shape));
       for (int rank = 0; rank < world().size(); ++rank) sum = sum + gradient_of(0, id, rank).to(dtype).to(torch::kFloat);
-      // The order of at most 4 float32 additions may change the last bit before the rounding to half: one half unit in the last place, 2^-8 relative.
+      // The order of at most 4 float32 additions may change the last bit before rounding to half: half a unit in the last place, 2^-8 relative.
       EXPECT_TRUE(torch::allclose(reducer.gradient(static_cast<int64_t>(id)), sum.to(dtype).to(torch::kDouble), 1.0 / 256, 1e-5));
     }
     EXPECT_EQ(reducer.payload_bytes() % 2, 0);
@@ -257,7 +256,7 @@ TEST(Compression, WhatRemembersServesOneReducer) {
     }
     EXPECT_TRUE(residual_of(*compressor, 0).equal(residual));
   }
-  const auto half = tw::half_compression(tw::HalfPrecision::float16);  // remembers nothing
+  const auto half = tw::half_compression(tw::HalfPrecision::float16);  // keeps no state
   tw::Reducer first(world(), specs, with(half));
   tw::Reducer other(world(), {specs[2]}, with(half));
   run_step(first, 0);

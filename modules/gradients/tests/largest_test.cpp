@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's selection is the reference. Where magnitudes are equal any of them will do, so that magnitudes are compared.
+// LibTorch's selection is the reference. Among equal magnitudes the choice is free, so magnitudes are compared.
 #include "largest.hpp"
 
 #include <gtest/gtest.h>
@@ -27,10 +27,10 @@ TEST(Largest, IsWhatLibTorchSelects) {
     for (const int64_t k : {int64_t{1}, int64_t{17}, many / 100, many / 2, many - 1, many}) {
       expect_largest(normal, k);
       expect_largest(normal * 1e-30, k);
-      expect_largest(torch::pow(10, normal * 10), k);  // over many bins
-      expect_largest(1 + normal * 1e-5, k);            // in few
-      expect_largest(torch::zeros({many}, dtype), k);  // in one
-      expect_largest(torch::round(normal), k);         // with many that are equal
+      expect_largest(torch::pow(10, normal * 10), k);  // in many bins
+      expect_largest(1 + normal * 1e-5, k);            // in few bins
+      expect_largest(torch::zeros({many}, dtype), k);  // in one bin
+      expect_largest(torch::round(normal), k);         // many equal ones
     }
     expect_largest(torch::randn({100}, dtype), 10);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Reducer by hand, without autograd. Gradients are small integers and rank counts small, so that sums are exact; means are compared to a
-// few units in the last place of the division.
+// The Reducer alone, without autograd. Gradients are small integers and rank counts small, so that sums are exact; means are compared to a few units
+// in the last place of the division.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -20,7 +20,7 @@ const std::vector<tw::TensorSpec> specs{
 
 at::Tensor value_of(size_t id, int rank) { return torch::full(specs[id].shape, static_cast<double>(id + 1) * (rank + 1), specs[id].dtype); }
 
-/// Both ways of communicating, and buckets small enough for several of them.
+/// With and without overlap, and with buckets small enough to have several.
 std::vector<tw::ReducerOptions> variants(tw::Reduction reduction) {
   const tw::BucketOptions small{.first_bucket_bytes = 256, .bucket_bytes = 65536};
   return {{.reduction = reduction, .overlap = false},
@@ -49,7 +49,8 @@ TEST(Reducer, ReducesInAnyOrderOfArrival) {
       for (int step = 0; step < 3; ++step) {
         reducer.begin(samples_of(world().rank()));
         for (size_t i = 0; i < specs.size(); ++i) {
-          const size_t id = (i * 2 + static_cast<size_t>(world().rank() + step)) % specs.size();  // another order on every rank; 2 and 5 are coprime
+          const size_t id = (i * 2 + static_cast<size_t>(world().rank() + step)) % specs.size();  // a different order on every rank; 2 and 5 are
+                                                                                                  // coprime
           reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
         }
         reducer.wait();
@@ -91,7 +92,7 @@ TEST(Reducer, CarriesNoticesWithTheStep) {
   }
 }
 
-// One rank's mark differs by little, by much, or not at all.
+// One rank's fingerprint differs by little, by much, or not at all.
 TEST(Reducer, ComparesMarks) {
   constexpr uint64_t mark = 0x123456789abcdef0;
   tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}}, {.reduction = tw::Reduction::mean});
@@ -170,7 +171,7 @@ TEST(Reducer, UnusedCountsAsZeroAndIsKnownToAll) {
     const bool first = world().rank() == 0;
     reducer.begin();
     for (size_t id = 0; id < specs.size(); ++id) {
-      const bool used = id == 0 ? first : id != 1;  // a: rank 0 alone; b: nobody
+      const bool used = id == 0 ? first : id != 1;  // a: rank 0 only; b: no rank
       if (used) {
         reducer.mark_ready(static_cast<int64_t>(id), value_of(id, world().rank()));
       } else {
@@ -186,7 +187,7 @@ TEST(Reducer, UnusedCountsAsZeroAndIsKnownToAll) {
   }
 }
 
-/// The ways of sharding, in both ways of communicating, with several buckets.
+/// All kinds of sharding, with and without overlap, with several buckets.
 std::vector<tw::ReducerOptions> sharded_variants(tw::Reduction reduction) {
   std::vector<tw::ReducerOptions> all;
   for (const auto& options : variants(reduction)) {
@@ -264,7 +265,7 @@ TEST(Reducer, NamesMisuse) {
   EXPECT_THROW(tw::Reducer(world(), {{"whole", {2}, at::kLong}}, {.reduction = tw::Reduction::sum}), tw::ContractError);
 }
 
-// One rank's step ends after its first gradient, in whatever order buckets travel. The others learn of it from their wait(); all go on.
+// One rank's step fails after its first gradient, whatever the order of buckets. The other ranks learn of it from wait(); all continue.
 TEST(Reducer, GoesOnAfterAFailedStep) {
   auto all = variants(tw::Reduction::sum);
   for (auto& options : sharded_variants(tw::Reduction::sum)) all.push_back(options);
@@ -289,7 +290,7 @@ TEST(Reducer, GoesOnAfterAFailedStep) {
   }
 }
 
-// The meta device stands for those whose memory is not the host's.
+// The meta device stands for devices whose memory is not the host's.
 TEST(Reducer, RefusesGradientsThatLieElsewhere) {
   for (const bool sparse : {false, true}) {
     tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}},

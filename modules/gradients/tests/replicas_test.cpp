@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a mesh data x tensor. Gradients of replicated parameters differ between holders, as if each had added in an order of its own; afterwards
-// the first holder's are on all. The split ones have another size on each holder, so that buckets have other layouts.
+// Ranks of a mesh data x tensor. Gradients of replicated parameters differ between holders, as if each had added in its own order; afterwards all
+// have the first holder's. Split parameters have a different size on each holder, so that buckets have different layouts.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -78,7 +78,7 @@ TEST(Replicas, MustBeginEqual) {
   EXPECT_NE(message.find("'b' is replicated, but differs between ranks 0 and 1"), std::string::npos) << message;
 }
 
-/// A model of stages, of which the first and the last have one weight in common, by other names, and each a weight of its own.
+/// A model of stages. The first and the last share one weight under different names; each stage also has its own weight.
 class Stages : public tw::TrainableModel {
  public:
   explicit Stages(const tw::Communicator& comm) {
@@ -148,7 +148,7 @@ TEST(ClipGradientNorm, TakesSparseGradients) {
   };
   pass();
   ASSERT_TRUE(rows->weight.grad().is_sparse());
-  const double norm = std::sqrt(2.0 * (36 + 9));  // of two rows, one of which is there twice
+  const double norm = std::sqrt(2.0 * (36 + 9));  // two rows, one of which occurs twice
   EXPECT_NEAR(tw::clip_gradient_norm(*rows, norm / 3), norm, 1e-6 * norm);
   EXPECT_NEAR(rows->weight.grad().to_dense()[1][0].item<double>(), 2, 1e-5);
 }

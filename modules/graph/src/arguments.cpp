@@ -17,7 +17,7 @@ std::vector<Size> fixed_sizes(const std::vector<int64_t>& numbers) {
   return sizes;
 }
 
-/// An accelerator by its kind alone: each rank has one of its own.
+/// Names an accelerator by its kind only, since each rank has its own device.
 Device device_of(c10::Device device) {
   if (!at::accelerator::isAccelerator(device.type())) return {device.str()};
   if (device.has_index()) expect_current(device);
@@ -63,7 +63,7 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
     return refs;
   }
   if (value.isList() && std::ranges::all_of(value.toListRef(), [](const c10::IValue& each) { return each.isNone() || each.isTensor(); })) {
-    std::vector<Ref> refs;  // some may be none; TorchScript's lists do not say that they are of tensors
+    std::vector<Ref> refs;  // entries may be none; TorchScript's lists lack their element type
     for (const c10::IValue& each : value.toListRef()) refs.push_back({each.isNone() ? -1 : ref(each.toTensor())});
     return refs;
   }

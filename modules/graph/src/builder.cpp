@@ -18,7 +18,7 @@
 namespace tw::graph {
 namespace {
 
-/// How many rows come out must not depend on data.
+/// @throws Error if the number of result rows depends on data.
 void expect_shape(const c10::OperatorHandle& op, const Call& call) {
   if (!op.hasTag(at::Tag::dynamic_output_shape)) return;
   if (call.name.name == "aten::index") {
@@ -32,8 +32,8 @@ void expect_shape(const c10::OperatorHandle& op, const Call& call) {
   throw Error("the shape of its result depends on data");
 }
 
-/// Whether the operator changes an argument: by its schema, by what it did, or as running statistics, which a batch may have left as they were and of
-/// which LibTorch's schemas say nothing.
+/// Whether the operator changes an argument: by its schema, by its observed effect, or because it updates running statistics. LibTorch's schemas omit
+/// those, and a batch may happen to leave them unchanged.
 bool changes(const c10::OperatorHandle& op, const Call& call, size_t argument) {
   const auto& declared = op.schema().arguments();
   const auto* alias = declared[argument].alias_info();
@@ -41,7 +41,7 @@ bool changes(const c10::OperatorHandle& op, const Call& call, size_t argument) {
   const std::string& name = declared[argument].name();
   const bool is_statistic = (name == "running_mean" || name == "running_var") && !call.name.name.ends_with("_backward");
   if (!is_statistic || !call.arguments[argument].isTensor() || !call.arguments[argument].toTensor().defined()) return false;
-  if (!call.writes.empty()) return true;  // the other one
+  if (!call.writes.empty()) return true;  // then the other statistic
   for (size_t i = 0; i < declared.size(); ++i) {
     const bool is_mode = declared[i].name() == "training" || declared[i].name() == "use_input_stats";
     if (is_mode && call.arguments[i].isBool()) return call.arguments[i].toBool();
@@ -49,7 +49,7 @@ bool changes(const c10::OperatorHandle& op, const Call& call, size_t argument) {
   return false;
 }
 
-/// Whether it answers with what shapes alone decide: a size where it is used, as any other.
+/// Whether the operator's result depends on shapes only. Such a result is treated like any size where it is used.
 bool tells_shape(const std::string& op) {
   static const std::set<std::string> all{"aten::numel",    "aten::size",           "aten::stride",
                                          "aten::dim",      "aten::storage_offset", "aten::sym_numel",
@@ -59,7 +59,7 @@ bool tells_shape(const std::string& op) {
 
 bool is_filled_later(const std::string& op) { return op.starts_with("aten::empty") || op.starts_with("aten::new_empty"); }
 
-/// Values are those of a run's tensors.
+/// Builds a graph whose values are the tensors of a run.
 class Builder {
  public:
   Builder(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers) {
@@ -93,7 +93,7 @@ class Builder {
   }
 
  private:
-  /// Within an operator that is recorded as what it is made of: such as which kind of attention is the fastest.
+  /// A call inside an operator that is recorded by its parts, e.g. one that picks the fastest kind of attention.
   static bool is_choice_among_kernels(const Call& call) {
     return call.inside && std::ranges::none_of(call.results, [](const c10::IValue& each) { return each.isTensor() || each.isTensorList(); });
   }
@@ -128,8 +128,8 @@ class Builder {
     return index;
   }
 
-  /// A second tensor of what is known: autograd makes one of a result that it saved, and LibTorch's factories, such as torch::zeros() and
-  /// torch::zeros_like(), of what at::zeros() gives. Others must not come out of nothing.
+  /// A second tensor object for a known value. Autograd makes one for a result that it saved. Factories such as torch::zeros() and
+  /// torch::zeros_like() make one for the result of at::zeros(). Others are errors.
   int fresh_value_of(const at::Tensor& tensor) {
     const auto storage = static_cast<int64_t>(storages_.at(tensor.storage().unsafeGetStorageImpl()));
     for (size_t value = tensors_.size(); value-- > 0;) {
@@ -143,7 +143,7 @@ class Builder {
     throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
   }
 
-  /// Whether autograd has made `tensor` of `known`, the result of an operator that it saved for the operator's gradient.
+  /// Whether `tensor` is autograd's copy of `known`, an operator's result that was saved for the operator's gradient.
   static bool is_saved_result(const at::Tensor& known, const at::Tensor& tensor) {
     return tensor.grad_fn() != nullptr && known.grad_fn() == tensor.grad_fn() && known.output_nr() == tensor.output_nr() &&
            known.is_alias_of(tensor) && known.sizes() == tensor.sizes() && known.strides() == tensor.strides() &&
@@ -194,12 +194,12 @@ class Builder {
     changed_storages_.insert(storage);
   }
 
-  /// Whether node `i` need not run: its answer is always the same, or what it makes is filled by no operator, as by torch::tensor({...}), and is kept
-  /// as a constant. @param may_change what it depends on
+  /// Whether node `i` need not run. Either its answer never changes, or no operator fills its result, as with torch::tensor({...}); that result then
+  /// becomes a constant. @param may_change whether its inputs may change
   bool is_constant(size_t i, bool may_change) {
     Node& node = graph_.nodes[i];
     if (numbers_.contains(i)) {
-      if (!may_change || tells_shape(node.op)) return true;  // such as a size, which is an argument where it is used
+      if (!may_change || tells_shape(node.op)) return true;  // e.g. a size, which is an argument where it is used
       throw Error(
           concat("operator ", i, ", ", node.op, ": its result is a number, which the module may decide by: the flow must not depend on data"));
     }
@@ -216,13 +216,13 @@ class Builder {
 
   Graph graph_;
   std::vector<at::Tensor> tensors_;                         // by value
-  std::unordered_map<const c10::TensorImpl*, int> values_;  // the newest of each tensor
+  std::unordered_map<const c10::TensorImpl*, int> values_;  // the latest value of each tensor
   std::unordered_map<const c10::StorageImpl*, size_t> storages_;
   std::set<int64_t> constant_storages_;
   std::set<int64_t> changed_storages_;
   std::set<int> of_nothing_;  // values that depend on no input, parameter, buffer or constant
-  std::set<int> made_anew_;   // values that a second tensor may stand for: nothing has gone into them that a gradient could come back from
-  std::set<size_t> numbers_;  // nodes that answer with one
+  std::set<int> made_anew_;   // values that a second tensor object may stand for: no gradient can flow back from them
+  std::set<size_t> numbers_;  // nodes whose result is a number
 };
 
 }  // namespace

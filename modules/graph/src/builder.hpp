@@ -16,16 +16,16 @@ struct Run {
   std::vector<Call> calls;
 };
 
-/// A tensor that no recorded operator gives. It may come from within one, whose gradient the module asks for in its forward pass.
+/// A tensor that no recorded operator returns. It may come from inside an operator whose gradient the module computes in its forward pass.
 struct UnknownTensor : Error {
   using Error::Error;
 };
 
-/// The graph of a run, for its shapes alone; its first values are inputs, parameters and buffers. @throws Error naming the operator that a graph
-/// cannot repeat
+/// The graph of a run, valid for its shapes only; its first values are inputs, parameters and buffers. @throws Error naming an operator that a graph
+/// cannot replay
 Graph graph_of(const Run& run, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers);
 
-/// Such as "aten::add.Tensor".
+/// e.g. "aten::add.Tensor"
 std::string full_name(const std::string& name, const std::string& overload);
 
 }  // namespace tw::graph

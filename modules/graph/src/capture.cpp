@@ -39,7 +39,7 @@ std::vector<size_t> with_both(const Call& one, const Call& other) {
   return both;
 }
 
-/// A run with the rows of an example, and the graph of any number of rows.
+/// A run with the rows of an example, and the graph for any number of rows.
 struct Captured {
   Run run;
   Graph graph;
@@ -50,7 +50,7 @@ Captured captured(const Subject& module, Run run, const std::vector<at::Tensor>&
   const std::vector<at::Tensor> twice = repeated(example, 2);
   Run other = run_of(module, twice);
   if (rows_of(example) == 1) run = aligned(std::move(run), other);
-  if (other.calls.size() == run.calls.size()) {  // what one is seen to write, the other may have written unseen
+  if (other.calls.size() == run.calls.size()) {  // a write seen in one run may have gone unnoticed in the other
     for (size_t i = 0; i < run.calls.size(); ++i) run.calls[i].writes = other.calls[i].writes = with_both(run.calls[i], other.calls[i]);
   }
   Graph graph = of_any_rows(graph_of(run, module), rows_of(example), graph_of(other, module), rows_of(twice));
@@ -77,7 +77,7 @@ Captured captured(Subject& module, const std::vector<at::Tensor>& example) {
   }
 }
 
-/// Proves by another number of rows that the graph is of any: by one row, where the module does the same then, else by more than those of `example`.
+/// Validates the graph with another number of rows: with one row, if the module makes the same calls then; otherwise with more rows than `example`.
 void prove_rows(Captured& captured, const Subject& module, const std::vector<at::Tensor>& example) {
   Graph& graph = captured.graph;
   const int64_t rows = rows_of(example);
@@ -93,7 +93,7 @@ void prove_rows(Captured& captured, const Subject& module, const std::vector<at:
       graph.least_rows = 2;
     }
   }
-  const std::vector<at::Tensor> more = repeated(example, rows == 1 ? 5 : 3);  // of one and two rows, three may say nothing: of rows / 2, say
+  const std::vector<at::Tensor> more = repeated(example, rows == 1 ? 5 : 3);  // three rows may not expose a dependence such as rows / 2
   expect_fit(graph, rows, graph_of(run_of(module, more), module), rows_of(more));
 }
 
@@ -127,7 +127,7 @@ Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters
     module.opens = true;
     try {
       return graph_of_module(module, example);
-    } catch (const UnknownTensor&) {  // any other error is of a module whose tensors are known by now
+    } catch (const UnknownTensor&) {  // any other error means that the tensors are known now
       throw Error(unknown.what());
     }
   }

@@ -12,7 +12,7 @@
 namespace tw::graph {
 namespace {
 
-/// Whether each part of a module is in training: put back at the end.
+/// Training modes of a module and its parts, restored at the end.
 class Modes {
  public:
   explicit Modes(torch::nn::Module& module) : module_(module), parts_(module.modules(/*include_self=*/false)), training_(module.is_training()) {
@@ -23,14 +23,14 @@ class Modes {
   Modes& operator=(const Modes&) = delete;
 
   void evaluate() const { module_.train(false); }
-  /// Some parts may be frozen.
+  /// Restores first, since some parts may be frozen.
   void train() const {
     put_back();
     if (!training_) module_.train(true);
   }
 
  private:
-  /// A module before its parts, which it sets too.
+  /// A module before its parts, since train() sets the parts too.
   void put_back() const {
     module_.train(training_);
     for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->train(training_of_parts_[i]);
@@ -57,8 +57,8 @@ ModeGraphs capture_modes(torch::nn::Module& module, const Forward& forward, cons
   Graph evaluation = capture(forward, subject.parameters, subject.buffers, example);
   modes.train();
   Graph training = capture(forward, subject.parameters, subject.buffers, example);
-  first_run_of(subject, example);  // which parameters change
-  // After a step of training and a change of mode.
+  first_run_of(subject, example);  // finds parameters that change
+  // Compare after a simulated training step and a mode change.
   const OtherNumbers others(subject.tensors());
   modes.evaluate();
   expect_follows_tensors(evaluation, subject, rotated(example));

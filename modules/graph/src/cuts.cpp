@@ -14,14 +14,14 @@
 namespace tw::graph {
 namespace {
 
-/// Ranges of nodes, by their first and last, that nothing may cut.
+/// Ranges of nodes, by first and last, that must not be cut.
 class Ranges {
  public:
   explicit Ranges(size_t nodes) : last_(nodes) {
     for (size_t i = 0; i < nodes; ++i) last_[i] = i;
   }
   void join(size_t first, size_t last) { last_[first] = std::max(last_[first], last); }
-  /// Where the range that begins at `first` ends, once all are joined.
+  /// The end of the range that begins at `first`, after all joins.
   size_t end(size_t first) const {
     size_t last = last_[first];
     for (size_t i = first; i <= last; ++i) last = std::max(last, last_[i]);
@@ -32,7 +32,7 @@ class Ranges {
   std::vector<size_t> last_;
 };
 
-/// Of parameters and buffers.
+/// Storages of parameters and buffers.
 std::set<int64_t> storages_of_module(const Graph& graph) {
   std::set<int64_t> storages;
   for (const Value& value : graph.values) {
@@ -41,11 +41,11 @@ std::set<int64_t> storages_of_module(const Graph& graph) {
   return storages;
 }
 
-/// Memory that a pass changes, and the nodes that take or give a tensor there.
+/// Memory that a pass changes, and the nodes with a tensor in it as input or output.
 struct Changed {
-  bool of_module = false;  // a parameter's or a buffer's, and so for ever
+  bool of_module = false;  // of a parameter or buffer, so the change persists
   bool of_batch = false;
-  size_t first = 0;  // node, a change or not
+  size_t first = 0;  // first node that uses it, whether it changes it or not
   size_t last = 0;
   size_t last_change = 0;
 };
@@ -55,7 +55,7 @@ std::map<int64_t, Changed> changed_storages(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     for (const int changed : node.changes) found[graph.values[at(changed)].storage];
   }
-  // Parameters are changed between passes: a view of one that is a parameter or a buffer itself must stay with it.
+  // Parameters change between passes, so a parameter or buffer that shares memory with a parameter must stay with it.
   std::set<int64_t> trained;
   std::map<int64_t, int> tensors;
   for (const Value& value : graph.values) {
@@ -90,7 +90,7 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
   const std::set<int64_t> bound = storages_of_module(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const int input : graph.nodes[i].inputs()) {
-      // Only rows cross a cut: whatever else is computed of the batch stays with its users.
+      // Only rows cross a cut; other values computed from the batch stay with their users.
       const Value& value = graph.values[at(input)];
       if (value.of_batch && producers[at(input)] >= 0 && value.row_dimension() < 0) ranges.join(at(producers[at(input)]), i);
     }
@@ -102,15 +102,15 @@ std::vector<std::vector<int>> units_of(const Graph& graph) {
     for (const int output : graph.nodes[i].outputs) {
       if (output >= 0) first_of_storage.emplace(graph.values[at(output)].storage, i);
     }
-    // What crosses a cut arrives without the memory around it.
+    // A value that crosses a cut arrives without the memory around it.
     if (graph.nodes[i].of_batch && looks_past_views(graph.nodes[i])) ranges.join(first_of_storage.at(graph.values[at(inputs.front())].storage), i);
   }
-  // What is changed stays with whoever made it and looked at it before; of the module's own memory, which lasts, with whoever looks at it later, too.
+  // Changed memory stays with the nodes that made or read it before. The module's own memory persists, so it also stays with later readers.
   for (const auto& [storage, changed] : changed_storages(graph)) {
     if (changed.of_batch || changed.of_module) ranges.join(changed.first, changed.of_module ? changed.last : changed.last_change);
   }
   std::vector<std::vector<int>> units;
-  std::vector<int> waiting;  // changes of buffers, and guards, that depend on no input: they go to the unit after them
+  std::vector<int> waiting;  // changes of buffers, and guards, that depend on no input: they join the next unit
   for (size_t begin = 0; begin < graph.nodes.size();) {
     const size_t end = ranges.end(begin);
     bool computes = false;
@@ -142,7 +142,7 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
     if (graph.values[at(output)].of_batch) give(output);
   }
   const std::set<int64_t> bound = storages_of_module(graph);
-  std::map<int64_t, std::vector<int>> changes;  // by storage, the nodes without batch data that write there
+  std::map<int64_t, std::vector<int>> changes;  // by storage: nodes without batch data that write to it
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].of_batch) continue;
     for (const int changed : graph.nodes[i].changes) changes[graph.values[at(changed)].storage].push_back(static_cast<int>(i));
@@ -161,7 +161,7 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
         return give(value);
       }
       if (it.kind == Value::Kind::parameter || it.kind == Value::Kind::buffer) tensors.insert(value);
-      // What depends on no input is computed where it is needed, with all that is done to it.
+      // Values that depend on no input are recomputed where needed, with all changes to them.
       const auto add = [&](int node) {
         if (!nodes.insert(node).second) return;
         for (const int input : graph.nodes[at(node)].inputs()) self(self, input);
@@ -193,7 +193,7 @@ std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<i
   }
   std::vector<Piece> stages = pieces_of(graph, groups);
   const std::vector<int> producers = graph.producers();
-  std::vector<int> first(graph.values.size(), static_cast<int>(stages.size()));  // the first and the last stage that takes a value
+  std::vector<int> first(graph.values.size(), static_cast<int>(stages.size()));  // by value: first and last stage that uses it
   std::vector<int> last(graph.values.size(), -1);
   for (size_t s = 0; s < stages.size(); ++s) {
     for (const int input : stages[s].inputs) {

@@ -9,7 +9,7 @@
 namespace tw::graph {
 namespace {
 
-/// Marks in `dropped` whatever does not see the batch and serves nobody.
+/// Marks in `dropped` the nodes that neither depend on the batch nor have a user.
 void drop_unused(const Graph& graph, std::vector<bool>& dropped) {
   std::set<int64_t> needed;  // storages
   const auto need = [&](int value) {
@@ -32,7 +32,7 @@ void drop_unused(const Graph& graph, std::vector<bool>& dropped) {
 
 Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begins_in, const std::function<bool(const Node&)>& begins_at) {
   Reach reach{std::vector<bool>(graph.nodes.size(), false), {}};
-  std::set<int64_t> storages;  // that are changed
+  std::set<int64_t> storages;  // changed storages
   for (const Value& value : graph.values) reach.values.push_back(begins_in(value));
   const auto is_reached = [&](int value) { return value >= 0 && (reach.values[at(value)] || storages.contains(graph.values[at(value)].storage)); };
   for (bool grows = true; grows;) {
@@ -66,7 +66,7 @@ void mark_batch(Graph& graph) {
 }
 
 void share_memory(Graph& graph, const Graph& other) {
-  std::map<int64_t, int64_t> here_of;  // by storage there, the first one here
+  std::map<int64_t, int64_t> here_of;  // by storage of `other`: its first counterpart in `graph`
   for (size_t v = 0; v < graph.values.size(); ++v) {
     const int64_t there = other.values[v].storage;
     const int64_t here = graph.values[v].storage;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What depends on what, through operators and through memory. Pure.
+// Dependencies through operators and through memory. Pure.
 #pragma once
 #include <functional>
 #include <tw/graph/graph.hpp>
@@ -7,26 +7,26 @@
 
 namespace tw::graph {
 
-/// Where something that begins in some values and nodes comes to.
+/// Everything that depends on a set of values and nodes.
 struct Reach {
   std::vector<bool> nodes;
-  std::vector<bool> values;  ///< computed ones, and those that it begins in
+  std::vector<bool> values;  ///< the computed ones, and the initial set
 };
 
-/// Goes from what a node takes to what it gives, and from a change to all that lies in the same memory, before it as well: a view may show it later.
+/// Follows a node's inputs to its outputs, and a change to everything in the same memory, even earlier values: a view may expose it later.
 Reach reach_of(const Graph& graph, const std::function<bool(const Value&)>& begins_in, const std::function<bool(const Node&)>& begins_at);
 
-/// Whether the operator looks at the memory of its first argument, and not only at the elements that this shows.
+/// Whether the operator reads its first argument's memory beyond the elements of that view.
 bool looks_past_views(const Node& node);
 
-/// Says of each value and node whether it depends on the batch.
+/// Marks for each value and node whether it depends on the batch.
 void mark_batch(Graph& graph);
 
-/// Has values of `graph` share memory that do in `other`, too: a graph of the same nodes for another number of rows, which may make a view of what is
-/// a copy for others.
+/// Values of `graph` share memory if they do in `other`, a graph of the same nodes for another number of rows. What is a copy for some numbers of
+/// rows may be a view for others.
 void share_memory(Graph& graph, const Graph& other);
 
-/// Without some nodes, without those that do not see the batch and whose results nobody takes, and without the values that none of the others has.
+/// Removes the nodes in `dropped`, nodes that neither depend on the batch nor have a user, and values that no remaining node has.
 Graph without(const Graph& graph, std::vector<bool> dropped);
 
 }  // namespace tw::graph

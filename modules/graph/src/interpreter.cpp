@@ -24,7 +24,7 @@
 namespace tw::graph {
 namespace {
 
-/// An operator, looked up, and its arguments as far as they are known.
+/// A resolved operator with its known arguments.
 struct Step {
   int node = 0;
   c10::OperatorHandle op;
@@ -33,18 +33,18 @@ struct Step {
     size_t argument = 0;
     std::vector<int> values = {};  // one, unless it is a list
     bool list = false;
-    bool optional = false;  // of a list: its tensors may be none
+    bool optional = false;  // a list whose tensors may be none
   };
   std::vector<Tensors> tensors = {};
   std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
   std::vector<int> outputs = {};
-  std::vector<int> done = {};               // values that nobody takes any more
-  std::optional<size_t> non_blocking = {};  // the argument, of a copy of argument 0 to an accelerator
+  std::vector<int> done = {};               // values without further users
+  std::optional<size_t> non_blocking = {};  // this argument's index, for a copy of argument 0 to an accelerator
   bool is_drawn = false;
   bool with_gradient = true;
   std::optional<bool> answer = {};
   std::optional<RowPlace> rows = {};
-  std::vector<int64_t> order = {};  // in memory, of argument 0, where the operator looks at that
+  std::vector<int64_t> order = {};  // dimensions of argument 0 by memory order, if the operator depends on it
 };
 
 uint64_t seed_of(uint64_t key, int node) {
@@ -171,7 +171,7 @@ class Interpreter::Impl {
     for (const int value : step.done) values[at(value)] = at::Tensor();
   }
 
-  /// A dimension of one element lies anywhere.
+  /// Ignores dimensions of size one: their order means nothing.
   static void expect_order(const at::Tensor& tensor, std::vector<int64_t> captured) {
     std::vector<int64_t> order = memory_order(tensor);
     const auto is_one = [&](int64_t dimension) { return tensor.size(dimension) == 1; };
@@ -183,7 +183,7 @@ class Interpreter::Impl {
         "before, with MemoryFormat::Contiguous");
   }
 
-  /// What a module makes on the host in each pass and copies to the device, such as torch::tensor({...}).to(device), is not waited for.
+  /// Does not wait when a module creates a tensor on the host in each pass and copies it to the device, e.g. torch::tensor({...}).to(device).
   static void copy_without_wait(torch::jit::Stack& stack, size_t non_blocking) {
     const at::Tensor from = stack[0].toTensor();
     if (!from.is_cpu() || from.requires_grad() || from.is_pinned()) return;
@@ -203,7 +203,7 @@ class Interpreter::Impl {
     return list;
   }
 
-  /// The results, those of lists one after the other.
+  /// Stores the results; lists are flattened.
   static void keep(const Step& step, const torch::jit::Stack& results, std::vector<at::Tensor>& values, bool is_probe) {
     size_t next = 0;
     const auto keep_one = [&](const at::Tensor& tensor) {
@@ -231,7 +231,7 @@ class Interpreter::Impl {
   int64_t least_rows_;
   std::vector<Step> steps_;
   std::vector<std::string> names_;   // of the steps' operators
-  std::vector<int> changed_inputs_;  // in place, which is not to be seen outside
+  std::vector<int> changed_inputs_;  // changed in place, so copied first: callers must not see it
 };
 
 Interpreter::Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::array kinds = {"input", "parameter", "buffer", "constant", "computed"};
 
-// What depends on the rows is {"fixed": 0, "per_row": 3}, else a number.
+// A size that depends on the rows is {"fixed": 0, "per_row": 3}; others are numbers.
 Json json_of(const Size& size) { return size.per_row == 0 ? Json(size.fixed) : Json{{"fixed", size.fixed}, {"per_row", size.per_row}}; }
 Size size_from(const Json& json) {
   if (json.is_number_integer()) return {.fixed = json.get<int64_t>()};
@@ -131,7 +131,7 @@ at::Tensor tensor_from(const Json& json, const Value& value) {
   return tensor;
 }
 
-// Indices of values that exist, or -1 where there may be none.
+// Indices of existing values; -1 is accepted if `least` is -1.
 std::vector<int> indices_from(const Json& json, size_t values, int least = 0) {
   auto indices = json.get<std::vector<int>>();
   for (const int index : indices) {

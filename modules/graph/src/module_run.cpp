@@ -21,7 +21,7 @@
 namespace tw::graph {
 namespace {
 
-/// @param rows, other_rows of the two. @throws Error naming the first operator that is another one
+/// @param rows, other_rows of the two graphs. @throws Error naming the first operator that differs
 void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other, int64_t other_rows) {
   if (graph.nodes.size() != other.nodes.size()) {
     const auto [here, there] = std::ranges::mismatch(graph.nodes, other.nodes, {}, &Node::op, &Node::op);
@@ -50,7 +50,7 @@ void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other,
   }
 }
 
-/// By value, whether an operator takes it or it goes in or out.
+/// By value: whether it is an argument of an operator, an input or an output.
 std::vector<bool> taken_values(const Graph& graph) {
   std::vector<bool> taken(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
@@ -62,8 +62,8 @@ std::vector<bool> taken_values(const Graph& graph) {
   return taken;
 }
 
-/// Calls `with_argument` for each argument of each operator and `with_size` for each size of each value. What this throws for a value that nobody
-/// takes, such as a workspace, does not matter. @throws Error naming the operator too
+/// Calls `with_argument` for each argument of each operator, and `with_size` for each size of each value. Errors about a value without users, such as
+/// a workspace, are ignored. @throws Error that also names the operator
 void for_each_size(const Graph& graph, const std::function<void(size_t node, size_t argument)>& with_argument,
                    const std::function<void(size_t value, size_t dimension)>& with_size) {
   const auto named = [&](int node, const std::string& what, bool matters, const auto& call) {
@@ -89,7 +89,7 @@ void for_each_size(const Graph& graph, const std::function<void(size_t node, siz
   }
 }
 
-/// The tensors of a run by those of another one of the same operators.
+/// Maps tensors of another run of the same operators to those of this run.
 class TensorsOf {
  public:
   void match(const c10::IValue& there, const c10::IValue& here) {
@@ -100,13 +100,13 @@ class TensorsOf {
     for (size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) here_of_[theirs[i].unsafeGetTensorImpl()] = ours[i];
   }
 
-  /// One of the module's own is itself.
+  /// A tensor of the module maps to itself.
   at::Tensor of(const at::Tensor& there) const {
     const auto found = here_of_.find(there.unsafeGetTensorImpl());
     return found == here_of_.end() ? there : found->second;
   }
 
-  /// `here`, or of tensors that show the same, the one that is meant.
+  /// `here`, or the tensor of this run that corresponds to `there`, if both show the same elements.
   c10::IValue of(const c10::IValue& there, const c10::IValue& here) const {
     if (there.isTensor() && here.isTensor()) return meant(there.toTensor(), here.toTensor());
     if (!there.isTensorList() || !here.isTensorList()) return here;
@@ -133,7 +133,7 @@ bool is_same(const c10::IValue& one, const c10::IValue& other) {
   return one.isTensor() && other.isTensor() && one.toTensor().defined() && one.toTensor().is_same(other.toTensor());
 }
 
-/// Of an operator that gave what it took: what the other run's took in its place, or another tensor that shows it.
+/// For an operator that returned one of its arguments: the corresponding argument, or a new tensor object for it if the other run has one.
 c10::IValue result_of(const c10::IValue& result, const std::vector<c10::IValue>& arguments, const Call& call, const c10::IValue& there,
                       const Call& call_there) {
   for (size_t k = 0; k < arguments.size(); ++k) {
@@ -168,7 +168,7 @@ Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs) {
     before.push_back(each.tensor.variable_data().clone());
   }
   module.changing.clear();
-  // Those alone: others may have an owner that refuses a change in place.
+  // Restore only these: others may have an owner that refuses in-place changes.
   const auto restored = c10::make_scope_exit([&] {
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (version_of(parameters[i]) != versions[i]) parameters[i].tensor.variable_data().copy_(before[i]);
@@ -185,9 +185,9 @@ Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::ve
   const GeneratorGuard generator;
   const RestoreOnExit kept(module.buffers);
   const RestoreOnExit kept_parameters(module.changing);
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of TorchScript, which otherwise runs other operators the second time
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // TorchScript's optimiser would run other operators the second time
   Run made;
-  for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // it may work in place
+  for (const at::Tensor& each : inputs) made.inputs.push_back(each.clone());  // the module may change its inputs in place
   made.calls = recorded([&] { made.outputs = module.forward(made.inputs); }, module.opens);
   for (const NamedTensor& buffer : module.buffers) {
     if (changed != nullptr) changed->push_back(buffer.tensor.detach().clone());
@@ -242,7 +242,7 @@ Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_r
         Size& size = graph.values[v].sizes[d];
         size = with_rows(size.fixed, rows, other.values[v].sizes[d].fixed, other_rows);
       });
-  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].order = other.values[v].order;  // a single row's would say little
+  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].order = other.values[v].order;  // the order of a single row says little
   share_memory(graph, other);
   return graph;
 }

@@ -6,38 +6,37 @@
 
 namespace tw::graph {
 
-/// A module as capture() takes it.
+/// A module to be captured.
 struct Subject {
   const Forward& forward;
   std::vector<NamedTensor> parameters;     // each once
-  std::vector<NamedTensor> buffers;        // each once, and no parameter
-  bool opens = false;                      // operators that are made of others are recorded as these
-  std::vector<NamedTensor> changing = {};  // parameters that forward changes by itself, as far as known
+  std::vector<NamedTensor> buffers;        // each once, without parameters
+  bool opens = false;                      // whether composite operators are recorded by their parts
+  std::vector<NamedTensor> changing = {};  // parameters that forward is known to change
 
-  /// Parameters and then buffers.
+  /// Parameters, then buffers.
   std::vector<NamedTensor> tensors() const;
 
   Subject(const Forward& run, std::vector<NamedTensor> all_parameters, std::vector<NamedTensor> all_buffers);
 };
 
-/// The first run, which finds out which parameters forward changes. They are afterwards what they were, as after run_of().
+/// The first run, which detects parameters that forward changes. Restores state like run_of().
 Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs);
 
-/// One run. Buffers, parameters that change and generators are afterwards what they were. @param changed where given, what the run leaves in the
-/// buffers
+/// One run. Restores buffers, changing parameters and generators. @param changed receives the buffers after the run, unless null
 Run run_of(const Subject& module, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor>* changed = nullptr);
 
-/// `run`, of one row, with the calls of contiguous() that `full` makes, of several: LibTorch leaves them out where memory is contiguous as it is. And
-/// with a tensor of its own for each that `full` has, where an operator gave what it took.
+/// `run`, of one row, made comparable to `full`, of several. Adds the calls of contiguous() that LibTorch omits if memory is contiguous already.
+/// Where `full` has separate tensors but an operator here returned its argument, makes a new tensor object.
 Run aligned(Run run, const Run& full);
 
 Graph graph_of(const Run& run, const Subject& module);
 
-/// The graph of `one`, with what differs in `other` as a function of the rows. @throws Error naming the operator that differs in anything else
+/// The graph of `one`, with sizes that differ in `other` as functions of the rows. @throws Error naming an operator that differs in anything else
 Graph of_any_rows(Graph one, int64_t rows, const Graph& other, int64_t other_rows);
 
-/// Proves with a third number of rows that sizes are linear in them, and has values of `graph` share memory that do for these rows.
-/// @param rows that `graph` was captured with, for the message. @throws Error naming the operator that does something else for `other_rows`
+/// Checks with a third number of rows that sizes are linear in the rows. Merges storages of `graph` that share memory for these rows.
+/// @param rows of the capture of `graph`, for the message. @throws Error naming an operator that differs for `other_rows`
 void expect_fit(Graph& graph, int64_t rows, const Graph& other, int64_t other_rows);
 
 }  // namespace tw::graph

@@ -8,13 +8,13 @@
 namespace tw::graph {
 namespace {
 
-// The key that comes before all others and that LibTorch itself uses in its tests alone.
+// The key of highest priority; LibTorch itself uses it in its tests only.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local OperatorListener* listener = nullptr;
 
 void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (listener == nullptr) {  // autograd's thread, which took over the keys of the one that called it
+  if (listener == nullptr) {  // on autograd's thread, which inherits the caller's keys
     OperatorListener::carry_out(op, *stack);
   } else {
     listener->call(op, keys, *stack);

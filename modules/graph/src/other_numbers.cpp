@@ -28,7 +28,7 @@ OtherNumbers::OtherNumbers(const std::vector<NamedTensor>& tensors) {
       at::Tensor(tensor).copy_(at::where(before.eq(0), 0.01 * random, before * (0.75 + 0.5 * random)));
       tensors_.push_back(tensor);
       before_.push_back(before);
-    } catch (const std::exception&) {  // of a type without arithmetic, or an owner refuses a change in place
+    } catch (const std::exception&) {  // a dtype without arithmetic, or an owner that refuses in-place changes
       continue;
     }
   }
@@ -36,7 +36,7 @@ OtherNumbers::OtherNumbers(const std::vector<NamedTensor>& tensors) {
 
 OtherNumbers::~OtherNumbers() {
   const c10::AutoGradMode no_gradients(false);
-  for (size_t i = tensors_.size(); i-- > 0;) tensors_[i].copy_(before_[i]);  // of two that share memory, the first was read unchanged
+  for (size_t i = tensors_.size(); i-- > 0;) tensors_[i].copy_(before_[i]);  // in reverse: of two that share memory, the first was saved unchanged
 }
 
 }  // namespace tw::graph

@@ -5,9 +5,8 @@
 
 namespace tw::graph {
 
-/// Other numbers in a module's tensors, as a step of training leaves them, until the end of its life: up to a quarter more or less, and small ones in
-/// place of zeros. Signs, infinities and whole numbers stay, and so do tensors whose owner refuses a change in place, such as sharded parameters. To
-/// autograd the tensors have changed, there and back.
+/// Changes the values of a module's tensors for its own lifetime, as a training step would: by up to a quarter, and zeros to small numbers. Keeps
+/// signs, infinities, integers, and tensors whose owner refuses in-place changes, such as sharded parameters. Autograd sees both changes.
 class OtherNumbers {
  public:
   explicit OtherNumbers(const std::vector<NamedTensor>& tensors);

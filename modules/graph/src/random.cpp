@@ -26,22 +26,22 @@ namespace {
 using Arguments = std::vector<c10::IValue>;
 using Transform = double (*)(CounterRng& numbers, double a, double b);
 
-/// In [0, 1), with the 53 bits of a double.
+/// In [0, 1), with 53 random bits.
 double uniform(CounterRng& numbers) {
   const uint64_t high = numbers();
   return std::ldexp(static_cast<double>((high << 32U | numbers()) >> 11U), -53);
 }
 
 double between(CounterRng& numbers, double from, double to) { return from + (to - from) * uniform(numbers); }
-/// Box and Muller 1958; one of the two.
+/// Box and Muller 1958; one of the two numbers.
 double normal(CounterRng& numbers, double mean, double deviation) {
   const double radius = std::sqrt(-2 * std::log1p(-uniform(numbers)));
   return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform(numbers));
 }
-/// Above 0, so that its logarithm is finite.
+/// Kept above 0, so that the logarithm is finite.
 double exponential(CounterRng& numbers, double rate, double /*unused*/) { return -std::log1p(-std::max(uniform(numbers), 0x1p-54)) / rate; }
 
-/// What `of` is when its number is the middle of its range.
+/// Value of `of` for the middle of its random number's range.
 double middle_of(Transform of, double a, double b) {
   if (of == between) return (a + b) / 2;
   return of == normal ? a : std::numbers::ln2 / a;
@@ -55,8 +55,8 @@ void fill_rows(T* out, int64_t rows, int64_t columns, const Numbers& of, const a
   }
 }
 
-/// A tensor of `sizes` whose elements `number` gives, row by row, wherever the rows lie. Drawn on the host, so that it is the same on all kinds of
-/// devices, and copied to `device` without a wait.
+/// A tensor of `sizes`, filled row by row with `number`, wherever the rows lie. Drawn on the host, so that it is the same on all devices, and copied
+/// to `device` without waiting.
 template <class T>
 at::Tensor by_rows(at::IntArrayRef sizes, c10::Device device, const Numbers& of, const auto& number) {
   const bool goes_away = at::accelerator::isAccelerator(device.type());
@@ -64,7 +64,7 @@ at::Tensor by_rows(at::IntArrayRef sizes, c10::Device device, const Numbers& of,
   const int64_t elements = c10::multiply_integers(sizes);
   const bool whole = !of.place || elements == 0;
   const int64_t rows = whole ? 1 : of.rows;
-  // [rows, before the dimension, outer, inner, after it], and then as the operator has it.
+  // [rows, dimensions before, outer, inner, dimensions after]; reshaped below.
   std::vector<int64_t> split;
   size_t dimension = 0;
   if (!whole) {
@@ -86,15 +86,15 @@ at::Tensor numbers_of(at::IntArrayRef sizes, c10::Device device, const Numbers& 
   return by_rows<double>(sizes, device, of, [&](CounterRng& numbers) { return of.middle ? middle_of(transform, a, b) : transform(numbers, a, b); });
 }
 
-/// For each element of `like`.
+/// One number for each element of `like`.
 at::Tensor numbers_of(const at::Tensor& like, const Numbers& of, Transform transform, double a = 0, double b = 1) {
   return numbers_of(like.sizes(), like.device(), of, transform, a, b);
 }
 
-/// Zero with probability p and 1 / (1 - p) otherwise, of a precision that `input` does not exceed.
+/// Zero with probability p, otherwise 1 / (1 - p). T must be at least as precise as `input`.
 template <class T>
 at::Tensor dropout_factors(const at::Tensor& input, double p, const Numbers& of) {
-  const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // a number below it: zero
+  const auto threshold = static_cast<uint64_t>(std::ldexp(p, 32));  // numbers below it become zero
   const auto kept = static_cast<T>(1 / (1 - p));
   return by_rows<T>(input.sizes(), input.device(), of, [&](CounterRng& numbers) { return of.middle ? T{1} : numbers() < threshold ? T{0} : kept; });
 }
@@ -113,7 +113,7 @@ at::Tensor bernoulli(const at::Tensor& probabilities, const Numbers& of) {
 
 at::Tensor bernoulli(const at::Tensor& like, double p, const Numbers& of) { return numbers_of(like, of, between).lt(p); }
 
-/// As LibTorch has it: what is not above zero is multiplied by a number between `lower` and `upper`, the slopes are kept in `noise`.
+/// Like LibTorch: multiplies non-positive elements by a number between `lower` and `upper`, and stores the slopes in `noise`.
 at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
   const at::Tensor input = arguments[0].toTensor();
   const at::Tensor noise = arguments[1].toTensor();
@@ -125,20 +125,20 @@ at::Tensor rrelu(const Arguments& arguments, const Numbers& of, bool in_place) {
   return in_place ? input.mul_(noise) : input.mul(noise);
 }
 
-/// `numbers` of [from, to) as `type` has them, and none that rounding has made `to`.
+/// `numbers` of [from, to) converted to `type`, without values rounded up to `to`.
 at::Tensor rounded_below(const at::Tensor& numbers, double from, double to, at::ScalarType type) {
   if (type == at::kDouble) return numbers;
   const double precision = type == at::kFloat ? 0x1p-24 : type == at::kHalf ? 0x1p-11 : 0x1p-8;
-  const double half_a_step = std::abs(to != 0 ? to : from) * precision;  // a whole one where `to` is a power of two
+  const double half_a_step = std::abs(to != 0 ? to : from) * precision;  // a whole step if `to` is a power of two
   const auto last = at::scalar_tensor(to - half_a_step, at::kDouble).to(type).item<double>();
   return numbers.to(type).clamp_max(std::max(last, from));
 }
 
 at::Tensor filled(const at::Tensor& tensor, const at::Tensor& values) {
-  return at::Tensor(tensor).copy_(values);  // autograd knows
+  return at::Tensor(tensor).copy_(values);  // recorded by autograd
 }
 
-/// What rand(), randn() and their likes are asked for: arguments 1 and 3 are dtype and device, else they are those of `options`.
+/// For rand(), randn() and similar: arguments 1 and 3 are dtype and device; without them, those of `options` apply.
 at::Tensor as_asked(const Arguments& arguments, at::IntArrayRef sizes, at::TensorOptions options, const Numbers& of, Transform transform) {
   if (!arguments.at(1).isNone()) options = options.dtype(arguments.at(1).toScalarType());
   if (!arguments.at(3).isNone()) options = options.device(arguments.at(3).toDevice());
@@ -149,12 +149,12 @@ at::Tensor as_asked(const Arguments& arguments, at::IntArrayRef sizes, at::Tenso
 
 using Draw = at::Tensor (*)(const Arguments&, const Numbers&);
 
-// By name without overload; their arguments are those of LibTorch's native_functions.yaml.
+// By name without overload; arguments as in LibTorch's native_functions.yaml.
 const std::map<std::string, Draw>& table() {
   static const std::map<std::string, Draw> all{
       {"aten::dropout", [](const Arguments& a, const Numbers& n) { return dropout(a[0].toTensor(), a[1].toDouble(), n); }},
       {"aten::bernoulli",
-       [](const Arguments& a, const Numbers& n) {  // .p has a probability in place of the generator
+       [](const Arguments& a, const Numbers& n) {  // overload .p has a probability instead of the generator
          const at::Tensor self = a[0].toTensor();
          return (a[1].isDouble() ? bernoulli(self, a[1].toDouble(), n) : bernoulli(self, n)).to(self.scalar_type());
        }},

@@ -16,7 +16,7 @@
 namespace tw::graph {
 namespace {
 
-/// The last values of a stack, which out of TorchScript is the whole one of its interpreter; lists as they are now, for TorchScript's may grow.
+/// The last values of a stack, which may be the whole stack of TorchScript's interpreter. Copies lists, since TorchScript's may grow.
 std::vector<c10::IValue> last_of(const torch::jit::Stack& stack, size_t count) {
   std::vector<c10::IValue> values = torch::jit::last(stack, count).vec();
   for (c10::IValue& value : values) {
@@ -25,8 +25,8 @@ std::vector<c10::IValue> last_of(const torch::jit::Stack& stack, size_t count) {
   return values;
 }
 
-/// While it lives, LibTorch makes attention and recurrent layers of operators that a graph can draw for, and not of CUDA's kernels, which draw by
-/// themselves.
+/// While alive, LibTorch composes attention and recurrent layers from operators that a graph can draw for, instead of CUDA kernels that draw
+/// internally.
 class WithoutFusedKernels {
  public:
   WithoutFusedKernels() { set(false, false, false, false); }
@@ -49,7 +49,7 @@ class WithoutFusedKernels {
   bool cudnn_ = context_.userEnabledCuDNN();
 };
 
-/// What the arguments of an operator hold before it that it does not declare to change.
+/// Copies of the arguments that an operator does not declare to change.
 class ArgumentsBefore {
  public:
   ArgumentsBefore(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) : arguments_(arguments) {
@@ -89,7 +89,7 @@ class Recorder final : public OperatorListener {
   explicit Recorder(bool opens) : opens_(opens) {}
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
-    // Such as a tensor's size, which LibTorch does not show to profilers either.
+    // Unobserved operators, e.g. a tensor's size; profilers do not see them either.
     if (!c10::ObservedOperators::isObserved(op.operator_name())) return carry_out(op, stack);
     Call call{op.operator_name(), last_of(stack, op.schema().arguments().size())};
     call.with_gradient = !with_gradient_ || c10::GradMode::is_enabled();
@@ -114,7 +114,7 @@ class Recorder final : public OperatorListener {
  private:
   const bool opens_;
   const bool with_gradient_ = c10::GradMode::is_enabled();  // at its beginning
-  int opened_ = 0;                                          // operators in flight that are recorded as what they are made of
+  int opened_ = 0;                                          // nesting depth of composite operators recorded by their parts
   std::vector<Call> calls_;
 };
 

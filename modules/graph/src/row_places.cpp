@@ -21,7 +21,7 @@
 namespace tw::graph {
 namespace {
 
-/// Where rows may lie in a tensor of these sizes, the likeliest first.
+/// Possible places of rows in a tensor of these sizes, the likeliest first.
 std::vector<RowPlace> candidates(const std::vector<Size>& sizes) {
   std::vector<RowPlace> found;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -33,11 +33,11 @@ std::vector<RowPlace> candidates(const std::vector<Size>& sizes) {
   return found;
 }
 
-/// What shows where the rows lie in what node `i` draws: itself, or what its shape is taken from.
+/// The value that shows where the rows lie in what node `i` draws: the drawn tensor, or the one whose shape it copies.
 int subject_of(const Graph& graph, const std::vector<int>& producers, size_t i) {
   const Node& node = graph.nodes[i];
   const auto* drawn = std::get_if<Ref>(&node.arguments.at(0));
-  if (drawn == nullptr) return node.outputs[0];  // rand() and others that are given sizes
+  if (drawn == nullptr) return node.outputs[0];  // rand() and others that take sizes
   int value = drawn->value;
   for (int producer = producers[at(value)]; producer >= 0; producer = producers[at(value)]) {
     const Node& maker = graph.nodes[at(producer)];
@@ -54,7 +54,7 @@ std::vector<int64_t> split_at(const at::Tensor& tensor, const RowPlace& place, i
   return split;
 }
 
-/// By how much `rotated` differs, at most, from `tensor` with the rows at `place` one further.
+/// Largest deviation of `rotated` from `tensor` with the rows at `place` rotated by one.
 double deviation(const at::Tensor& tensor, const at::Tensor& rotated, const RowPlace& place, int64_t rows) {
   const std::vector<int64_t> split = split_at(tensor, place, rows);
   const at::Tensor expected = tensor.reshape(split).roll(1, place.dimension + 1).to(at::kDouble);
@@ -63,15 +63,15 @@ double deviation(const at::Tensor& tensor, const at::Tensor& rotated, const RowP
   return (expected - found).abs().masked_fill(is_same, 0).nan_to_num(infinity).max().item<double>();
 }
 
-/// Of a rounding error, at most; integers have none.
+/// Relative rounding error; integers have none.
 double epsilon_of(at::ScalarType type) {
   if (c10::isIntegralType(type, true)) return 0;
   if (type == at::kDouble) return 0x1p-52;
   return type == at::kFloat ? 0x1p-23 : 0x1p-8;
 }
 
-/// The only one of `places` where rows can lie, if the example shows it. Where rows see others, as in a batch norm, they are added up in another
-/// order: what is right deviates by rounding errors, and what is wrong by more.
+/// The only one of `places` that fits, if the example is conclusive. If rows affect each other, as in a batch norm, they are summed in a different
+/// order: the right place deviates by rounding errors, a wrong one by more.
 std::optional<RowPlace> only_place(const std::vector<RowPlace>& places, const at::Tensor& tensor, const at::Tensor& rotated, int64_t rows) {
   if (tensor.numel() == 0 || places.empty()) return std::nullopt;
   const double largest = tensor.to(at::kDouble).nan_to_num(0, 0, 0).abs().max().item<double>();
@@ -84,13 +84,13 @@ std::optional<RowPlace> only_place(const std::vector<RowPlace>& places, const at
   return places[static_cast<size_t>(best - deviations.begin())];
 }
 
-/// A node that draws for a tensor in which sizes leave a choice, and the value that shows where its rows lie.
+/// A node that draws for a tensor whose sizes are ambiguous, and the value that shows where its rows lie.
 struct Choice {
   size_t node;
   int subject;
 };
 
-/// Settles the nodes for which sizes leave no choice. @return the others
+/// Settles the nodes whose sizes are unambiguous. @return the others
 std::vector<Choice> settle_by_sizes(Graph& graph) {
   const std::vector<int> producers = graph.producers();
   std::vector<Choice> open;
@@ -116,7 +116,7 @@ struct Trial {
   std::vector<NamedTensor> parameters;
 };
 
-/// With others of a normal distribution in place of its numbers; whole numbers stay, for they may be indices.
+/// Replaces its numbers by normally distributed ones. Integers stay, since they may be indices.
 Trial redrawn(Trial trial, double scale, at::Generator& numbers) {
   const auto redraw = [&](at::Tensor& tensor) {
     if (tensor.is_floating_point()) tensor = at::empty_like(tensor).copy_(scale * at::randn(tensor.sizes(), numbers, at::kDouble));
@@ -126,7 +126,7 @@ Trial redrawn(Trial trial, double scale, at::Generator& numbers) {
   return trial;
 }
 
-/// Settles those of `open` for which `trial` shows one place: what goes along when its rows are rotated. @return the others
+/// Settles those of `open` for which `trial` is conclusive: the place that moves when the rows are rotated. @return the others
 std::vector<Choice> settle_by_trial(Graph& graph, const std::vector<Choice>& open, const Trial& trial, const std::vector<NamedTensor>& buffers) {
   const c10::AutoGradMode no_gradients(false);
   std::vector<int> shown;
@@ -169,7 +169,7 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
   const Trial as_given{example, parameters};
   std::vector<Choice> open = settle_by_sizes(graph);
   if (!open.empty()) open = settle_by_trial(graph, open, as_given, buffers);
-  // As they are, a ReLU may give nothing but zeros: other numbers, larger each time, get through it.
+  // With the original numbers a ReLU may return only zeros; other numbers, larger each time, get through.
   at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(0);
   for (double scale = 1; !open.empty() && scale < 1e6; scale *= 4) {
     open = settle_by_trial(graph, open, redrawn(as_given, scale, numbers), buffers);

@@ -6,10 +6,10 @@
 
 namespace tw::graph {
 
-/// Tells each operator that draws random numbers where the rows lie in what it draws, so that a row has the same numbers however a batch is divided.
-/// Where sizes leave a choice, as for rows times heads, the pass is repeated with the rows of `example` rotated, and what goes along decides;
-/// where nothing does, as after a ReLU that gives zeros, with other numbers for the example and the parameters.
-/// @throws Error naming the operator where none does
+/// Finds for each operator that draws random numbers where the rows lie in its result, so that a row gets the same numbers however a batch is
+/// divided. If sizes are ambiguous, as for rows times heads, runs the pass again with the rows of `example` rotated and looks for what moves. If that
+/// is inconclusive, as after a ReLU that returns zeros, tries other numbers for the example and the parameters.
+/// @throws Error naming an operator for which all fail
 void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std::vector<NamedTensor>& parameters,
                 const std::vector<NamedTensor>& buffers);
 

@@ -26,7 +26,7 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
 
 }  // namespace
 
-// A clone has functions of its own, which nothing has run, and the same tensors.
+// A clone shares the tensors, but has its own functions, which have not run yet.
 TorchScript::TorchScript(const torch::jit::Module& module) : script_(std::make_unique<torch::jit::Module>(module.clone(/*inplace=*/true))) {
   for (const auto& each : script_->named_parameters()) {
     const auto [owner, name] = place_in_module(*this, each.name);

@@ -22,10 +22,10 @@ namespace {
 
 using torch::autograd::AccumulateGrad;
 
-/// What autograd recorded after some tensors.
+/// What autograd recorded for some outputs.
 struct Recorded {
   std::set<const c10::TensorImpl*> leaves;
-  std::string unsupported_node = {};  // what no operator makes
+  std::string unsupported_node = {};  // a node that no operator makes
 };
 
 Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
@@ -59,17 +59,17 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
   return found;
 }
 
-/// The same up to rounding errors, of which a deep module makes hundreds: operators may divide their work among threads in another way.
+/// Equal up to rounding errors, of which a deep module makes hundreds: operators may divide their work among threads differently.
 bool agree(const at::Tensor& one, const at::Tensor& other) {
   if (one.scalar_type() != other.scalar_type() || one.sizes() != other.sizes()) return false;
-  const double tolerance = one.scalar_type() == at::kDouble ? 1e-12 : 1e-4;  // thousands of their rounding errors
+  const double tolerance = one.scalar_type() == at::kDouble ? 1e-12 : 1e-4;  // thousands of rounding errors
   const double largest = one.numel() == 0 ? 0 : one.detach().to(at::kDouble).nan_to_num(0, 0, 0).abs().max().item<double>();
   return at::allclose(one.detach().to(at::kDouble), other.detach().to(at::kDouble), tolerance, tolerance * largest, true);
 }
 
-/// What `graph` makes of `inputs` with the module's tensors, of which it changes none.
+/// Runs `graph` on `inputs` with the module's tensors, but changes none of them.
 struct Replay {
-  std::map<std::string, at::Tensor> tensors;  // afterwards
+  std::map<std::string, at::Tensor> tensors;  // after the run
   std::vector<at::Tensor> outputs;
   bool is_random = false;
 
@@ -106,13 +106,13 @@ void expect_equal(const Subject& module, const Probe& probe, const Replay& repla
   }
 }
 
-/// Of a run that calls the same operators as the graph.
+/// @param run calls the same operators as the graph.
 void expect_same_constants(const Graph& graph, const Run& run, const Subject& module) {
   const std::vector<std::pair<int, at::Tensor>> now = [&] {
     try {
       return graph_of(run, module).constants;
     } catch (const Error&) {
-      return graph.constants;  // no graph: numbers are compared anyway
+      return graph.constants;  // no graph: the numbers are compared anyway
     }
   }();
   for (size_t i = 0; i < graph.constants.size() && graph.constants.size() == now.size(); ++i) {
@@ -152,7 +152,7 @@ void expect_follows_tensors(const Graph& graph, const Subject& module, const std
     probe.emplace(module, inputs);
     replay.emplace(graph, module, inputs);
   } catch (const std::exception&) {
-    return;  // the module does not take such numbers, or answers that it decides by would end a pass
+    return;  // the module rejects such numbers, or an answer it branches on would end a pass
   }
   expect_same_constants(graph, probe->run, module);
   if (!replay->is_random) expect_equal(module, *probe, *replay, kept_numbers);

@@ -39,8 +39,7 @@ TEST(Capture, keepsWhatRanWithoutAutograd) {
   EXPECT_TRUE(x.grad().allclose(1 - x.detach().tanh().square()));
 }
 
-// The outputs and all gradients of a replay, at another number of rows than the graph was captured at, are those of the module to the bit: the same
-// operators run on the same numbers.
+// A replay for a different number of rows than captured gives bitwise the module's outputs and gradients: the same operators run on the same numbers.
 template <class Holder>
 void expect_replays(Holder model, const Tensors& example, const Tensors& batch) {
   const Forward forward = [&](const Tensors& inputs) mutable {
@@ -152,7 +151,7 @@ TEST(Capture, listsOptionalsInPlaceAndBuffersReplayToTheBit) {
   }
 }
 
-/// Without parameters, at another number of rows than it was captured at.
+/// Compares a replay, without parameters, for a different number of rows than captured.
 void expect_repeats(const std::function<Tensor(const Tensor&)>& forward) {
   const Graph graph = captured(*torch::nn::Identity(), [&](const Tensors& x) { return Tensors{forward(x[0])}; }, {torch::randn({4, 3, 6})});
   const Tensor x = torch::randn({7, 3, 6});
@@ -166,7 +165,7 @@ TEST(Capture, keepsWhatIsWrittenIntoWhatWasMadeBefore) {
     for (int64_t t = 0; t < 3; ++t) out.select(1, t).copy_(x.select(1, t).tanh());
     return out + x;
   });
-  expect_repeats([](const Tensor& x) {  // which depends on its inputs by what is written alone
+  expect_repeats([](const Tensor& x) {  // depends on its inputs only through what is written to it
     Tensor out = torch::zeros({x.size(0), 3, 6});
     for (int64_t t = 0; t < 3; ++t) out.index_put_({Slice(), t}, x.index({Slice(), 2 - t}));
     return out;
@@ -227,7 +226,7 @@ TEST(Capture, guardsAnswersThatDependOnData) {
       Error);
 }
 
-/// Dropout that is told not to draw leaves everything to be compared.
+/// Inactive dropout leaves everything comparable.
 TEST(Capture, readingPastOperatorsIsSeenBesideDropout) {
   torch::nn::Dropout dropout(0.5);
   dropout->eval();
@@ -238,7 +237,7 @@ TEST(Capture, readingPastOperatorsIsSeenBesideDropout) {
   EXPECT_THROW(captured(*dropout, forward, {torch::randn({4, 3})}), Error);
 }
 
-/// Rows that are small, or equal, are told apart; one row is not.
+/// Small or equal rows can be distinguished; a single row cannot.
 TEST(Capture, rowsAreFoundWhereTheyLie) {
   torch::nn::Dropout dropout(0.5);
   const auto forward = [&](const Tensors& x) { return Tensors{dropout(x[0].transpose(0, 1).reshape({-1, 3})).reshape({2, -1, 3}).transpose(0, 1)}; };
@@ -252,7 +251,7 @@ TEST(Capture, rowsAreFoundWhereTheyLie) {
   EXPECT_THROW(captured(*dropout, forward, {torch::randn({1, 2, 3})}), Error);
 }
 
-// The dropout of the example sees nothing but the ReLU's zeros, which a batch norm has made of all rows together.
+// For the example, dropout sees only the ReLU's zeros, computed by a batch norm from all rows together.
 TEST(Capture, rowsAreFoundBehindARectifierThatIsOff) {
   torch::nn::BatchNorm1d norm(3);
   torch::nn::init::constant_(norm->weight, 0.1);
@@ -307,7 +306,7 @@ void expect_refused(const std::string& message, const Forward& forward, const st
   }
 }
 
-/// Its gradient is another one than its operator's.
+/// Its gradient differs from its operator's.
 struct StraightThrough : torch::autograd::Function<StraightThrough> {
   static Tensor forward(torch::autograd::AutogradContext* /*context*/, const Tensor& x) { return x.sign(); }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list gradients) {
@@ -335,7 +334,7 @@ TEST(Capture, refusesWhatOperatorsDoNotShow) {
   expect_refused("reads or writes numbers past them", [](const Tensors& x) { return Tensors{x[0] * x[0].const_data_ptr<float>()[0]}; });
 }
 
-// Without rows: numbers, matrices and a tensor that is changed, one after the other, and a parameter that nobody takes.
+// A function without rows: numbers, matrices, a tensor changed in place, and an unused parameter.
 TEST(CaptureCall, repeatsAFunctionOfTensors) {
   const Tensor w = torch::randn({3, 3}, torch::requires_grad());
   const Tensor idle = torch::randn({2}, torch::requires_grad());
@@ -358,7 +357,7 @@ TEST(CaptureCall, repeatsAFunctionOfTensors) {
   const Tensor scale = torch::tensor(-3.0F);
   const Tensor x = torch::randn({5, 3});
   expect_repeated(Interpreter(graph, [&](const std::string& name) { return name == "w" ? w : idle; }).run({scale, x}, {}), scale, x, w);
-  // A parameter may be an input, and need not be bound.
+  // A parameter may be passed as an input instead of being bound.
   std::vector<int> nodes(graph.nodes.size());
   std::iota(nodes.begin(), nodes.end(), 0);
   const Tensor other = torch::randn({3, 3});

@@ -33,7 +33,7 @@ std::vector<std::vector<std::string>> names_of(const Graph& graph, const std::ve
   return names;
 }
 
-// Runs every division of the units into contiguous stages, each stage by an interpreter of its own, against the whole.
+// Runs every division of the units into contiguous stages, with an interpreter per stage, and compares with the whole.
 void expect_all_cuts_agree(const Graph& graph, const Weights& weights) {
   const auto bind = [&](const std::string& name) { return name == "w" ? weights.w : weights.count.clone(); };
   const auto units = units_of(graph);
@@ -57,12 +57,12 @@ void expect_all_cuts_agree(const Graph& graph, const Weights& weights) {
       for (const Piece& stage : stages) values = Interpreter(graph, stage.nodes, stage.inputs, stage.outputs, bind).run(values, {.rows = 5});
       return values;
     });
-    // Gradients of a value that several stages take are added in another order: some rounding errors of float32 numbers of size 10.
+    // Gradients of a value used by several stages are summed in a different order: some rounding errors of float32 numbers of size 10.
     for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].allclose(expected[i], 1e-5, 1e-5)) << "cuts " << cuts << ", tensor " << i;
   }
 }
 
-/// What a module asks of its own buffer is asked on each rank's stages, too, or a pipeline would go the captured way for ever.
+/// A module's checks of its own buffers run on each rank's stages, too. Otherwise a pipeline would follow the captured path forever.
 TEST(Cuts, keepGuardsOnBuffers) {
   Weights weights;
   const Graph graph = captured(weights, [&](const Tensors& x) {
@@ -109,7 +109,7 @@ TEST(Cuts, skipsAreHandedOnAndSharedWeightsAreInEachStage) {
   ASSERT_EQ(units.size(), 5U);
   const auto stages = stages_of(graph, units, {0, 1, 1, 2, 2});
   EXPECT_EQ(stages[0].outputs.size(), 2U);  // a and the input
-  EXPECT_EQ(stages[1].outputs.size(), 4U);  // and b and the product
+  EXPECT_EQ(stages[1].outputs.size(), 4U);  // also b and the product
   EXPECT_EQ(stages[0].tensors, stages[1].tensors);
   EXPECT_TRUE(stages[2].tensors.empty());
   expect_all_cuts_agree(graph, weights);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of modules on accelerators: of no one device, with the numbers that the CPU draws, and without a wait of the host.
+// Graphs of modules on accelerators: independent of a particular device, with the CPU's random numbers, and without host waits.
 #include "mpi_test.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -33,7 +33,7 @@ Tensor replay(const Graph& graph, const Tensor& x) {
   return interpreter_of(graph, *torch::nn::Identity()).run({x}, {.rows = x.size(0), .key = 7, .first = 3})[0];
 }
 
-/// Those that there are: two simulated ones, or GPUs.
+/// The available devices: two simulated ones, or GPUs.
 std::vector<c10::Device> all_devices() {
   std::vector<c10::Device> all;
   const c10::impl::VirtualGuardImpl guard(device().type());
@@ -41,7 +41,7 @@ std::vector<c10::Device> all_devices() {
   return all;
 }
 
-/// Makes `device` the current one while it lives.
+/// Makes `device` the current one for its own lifetime.
 class Current {
  public:
   explicit Current(c10::Device device) : guard_(device.type()), before_(guard_.exchangeDevice(device)) {}
@@ -54,7 +54,7 @@ class Current {
   c10::Device before_;
 };
 
-/// Names devices and has constants: of the host, of a device, and what is made of numbers in the module.
+/// Names devices, and has constants: on the host, on a device, and created from numbers in the module.
 Function with_constants() {
   const Tensor scale = torch::full({}, 1.5, torch::kDouble);
   const Tensor shift = place(torch::arange(6, torch::kDouble));
@@ -71,7 +71,7 @@ TEST(DeviceGraph, IsTheSameOnAllDevices) {
   EXPECT_TRUE(all_agree(world(), graph.hash())) << to_text(graph);
 }
 
-/// Such as one that another rank has captured.
+/// The graph may have been captured by another rank.
 TEST(DeviceGraph, RunsOnTheCurrentDevice) {
   const Function function = with_constants();
   const Tensor x = place(torch::linspace(-1, 1, rows * 6, torch::kDouble).view({rows, 6}));
@@ -104,7 +104,7 @@ TEST(DeviceGraph, IsOfOneDevice) {
   expect_refused([&](const Tensor& x) { return x + there.mul(2).cpu().to(x.device()); });
 }
 
-/// What is drawn for a row is what the CPU draws for it, wherever rows lie.
+/// The numbers drawn for a row equal the CPU's, wherever rows lie.
 TEST(DeviceGraph, DrawsTheNumbersOfTheCpu) {
   const std::vector<Function> functions{
       [](const Tensor& in) { return torch::dropout(in, 0.5, true); },

@@ -28,7 +28,7 @@ inline Graph captured(const torch::nn::Module& module, const Forward& forward, c
   return capture(forward, without_aliases(parameters), buffers, example);
 }
 
-/// Of all of `graph`, with `module`'s tensors.
+/// An interpreter for all of `graph`, with `module`'s tensors.
 inline Interpreter interpreter_of(const Graph& graph, const torch::nn::Module& module) {
   return {graph, [all = tensors_of(module)](const std::string& name) { return all.at(name); }};
 }

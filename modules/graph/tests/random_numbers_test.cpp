@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers of a graph: those of a row do not depend on the division of the batch, and they are distributed as LibTorch's.
+// Random numbers of a graph: a row's do not depend on how the batch is divided, and their distribution is LibTorch's.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -20,7 +20,7 @@ Graph graph_of(const Function& function, const Tensor& x) {
   return captured(*torch::nn::Identity(), [&](const Tensors& in) { return Tensors{function(in[0])}; }, {x});
 }
 
-// Rows 5 to 8 alone get what they get in the whole batch; another pass draws other numbers.
+// Rows 5 to 7 alone get the same numbers as within the whole batch; another pass draws different ones.
 void expect_rows_keep_their_numbers(const Function& function, const Tensor& x) {
   const Graph graph = graph_of(function, x.narrow(0, 0, 3));
   const Interpreter interpreter = interpreter_of(graph, *torch::nn::Identity());
@@ -60,7 +60,7 @@ TEST(Random, belongToRows) {
   }
 }
 
-// Where rows are not the first dimension, or one with heads or positions, whatever is the outer one there.
+// Rows are not the first dimension, or share one with heads or positions, as the outer or the inner index.
 TEST(Random, belongToRowsWhereverTheyLie) {
   const Tensor x = torch::randn({rows, 4, 6});
   const std::vector<Function> functions{
@@ -85,11 +85,11 @@ TEST(Random, recurrentLayersDropBetweenLayers) {
   const Interpreter interpreter = interpreter_of(graph, *lstm);
   const Tensor whole = interpreter.run({x}, {.rows = rows, .key = 7})[0];
   const Tensor part = interpreter.run({x.narrow(0, 5, 3)}, {.rows = 3, .key = 7, .first = 5})[0];
-  EXPECT_TRUE(part.allclose(whole.narrow(0, 5, 3), 1e-5, 1e-6));  // products of matrices of other sizes add up in another order: float32
+  EXPECT_TRUE(part.allclose(whole.narrow(0, 5, 3), 1e-5, 1e-6));  // float32 matrix products of a different size add up in a different order
   EXPECT_FALSE(whole.allclose(forward({x})[0], 1e-3, 1e-3)) << "it drops";
 }
 
-// Means and variances of 40,000 draws, within five standard deviations of an estimate.
+// Means and variances of 40,000 draws, within five standard deviations of the estimate.
 TEST(Random, areDistributedAsTheyShould) {
   struct Case {
     Function draw;
@@ -112,12 +112,12 @@ TEST(Random, areDistributedAsTheyShould) {
     const Tensor drawn = interpreter_of(graph, *torch::nn::Identity()).run({x}, {.rows = 200, .key = 3})[0];
     const double count = 40000;
     EXPECT_NEAR(drawn.mean().item<double>(), cases[i].mean, 5 * std::sqrt(cases[i].variance / count)) << i;
-    // The variance of a variance is at most (kurtosis - 1) / count of its square, and 9 is the largest kurtosis here, the exponential one's.
+    // The variance of a variance is at most (kurtosis - 1) / count of its square; the largest kurtosis here is the exponential's, 9.
     EXPECT_NEAR(drawn.var().item<double>(), cases[i].variance, 5 * std::sqrt(8 / count) * cases[i].variance) << i;
   }
 }
 
-// Rounding to the nearest number would make 1 of a thousand in a million of half precision, and of some in a hundred million of float32.
+// Rounding to nearest would return 1 for a thousand in a million numbers of half precision, and for some in a hundred million of float32.
 TEST(Random, uniformNumbersStayBelowTheirUpperLimit) {
   const Tensor x = torch::zeros({1000, 1000});
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {

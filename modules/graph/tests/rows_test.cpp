@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph is of any number of rows, or says of which it is not.
+// A graph works for any number of rows, or reports for which it does not.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -46,7 +46,7 @@ TEST(Rows, whereOneRowIsACaseOfItsOwnAPassNeedsTwo) {
   const std::string message = testing::message_of<Error>([&] { interpreter.run({x.narrow(0, 0, 1)}, {.rows = 1}); });
   EXPECT_NE(message.find("a pass of 1 rows where the module needs 2"), std::string::npos) << message;
   EXPECT_EQ(graph_of([](const Tensor& in) { return in.sin(); }).least_rows, 1);
-  // LibTorch does not call contiguous() for a row that is, and what comes after takes either.
+  // LibTorch does not call contiguous() for a single row, which is contiguous already. The following operators accept either.
   const Function turned = [](const Tensor& in) {
     const Tensor by_column = in.transpose(0, 1);
     const Tensor whole = by_column.contiguous();
@@ -56,7 +56,7 @@ TEST(Rows, whereOneRowIsACaseOfItsOwnAPassNeedsTwo) {
   EXPECT_EQ(to_text(graph_of(turned, 1)), to_text(graph_of(turned)));
 }
 
-// A transposed row is contiguous as it stands: for one row, what is written goes into `h`.
+// A transposed row is contiguous already: for one row, writes go into `h`.
 TEST(Rows, whatSharesMemoryForOneRowIsNotParted) {
   const Graph graph = graph_of([](const Tensor& x) {
     const Tensor h = x.tanh();
@@ -74,7 +74,7 @@ TEST(Rows, whatSharesMemoryForOneRowIsNotParted) {
   EXPECT_TRUE(has(*first, "aten::add_")) << to_text(graph);
 }
 
-// What they keep is made at first, or for each number of rows.
+// Values cached in members are made once, or for each number of rows.
 TEST(Rows, cachesInMembersAreConstantsOrMadeEachTime) {
   Tensor positions;
   const Function once = [&](const Tensor& x) {

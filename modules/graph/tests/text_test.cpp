@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as people read them.
+// The readable text of graphs.
 #include "message_of.hpp"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace torchscript_test {
 
 using at::Tensor;
 
-/// Outputs and gradients of a replay are the module's, to the bit.
+/// Outputs and gradients of a replay are bitwise the module's.
 void expect_replays(TorchScript& module, const Tensor& example, const Tensor& x) {
   const Graph graph = captured(module, forward_of(module), {example});
   const auto passed = [&](const Tensors& outputs) {
@@ -59,7 +59,7 @@ TEST(TorchScript, numbersOfElementsAreSizes) {
   expect_replays(module, torch::randn({4, 3}), torch::randn({7, 3}));
 }
 
-// TorchScript's optimiser puts operators of a module that has run twice into nodes without operators' gradients.
+// After two runs of a module, TorchScript's optimiser merges operators into nodes without the operators' gradients.
 TEST(TorchScript, doesNotDependOnWhatRanBefore) {
   torch::jit::Module script = with_weight(R"(
     def forward(self, x):

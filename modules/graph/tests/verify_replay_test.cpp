@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators do not say of themselves: numbers that a module keeps, memory that they write to, results that autograd hands back.
+// What operators do not declare: numbers that a module keeps, memory that they write to, results that autograd returns.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -16,7 +16,7 @@ namespace verify_replay_test {
 
 using at::Tensor;
 
-/// Evaluation uses what train(false) has made of the parameters.
+/// Evaluation uses what train(false) computed from the parameters.
 struct FusesImpl : torch::nn::Module {
   FusesImpl() : weight(register_parameter("weight", torch::randn({3, 3}))), scale(register_parameter("scale", torch::ones({3}))) { train(false); }
   void train(bool on) override {
@@ -60,7 +60,7 @@ TEST(VerifyReplay, modesAreCapturedAndPutBack) {
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(copies[name])) << name;
 }
 
-// Their schemas say nothing of it.
+// Their schemas do not declare it.
 TEST(VerifyReplay, operatorsThatWriteWithoutSayingSoAreSeen) {
   const std::vector<NamedTensor> statistics{{"mean", torch::zeros({3})}, {"variance", torch::ones({3})}};
   const Tensor& mean = statistics[0].tensor;
@@ -85,14 +85,14 @@ TEST(VerifyReplay, operatorsThatWriteWithoutSayingSoAreSeen) {
   }
 }
 
-// Forces: a gradient in the forward pass. Autograd hands what an operator has saved of its result back as another tensor.
+// Forces: a gradient in the forward pass. Autograd returns an operator's saved result as a different tensor object.
 TEST(VerifyReplay, gradientsInForwardAreOperators) {
   const std::vector<std::function<Tensor(const Tensor&)>> energies{
       [](const Tensor& x) { return x.tanh(); }, [](const Tensor& x) { return x.sigmoid(); },  [](const Tensor& x) { return x.relu(); },
       [](const Tensor& x) { return x.exp(); },  [](const Tensor& x) { return x.softmax(1); }, [](const Tensor& x) { return (x * x + 1).sqrt(); },
   };
   for (size_t i = 0; i < energies.size(); ++i) {
-    for (const bool trained : {false, true}) {  // by what the forces are
+    for (const bool trained : {false, true}) {  // by a loss of the forces
       torch::nn::Linear layer(3, 3);
       const Forward forward = [&](const Tensors& x) {
         const torch::AutoGradMode gradients(true);
@@ -114,7 +114,7 @@ TEST(VerifyReplay, gradientsInForwardAreOperators) {
   }
 }
 
-// Gradients in forward are found at the second try, which has a reason of its own to refuse.
+// The second attempt supports gradients in forward, but fails for another reason.
 TEST(VerifyReplay, aRefusalNamesWhatStaysRefusedWhereGradientsAreOperators) {
   torch::nn::Linear layer(3, 3);
   const Forward forward = [&](const Tensors& x) {
@@ -141,7 +141,7 @@ TEST(VerifyReplay, aParameterThatForwardChangesIsAfterwardsWhatItWas) {
   EXPECT_EQ(std::ranges::count_if(graph.nodes, [](const Node& node) { return !node.changes.empty(); }), 1);
 }
 
-// A capture looks at a module with other numbers in its parameters and buffers.
+// A capture runs the module with other numbers in its parameters and buffers.
 TEST(VerifyReplay, buffersThatShareMemoryAreAfterwardsWhatTheyWere) {
   torch::nn::Module module;
   const Tensor table = torch::arange(6, torch::kFloat).view({2, 3});
@@ -162,7 +162,7 @@ TEST(VerifyReplay, aBufferUnderTwoNamesIsOne) {
   EXPECT_EQ(graph.values[1].name, "first");
 }
 
-// It looks at memory that the view before it does not show.
+// as_strided reads memory that the preceding view does not show.
 TEST(VerifyReplay, stridesOfANarrowedViewAreNotParted) {
   const Graph graph = captured(*torch::nn::Identity(),
                                [](const Tensors& x) {

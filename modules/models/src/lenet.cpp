@@ -6,7 +6,7 @@
 
 namespace tw::models {
 namespace {
-constexpr int64_t features = int64_t{50} * 4 * 4;  // what the second pooling leaves of an image
+constexpr int64_t features = int64_t{50} * 4 * 4;  // of an image after the second pooling
 }
 
 LeNetImpl::LeNetImpl(int64_t classes) {

@@ -9,7 +9,7 @@ torch::nn::Conv2d unbiased_conv3x3(int64_t in, int64_t out, int64_t stride) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false));
 }
 
-/// Two convolutions, and a way around them.
+/// Two convolutions and a shortcut around them.
 class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(int64_t in, int64_t out, int64_t stride) {

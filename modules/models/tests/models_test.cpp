@@ -78,7 +78,7 @@ TEST(ResNet, HasThePublishedSizeAndLearnsStatistics) {
 TEST(Gpt, seesThePastOnly) {
   torch::manual_seed(1);
   tw::models::Gpt net(tw::models::GptOptions{.vocabulary = 11, .context = 8, .width = 12, .heads = 3, .blocks = 2});
-  // Embeddings; in a block two norms, attention, its projection and an MLP of four times the width; a norm.
+  // Embeddings; per block two norms, attention, its projection and an MLP of four times the width; a norm.
   EXPECT_EQ(count_parameters(*net), 11 * 12 + 8 * 12 + 2 * (4 * 12 + 4 * (12 * 12 + 12) + (12 * 48 + 48) + (48 * 12 + 12)) + 2 * 12);
   const auto tokens = torch::randint(11, {3, 8});
   auto others = tokens.clone();
@@ -86,7 +86,7 @@ TEST(Gpt, seesThePastOnly) {
   const auto logits = net->forward(tokens);
   EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{3, 8, 11}));
   const auto changed = net->forward(others);
-  // The same sums in the same order, but for products of matrices whose blocks differ: some roundings of float32 numbers below 1.
+  // The same sums in the same order, except for matrix products with different blocking: some roundings of float32 numbers below 1.
   EXPECT_TRUE(logits.slice(1, 0, 5).allclose(changed.slice(1, 0, 5), 0, 1e-6));
   EXPECT_FALSE(logits.slice(1, 5).allclose(changed.slice(1, 5), 0, 1e-3));
   EXPECT_THROW(net->forward(torch::randint(11, {3, 9})), tw::ContractError);

@@ -7,10 +7,10 @@ namespace tw {
 
 bool lies_in(const Box& box, const std::vector<int64_t>& shape);
 
-/// What two boxes of one tensor share; nothing where that is empty.
+/// The common part of two boxes of one tensor; none if it is empty.
 std::optional<Box> intersection(const Box& a, const Box& b);
 
-/// `offsets` of the global tensor, counted from the beginning of `box`.
+/// `offsets` in the global tensor, relative to the beginning of `box`.
 std::vector<int64_t> relative(const std::vector<int64_t>& offsets, const Box& box);
 
 }  // namespace tw

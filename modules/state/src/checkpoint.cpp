@@ -23,7 +23,7 @@ at::Tensor part_of(const at::Tensor& tensor, const std::vector<int64_t>& offsets
   return part;
 }
 
-// Wide enough that sums over ranks are rounded once.
+// A type wide enough that sums over ranks are rounded only once.
 c10::ScalarType accumulator(c10::ScalarType dtype) {
   if (c10::isComplexType(dtype)) return c10::ScalarType::ComplexDouble;
   return c10::isFloatingType(dtype) ? c10::ScalarType::Double : c10::ScalarType::Long;

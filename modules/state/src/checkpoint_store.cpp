@@ -44,7 +44,7 @@ std::vector<ShardSpec> specs_of(const std::vector<NamedShard>& shards) {
   return specs;
 }
 
-// What `local` throws, by rank; the same on all ranks. Collective.
+// Error messages of `local`, by rank; equal on all ranks. Collective.
 std::vector<std::string> problems_of(const Communicator& comm, const std::function<void()>& local) {
   std::vector<std::string> problems;
   for (RankFailure& failure : failures_on_all_ranks(comm, local)) problems.push_back(std::move(failure.message));
@@ -57,7 +57,7 @@ std::string join(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// What every rank writes, as long as the shards keep their names, shapes and places.
+/// What every rank writes while the shards keep their names, shapes and placement.
 struct Layout {
   std::vector<ShardSpec> mine;
   std::vector<StoredTensor> tensors;
@@ -119,14 +119,14 @@ class CheckpointStore::Implementation {
     if (result_ && work_.test()) finish();
   }
 
-  // Some ranks may have thrown a failure by poll(), others not yet: all of them throw it here, so that they go on alike.
+  // Some ranks may have thrown a failure in poll() already, others not. All throw it here, so that they continue alike.
   void wait() {
-    // This rank's disk may be as slow as it likes; it is waited for also where a save failed, since its remains are being removed. The wait for the
-    // others is watched from then on.
+    // This rank's disk may be arbitrarily slow. It is waited for even after a failed save, since partial files are being removed. Only then does the
+    // watched wait for other ranks begin.
     while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
     work_.wait();
     const auto failures = problems_of(comm_, [&] { finish(); });
-    if (!failures.empty()) throw Error(failures[0]);  // names the ranks whose disks failed, not those that have not heard of it
+    if (!failures.empty()) throw Error(failures[0]);  // names the ranks whose disks failed, not those that have not learnt of it
   }
 
   std::vector<int64_t> steps() const {
@@ -194,11 +194,11 @@ class CheckpointStore::Implementation {
     if (result && !result->failure.empty()) throw Error("a checkpoint was not saved: " + result->failure);
   }
 
-  // Plans anew where any rank's shards are others than last time. Collective.
+  // Plans again if any rank's shards differ from last time. Collective.
   void update_layout(int64_t step, const std::vector<NamedShard>& shards) {
     std::vector<ShardSpec> mine;
     std::string text;
-    std::exception_ptr failure;  // all hear of it below: where nothing changed, one small message has to do
+    std::exception_ptr failure;  // reported to all ranks below; if nothing changed, one small message must suffice
     try {
       TW_EXPECTS(step >= 0, "a step cannot be ", step);
       mine = specs_of(shards);
@@ -207,13 +207,13 @@ class CheckpointStore::Implementation {
       failure = std::current_exception();
     }
     const bool same = planned_ && !failure && text.empty();
-    // No two ranks that changed say the same, so that "same" is only agreed on where all say it; what is compared beside it is the step.
+    // Ranks with changes send distinct texts, so all_agree() on "same" holds only if every rank is unchanged. The step is compared too.
     if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
 
     planned_ = false;
     expect_same_on_all_ranks(comm_, "the step that is saved", {concat("step ", step)});
     Layout layout;
-    if (text.empty() && !failure) text = to_text(mine);  // known to be good
+    if (text.empty() && !failure) text = to_text(mine);  // serialized before without error
     layout.mine = std::move(mine);
     const auto texts = allgather_strings(comm_, text);
     on_all_ranks(comm_, concat("saving step ", step), [&] {
@@ -233,9 +233,9 @@ class CheckpointStore::Implementation {
     planned_ = true;
   }
 
-  // Pinned where something lies on a device, which then copies beside the host.
+  // Pinned if a shard lies on a device, so that the device copies asynchronously.
   void make_room(const std::vector<NamedShard>& shards) {
-    constexpr int64_t huge_page_bytes = int64_t{2} << 20;  // from there on FlatBuffer aligns to pages
+    constexpr int64_t huge_page_bytes = int64_t{2} << 20;  // from this size on, FlatBuffer aligns to pages
     const int64_t needed = std::max(layout_.file.file_bytes + direct_alignment, huge_page_bytes);
     const bool pinned = std::any_of(shards.begin(), shards.end(), [](const NamedShard& shard) { return is_on_accelerator(shard.tensor); });
     if (!staging_.defined() || staging_.numel() < needed || pinned != pinned_) staging_ = pinned ? pinned_memory(needed) : host_memory(needed);
@@ -249,7 +249,7 @@ class CheckpointStore::Implementation {
     return memory.narrow(0, (direct_alignment - past) % direct_alignment, bytes);
   }
 
-  // Begins to copy. @return what waits until all is there
+  // Starts copying. @return a function that waits for completion
   std::function<void()> copy(const std::vector<NamedShard>& shards) {
     const at::NoGradGuard no_grad;
     auto* const memory = static_cast<char*>(staging_.data_ptr());
@@ -283,7 +283,7 @@ class CheckpointStore::Implementation {
     };
   }
 
-  // Reads the index of `step`. What is wrong with it, the same on all ranks. Collective.
+  // Reads the index of `step`. @return its errors, equal on all ranks. Collective.
   std::vector<std::string> read_index(int64_t step, CheckpointIndex& index) const {
     const std::filesystem::path path = step_directory(directory_, step) / index_name;
     std::string text;
@@ -300,7 +300,7 @@ class CheckpointStore::Implementation {
     return {};
   }
 
-  // Reads the index of `step` and looks at all its files, each on one rank. All that is wrong, the same on all ranks. Collective.
+  // Reads the index of `step` and checks its files, each on one rank. @return all errors, equal on all ranks. Collective.
   std::vector<std::string> examine(int64_t step, CheckpointIndex& index) const {
     const std::filesystem::path step_path = step_directory(directory_, step);
     if (auto problems = read_index(step, index); !problems.empty()) return problems;
@@ -321,15 +321,15 @@ class CheckpointStore::Implementation {
   }
 
   Communicator comm_;
-  Communicator saving_;  // of saves in flight, whose messages no rank may confuse with those of steps() or load()
+  Communicator saving_;  // for saves in flight, separate from the messages of steps() and load()
   std::filesystem::path directory_;
   CheckpointOptions options_;
   std::shared_ptr<Writer> writer_;
   bool planned_ = false;
   Layout layout_;
-  at::Tensor staging_;  // the file of this rank
+  at::Tensor staging_;  // this rank's file
   bool pinned_ = false;
-  std::shared_ptr<SaveResult> result_;  // of the save in flight; null: none
+  std::shared_ptr<SaveResult> result_;  // of the save in flight; null if none
   Work work_;
 };
 

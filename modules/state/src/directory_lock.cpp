@@ -30,7 +30,7 @@ std::string owner_in(int fd) {
   return length > 0 ? std::string(text.data(), static_cast<size_t>(length)) : "another process";
 }
 
-// Takes the lock of an open file. is_in_use() holds it for a moment, shared with others like it, which is no reason to fail. @return 0, or an errno
+// Locks an open file. is_in_use() briefly holds a shared lock, so retry before failing. @return 0, or an errno
 int take(int fd) {
   constexpr int patience_ms = 5000;
   for (int ms = 0;; ++ms) {
@@ -42,7 +42,7 @@ int take(int fd) {
   }
 }
 
-// The descriptor that holds the lock.
+// Locks `directory`. @return the descriptor that holds the lock
 int lock(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   const std::filesystem::path path = directory / "lock";

@@ -21,9 +21,9 @@ bool is_model(const StoredTensor& tensor) {
   return (tensor.kind == ShardKind::parameter || tensor.kind == ShardKind::buffer) && tensor.on_reshard != OnReshard::drop;
 }
 
-/// A module as LibTorch's archives nest it.
+/// A module, nested as in LibTorch's archives.
 struct Node {
-  std::map<std::string, std::pair<at::Tensor, bool>> tensors;  // and whether it is a buffer
+  std::map<std::string, std::pair<at::Tensor, bool>> tensors;  // with a flag: whether it is a buffer
   std::map<std::string, Node> children;
 
   Node& child(const std::string& name) { return name.empty() ? *this : descend(name); }
@@ -62,7 +62,7 @@ void add(Node& root, const std::string& name, const at::Tensor& tensor, bool is_
   owner.tensors[dot == std::string::npos ? name : name.substr(dot + 1)] = {tensor, is_buffer};
 }
 
-// Reading a tensor compares no checksums: what is damaged would be handed on.
+// Reading a tensor verifies no checksums, so damage would be exported.
 void expect_undamaged(const Checkpoint& checkpoint) {
   if (const auto problems = checkpoint.verify(); !problems.empty()) throw Error(problems.front());
 }
@@ -77,14 +77,14 @@ std::vector<std::string> listed_in(const std::string& metadata) {
   return names;
 }
 
-// LibTorch's own writing to a file names neither file nor reason where the disk is full.
+// LibTorch's own writer reports neither file nor reason if the disk is full.
 void write_archive(torch::serialize::OutputArchive& archive, const std::filesystem::path& path) {
   FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   std::exception_ptr failure;
   archive.save_to([&](const void* data, size_t bytes) {
     try {
       if (!failure) file.write(data, bytes);
-    } catch (...) {  // not through LibTorch's C code
+    } catch (...) {  // must not propagate through LibTorch's C code
       failure = std::current_exception();
     }
     return bytes;

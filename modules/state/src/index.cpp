@@ -32,7 +32,7 @@ constexpr std::array dtypes{c10::ScalarType::Bool,  c10::ScalarType::Byte,   c10
 
 std::string frame(std::string_view body) { return concat("{\"checksum\":\"", hex_text(content_hash(body)), "\",\"index\":", body, "}\n"); }
 
-/// Takes a JSON document apart; throws json::exception or Error for what is not as it should be.
+/// Reads a JSON document; throws json::exception or Error if it is malformed.
 class Reader {
  public:
   static const json& field(const json& object, const char* name) {
@@ -72,7 +72,7 @@ class Reader {
     return values;
   }
 
-  /// The one of `choices` whose name it is. @param name_of of a choice.
+  /// The one of `choices` with that name. @param name_of name of a choice.
   template <class Choices, class NameOf>
   static auto choice(const json& object, const char* name, const Choices& choices, NameOf name_of) {
     const std::string given = text(object, name);
@@ -82,7 +82,7 @@ class Reader {
   }
 };
 
-/// What StoredTensor and ShardSpec have in common.
+/// The common part of StoredTensor and ShardSpec.
 struct Header {
   TensorSpec spec;
   std::vector<std::string> aliases;
@@ -204,7 +204,7 @@ CheckpointIndex parse_index_body(std::string_view text, const std::filesystem::p
 }
 
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path) {
-  const size_t around = frame("").size() - 2;  // before the body; after it there are two bytes
+  const size_t around = frame("").size() - 2;  // bytes before the body; two more follow it
   const bool long_enough = text.size() >= around + 2;
   const std::string_view body = long_enough ? text.substr(around, text.size() - around - 2) : std::string_view();
   const std::string expected = frame(body);

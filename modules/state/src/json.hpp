@@ -7,7 +7,7 @@
 
 namespace tw {
 
-// How a rank tells the others what it holds.
+// How a rank describes its shards to the others.
 
 /// @throws ContractError for names that are not UTF-8.
 std::string to_text(const std::vector<ShardSpec>& shards);

@@ -23,7 +23,7 @@ class Names {
     }
   }
 
-  /// All stored tensors that are called like `spec`; one, unless something is wrong.
+  /// All stored tensors that match a name of `spec`; exactly one, unless there is an error.
   std::set<size_t> find(const ShardSpec& spec) const {
     std::set<size_t> found;
     const auto look = [&](const std::string& name) {
@@ -47,7 +47,7 @@ class Names {
 
 std::string what(ShardKind kind) { return kind == ShardKind::optimizer ? "optimizer state" : name_of(kind); }
 
-// What is wrong with `spec` on `rank`; empty where nothing is.
+// Why `spec` on `rank` cannot be loaded; empty if it can.
 std::string misfit(const std::vector<StoredTensor>& stored, const std::set<size_t>& found, const ShardSpec& spec) {
   if (!lies_in(spec.box, spec.global.shape)) return concat("slice ", spec.box.describe(), " does not lie in ", spec.global.describe());
   if (found.empty()) return concat("missing in the checkpoint: ", what(spec.kind), " ", spec.global.describe());
@@ -63,7 +63,7 @@ std::vector<int64_t> holders_of(const StoredTensor& tensor) {
   return {ranks.begin(), ranks.end()};
 }
 
-/// Which ranks have a shard of a tensor, ascending, by its name.
+/// By tensor name: ranks that have a shard of it, ascending.
 std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const std::vector<std::vector<ShardSpec>>& by_rank) {
   std::unordered_map<std::string_view, std::vector<int64_t>> ranks;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -75,7 +75,7 @@ std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const s
   return ranks;
 }
 
-// The part of `piece` that lies in `box`; nothing where they are apart.
+// The part of `piece` inside `box`; none if they do not overlap.
 std::optional<Read> read_of(const StoredPiece& piece, const Box& box) {
   const auto common = intersection(piece.box, box);
   if (!common) return std::nullopt;
@@ -124,7 +124,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
   std::vector<ShardReads> plan;
   for (const ShardSpec& spec : by_rank[static_cast<size_t>(rank)]) {
     const auto found = names.find(spec);
-    if (found.empty()) {  // misfits() lets only `drop` pass
+    if (found.empty()) {  // misfits() accepts that for `drop` only
       plan.push_back({.combine = ShardReads::Combine::keep});
       continue;
     }
@@ -133,7 +133,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
       plan.push_back(copy_reads(tensor, spec.box));
       continue;
     }
-    // Every old rank had a tensor of its own; or some had none, such as optimizer state before their first update.
+    // Each old rank had its own tensor, except ranks without one, e.g. without optimizer state before their first update.
     const std::vector<int64_t>& now = holding.at(spec.global.name);
     const std::vector<int64_t> then = holders_of(tensor);
     const bool same_kind = spec.on_reshard == tensor.on_reshard;

@@ -24,14 +24,14 @@ namespace {
 
 using torch::optim::OptimizerParamState;
 
-/// One thing that an optimizer remembers of a parameter: a tensor, or else a counter.
+/// One item of an optimizer's state for a parameter: a tensor or a counter.
 struct Field {
   const char* name;
   std::function<at::Tensor&(OptimizerParamState&)> tensor;
   std::function<int64_t&(OptimizerParamState&)> counter;
 };
 
-/// What an optimizer remembers of every parameter.
+/// An optimizer's state for each parameter.
 struct Kind {
   std::function<std::unique_ptr<OptimizerParamState>()> make;
   std::vector<Field> fields;
@@ -86,7 +86,7 @@ OptimizerParamState* find_state(torch::optim::Optimizer& optimizer, const Optimi
   return found == states.end() ? nullptr : found->second.get();
 }
 
-// Calls `visit(parameter, slice, field, state)` for all that exists.
+// Calls `visit(parameter, slice, field, state)` for all existing state.
 template <class Visit>
 void for_each(torch::optim::Optimizer& optimizer, const std::vector<OptimizedTensor>& parameters, const Visit& visit) {
   const Kind kind = kind_of(optimizer);
@@ -100,7 +100,7 @@ void for_each(torch::optim::Optimizer& optimizer, const std::vector<OptimizedTen
   }
 }
 
-// The part of `state`, which is shaped like `parameter`, that belongs to one of its slices.
+// The part of `state`, which has the shape of `parameter`, for one of its slices.
 at::Tensor part_of(const at::Tensor& state, const at::Tensor& parameter, const at::Tensor& slice) {
   if (slice.is_same(parameter)) return state;
   const int64_t offset = slice.storage_offset() - parameter.storage_offset();
@@ -138,7 +138,7 @@ OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<O
 
 std::vector<NamedShard> OptimizerState::shards() const {
   std::vector<NamedShard> shards;
-  std::set<std::string> counters;  // one a parameter, however many slices it has here
+  std::set<std::string> counters;  // one per parameter, however many slices it has here
   for_each(optimizer_, parameters_, [&](const OptimizedTensor& parameter, const NamedShard& slice, const Field& field, OptimizerParamState& state) {
     const std::string name = name_of_state(slice, field);
     if (field.counter) {
@@ -161,9 +161,9 @@ void OptimizerState::prepare(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name.starts_with("optimizer/")) wanted.insert(name);
   }
-  if (!sliced_) expect_known(wanted);  // else another rank may know them; loading names what nobody knows
+  if (!sliced_) expect_known(wanted);  // otherwise another rank may know them; loading reports unknown names
   for (const OptimizedTensor& parameter : parameters_) {
-    if (parameter.slices.empty()) continue;  // nothing of it is here: no name says anything of its state, which Adagrad cannot step without
+    if (parameter.slices.empty()) continue;  // no slice here, so no name describes its state, but Adagrad cannot step without state
     const auto is_wanted = [&](const Field& field) {
       return std::any_of(parameter.slices.begin(), parameter.slices.end(),
                          [&](const NamedShard& slice) { return wanted.contains(name_of_state(slice, field)); });

@@ -20,7 +20,7 @@ struct Holder {
 
 /// A box and all ranks that hold it.
 struct HeldBox {
-  size_t tensor = 0;  // in SavePlan::tensors
+  size_t tensor = 0;  // index in SavePlan::tensors
   Box box;
   std::vector<Holder> holders;
 };
@@ -119,7 +119,7 @@ class Planner {
     if (!why.empty()) problem(tensor.spec.name, ": ", why);
   }
 
-  // Gives the boxes of `tensor` to those who hold them: of buffers, to the first; to groups where they are several.
+  // Assigns the boxes of `tensor` to their holders. A buffer goes to the first holder; other boxes with several holders form groups.
   void group(size_t tensor) {
     const std::vector<Holder>& holders = holders_[tensor];
     const bool one = is_one_tensor(plan_.tensors[tensor].on_reshard);
@@ -131,9 +131,9 @@ class Planner {
         boxes[spec(holder).box].push_back(holder);
       }
     }
-    if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // it has no element at all
+    if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // it has no elements
     for (auto& [box, held_by] : boxes) {
-      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between its holders, so that nothing may be mixed
+      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between holders, whose values must not be mixed
         write(tensor, held_by.front(), box);
         continue;
       }
@@ -157,7 +157,7 @@ class Planner {
     written_bytes_[static_cast<size_t>(holder.rank)] += bytes_of(tensor, box);
   }
 
-  // How many of `bytes` each of `ranks` writes so that they have written as evenly as can be: water that is poured on what they wrote before.
+  // Bytes that each of `ranks` writes so that the totals are as even as possible: water-filling over what they write already.
   std::vector<int64_t> shares(const std::vector<int64_t>& ranks, int64_t bytes) const {
     std::vector<int64_t> before;
     for (const int64_t rank : ranks) before.push_back(written_bytes_[static_cast<size_t>(rank)]);
@@ -165,7 +165,7 @@ class Planner {
     std::sort(sorted.begin(), sorted.end());
     int64_t level = 0;
     int64_t below = 0;
-    for (size_t i = 0; i < sorted.size(); ++i) {  // the i + 1 emptiest reach the level
+    for (size_t i = 0; i < sorted.size(); ++i) {  // the i + 1 ranks with the least bytes reach the level
       below += sorted[i];
       const auto count = static_cast<int64_t>(i) + 1;
       level = (bytes + below + count - 1) / count;
@@ -175,7 +175,7 @@ class Planner {
     return before;
   }
 
-  // Lays `boxes` one after the other and cuts them into the ranks' shares.
+  // Concatenates `boxes` and cuts them into the ranks' shares.
   void spread(const std::vector<int64_t>& ranks, const std::vector<HeldBox>& boxes) {
     int64_t bytes = 0;
     for (const HeldBox& held : boxes) bytes += bytes_of(held.tensor, held.box);
@@ -213,7 +213,7 @@ class Planner {
   std::vector<std::vector<Holder>> holders_;  // by tensor
   std::string problems_;
   std::vector<int64_t> written_bytes_;  // by rank
-  // By the ranks that hold them; the fewer ranks, the less choice, the earlier.
+  // By number of holders, then holders. Groups with fewer ranks have less choice and come first.
   std::map<std::pair<size_t, std::vector<int64_t>>, std::vector<HeldBox>> groups_;
 };
 

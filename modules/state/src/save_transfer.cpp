@@ -27,7 +27,7 @@ void commit(const SaveJob& job, const std::atomic<bool>& cancelled) {
   try {
     prune(job.directory, job.index.step, job.keep);
   } catch (const std::exception& error) {
-    log_warning("an old checkpoint cannot be removed: ", error.what());  // the new one is as good without
+    log_warning("an old checkpoint cannot be removed: ", error.what());  // does not affect the new one
   }
 }
 

@@ -15,7 +15,7 @@
 
 namespace tw {
 
-/// What a rank tells the others of its part of a checkpoint; plain bytes.
+/// A rank's report on its part of a checkpoint; plain bytes.
 struct Verdict {
   StoredFile file;
   std::array<char, 496> failure{};  ///< empty: none
@@ -24,26 +24,26 @@ struct Verdict {
   void set_failure(const std::string& text);
 };
 
-/// What a save leaves behind.
+/// Result of a save.
 struct SaveResult {
   std::string failure;
 };
 
-/// What a save needs to know.
+/// Input of a save.
 struct SaveJob {
   std::filesystem::path directory;
-  CheckpointIndex index;  ///< of rank 0: without its files
+  CheckpointIndex index;  ///< rank 0's, without its files
   int64_t keep = 0;
-  const char* data = nullptr;  ///< the file of this rank, as write_synced() wants it; must stay
+  const char* data = nullptr;  ///< this rank's file, as write_synced() expects it; must stay valid
   int64_t bytes = 0;
-  std::function<void()> arrive = [] {};  ///< returns when all of `data` is there
+  std::function<void()> arrive = [] {};  ///< returns when all of `data` is available
 };
 
-/// Steps b to e of CheckpointStore as one operation of the engine, so that it ends as others do, also when nobody waits for it: the writer's thread,
-/// then an all-gather of verdicts, then rank 0's commit, then a broadcast of its verdict.
+/// Steps b to e of CheckpointStore as one operation of the engine, so it completes like any other, even if nobody waits for it: the writer's thread,
+/// an all-gather of verdicts, rank 0's commit, a broadcast of its verdict.
 class SaveTransfer : public mpi::Transfer {
  public:
-  /// Gives `writer` its first job.
+  /// Starts the writer's first job.
   SaveTransfer(const Communicator& comm, std::shared_ptr<Writer> writer, SaveJob job, std::shared_ptr<SaveResult> result);
 
   bool advance() override;
@@ -52,7 +52,7 @@ class SaveTransfer : public mpi::Transfer {
   enum class Phase { writing, gathering, committing, announcing };
 
   void begin_gathering();
-  /// False where somebody failed, and that is the end.
+  /// @return false if a rank failed, which ends the operation.
   bool begin_committing();
   void begin_announcing();
 
@@ -61,7 +61,7 @@ class SaveTransfer : public mpi::Transfer {
   std::shared_ptr<SaveJob> job_;  // shared with the writer's thread
   std::shared_ptr<SaveResult> result_;
   Phase phase_ = Phase::writing;
-  std::shared_ptr<StoredFile> written_;  // by the writer's thread
+  std::shared_ptr<StoredFile> written_;  // set by the writer's thread
   Verdict mine_;
   std::vector<Verdict> all_;
   std::vector<int64_t> sizes_;

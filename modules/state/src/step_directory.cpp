@@ -31,7 +31,7 @@ constexpr std::string_view partial_suffix = ".partial";
 
 void sync_directory(const fs::path& directory) { FileDescriptor(directory, O_RDONLY | O_DIRECTORY, "cannot be opened").sync(); }
 
-// Nothing is lost where the file system has no such thing: the page cache is used then.
+// Best effort: a file system without direct I/O uses the page cache.
 void set_direct(int fd, bool on) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags >= 0) ::fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
@@ -95,7 +95,7 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
       continue;
     }
     if (written <= 0) fail(path, at, "cannot be written", written < 0 ? errno : ENOSPC);
-    if (!direct) ::sync_file_range(file.get(), at, written, SYNC_FILE_RANGE_WRITE);  // begin at once
+    if (!direct) ::sync_file_range(file.get(), at, written, SYNC_FILE_RANGE_WRITE);  // start writeback now
     at += written;
   }
   if (::ftruncate(file.get(), bytes) != 0) fail(path, bytes, "cannot be cut to its length", errno);
@@ -114,7 +114,7 @@ void publish(const fs::path& directory, const CheckpointIndex& index, const std:
   if (::rename(partial.c_str(), complete.c_str()) != 0) {
     const int code = errno;
     if (code != ENOTEMPTY && code != EEXIST) fail(partial, 0, "cannot be renamed", code);
-    if (!exchange(partial, complete)) {  // file systems that cannot: for a moment there is neither
+    if (!exchange(partial, complete)) {  // file system without exchange: for a moment neither exists
       fs::path old = complete;
       old += ".replaced";
       old += partial_suffix;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of checkpoints: step_00000042/ is complete, step_00000042.partial/ is being written or was left behind. Local, except where ranks agree.
+// A folder of checkpoints. step_00000042/ is complete; step_00000042.partial/ is being written or was abandoned. Local.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -16,33 +16,33 @@ constexpr const char* index_name = "index.json";
 std::filesystem::path step_directory(const std::filesystem::path& directory, int64_t step);
 /// directory/step_00000042.partial
 std::filesystem::path partial_directory(const std::filesystem::path& directory, int64_t step);
-/// The step of a folder called like step_directory(), or -1.
+/// The step in a folder name that step_directory() made, or -1.
 int64_t step_of(const std::filesystem::path& step_directory);
 
 /// The steps of complete checkpoints, oldest first.
 std::vector<int64_t> list_steps(const std::filesystem::path& directory);
 
-/// Removes what killed runs left behind.
+/// Removes partial checkpoints of killed runs.
 void remove_partials(const std::filesystem::path& directory);
 
-/// Writes `bytes` bytes of `data` to `path` and to the disk itself, past the page cache where the file system lets us.
-/// @param data aligned to, and allocated up to, a multiple of direct_alignment. @param cancelled ends it early, by an Error.
+/// Writes `bytes` bytes of `data` to `path` and syncs it, with direct I/O if the file system supports it.
+/// @param data aligned and allocated to a multiple of direct_alignment. @param cancelled aborts with an Error.
 void write_synced(const std::filesystem::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled);
 constexpr int64_t direct_alignment = 4096;
 
 constexpr int64_t most_index_bytes = int64_t{1} << 32;
 
-/// Gives the partial checkpoint of `index.step`, whose data files are written, its index and its name. One there already is replaced. @throws
-/// FileError
+/// Completes the partial checkpoint of `index.step`, whose data files are written: writes its index and renames it, replacing an existing one.
+/// @throws FileError
 void publish(const std::filesystem::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled);
 
-/// Removes a complete checkpoint, by another name first: whoever looks meanwhile, or after a kill, does not find half of it.
+/// Removes a complete checkpoint, renaming it first, so that neither a reader nor a killed process leaves half of one visible.
 void remove_step(const std::filesystem::path& directory, int64_t step);
 
 /// Removes all complete checkpoints up to `newest` except the last `keep` of them.
 void prune(const std::filesystem::path& directory, int64_t newest, int64_t keep);
 
-/// What is wrong with the data file of `rank`; empty where nothing is.
+/// What is wrong with the data file of `rank`; empty if it is intact.
 std::string damage(const std::filesystem::path& step_directory, int64_t rank, const StoredFile& file);
 
 }  // namespace tw

@@ -7,7 +7,7 @@
 namespace tw {
 namespace {
 
-// The program's handlers run on the program's threads. Faults of this very thread are not touched.
+// Blocks signals, so that the program's handlers run on its own threads. Faults of this thread stay unblocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -27,7 +27,7 @@ class SignalsBlocked {
 }  // namespace
 
 Writer::Writer() {
-  const SignalsBlocked blocked;  // the thread inherits it
+  const SignalsBlocked blocked;  // inherited by the thread
   thread_ = std::thread([this] { work(); });
 }
 

@@ -10,7 +10,7 @@
 
 namespace tw {
 
-/// A thread that does one job after the other. It touches no MPI and takes no signals.
+/// A thread that runs jobs in order. It uses no MPI and receives no signals.
 class Writer {
  public:
   Writer();
@@ -18,14 +18,14 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Begins `job`, once the one before it is done. What it throws becomes failure().
+  /// Starts `job` after the previous one. An exception becomes failure().
   void run(std::function<void()> job);
   bool idle();
-  /// Whether it is idle after at most `timeout`.
+  /// @return whether it is idle, after at most `timeout`.
   bool wait_for(std::chrono::milliseconds timeout);
-  /// What the last job threw, or "". Only while idle.
+  /// Error of the last job, or "". Only while idle.
   std::string failure();
-  /// Ends the job in flight, early where it looks at cancelled(), and the thread. Later jobs fail at once.
+  /// Ends the thread and the current job, early if the job checks cancelled(). Later jobs fail at once.
   void stop();
   const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
 

@@ -86,7 +86,7 @@ TEST(Index, NamesWhatContradictsItself) {
   EXPECT_NE(error_of(replace(body, "\"name\":\"step\"", "\"name\":\"conv.weight\"")).find("two tensors are called"), std::string::npos);
 }
 
-// Behind a checksum that is right, whatever stands there is read or refused.
+// With a valid checksum, arbitrary damage must be read or rejected without a crash.
 TEST(Index, SurvivesEveryDamage) {
   const std::string good = body_of(tw::to_text(example()));
   for (size_t at = 0; at < good.size(); ++at) {

@@ -60,15 +60,15 @@ TEST(SavePlan, WritesWhatAllHoldOnceAndEvenly) {
     const auto bytes = bytes_by_rank(shards, plan);
     EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}), total);
     const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-    EXPECT_LE(*most - *least, 64000 + 4096) << ranks;  // the largest tensor that is not cut, and a row of the one that is
+    EXPECT_LE(*most - *least, 64000 + 4096) << ranks;  // the largest uncut tensor, and a row of the cut one
   }
 }
 
 TEST(SavePlan, FillsUpThoseWhoWriteLeast) {
-  // Rank 0 has 100 floats of its own, rank 1 has 20; 140 are held by both: 130 each.
+  // Rank 0 alone has 100 floats, rank 1 has 20; both hold 140 more: 130 each.
   const ByRank shards{{slice("mine", {120}, {{0}, {100}}), whole("both", {140})}, {slice("mine", {120}, {{100}, {20}}), whole("both", {140})}};
   EXPECT_EQ(bytes_by_rank(shards, tw::plan_save(shards, 1)), (std::vector<int64_t>{520, 520}));
-  // Too little to even it out: all goes to rank 1.
+  // Too little to even it out: all of it goes to rank 1.
   const ByRank little{{slice("mine", {120}, {{0}, {100}}), whole("both", {40})}, {slice("mine", {120}, {{100}, {20}}), whole("both", {40})}};
   EXPECT_EQ(bytes_by_rank(little, tw::plan_save(little, 1)), (std::vector<int64_t>{400, 240}));
 }
@@ -92,7 +92,7 @@ TEST(SavePlan, NamesEveryProblem) {
   EXPECT_NE(both.find("v: its"), std::string::npos);
 }
 
-/// A grid of `rows` x `columns` slices of a matrix, one a rank; some ranks repeat others.
+/// A grid of `rows` x `columns` slices of a matrix, one per rank; some ranks repeat others.
 std::vector<ShardSpec> random_slices(tw::CounterRng& random, const std::vector<int64_t>& shape, size_t ranks) {
   std::vector<ShardSpec> slices;
   const int64_t parts = 1 + random.below(static_cast<uint32_t>(ranks));
@@ -108,7 +108,7 @@ std::vector<ShardSpec> random_slices(tw::CounterRng& random, const std::vector<i
   return slices;
 }
 
-// Every element of every slice is read once, from the place where it was written: brute force over elements.
+// Every element of every slice is read once, from where it was written: brute force over elements.
 TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
   tw::CounterRng random(7);
   for (int round = 0; round < 300; ++round) {
@@ -161,7 +161,7 @@ TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
     const ByRank two(2, {whole("own", {4}, on_reshard)});
     const ByRank five(5, {whole("own", {4}, on_reshard)});
     const auto stored = tw::plan_save(three).tensors;
-    for (int64_t rank = 0; rank < 3; ++rank) {  // the same ranks: each its own
+    for (int64_t rank = 0; rank < 3; ++rank) {  // same number of ranks: each reads its own
       const auto reads = tw::plan_load(stored, 3, three, rank)[0];
       EXPECT_EQ(reads.combine, Combine::copy);
       EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
@@ -184,7 +184,7 @@ TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
   }
 }
 
-// As momenta are, when a rank had not yet made an update.
+// Like momenta of a rank that has not made an update yet.
 TEST(LoadPlan, GivesBackItsOwnAlsoWhereAnotherRankHadNone) {
   for (const auto on_reshard : {OnReshard::sum, OnReshard::mean, OnReshard::drop}) {
     const std::vector<ShardSpec> own{whole("own", {4}, on_reshard)};
@@ -198,7 +198,7 @@ TEST(LoadPlan, GivesBackItsOwnAlsoWhereAnotherRankHadNone) {
     const auto without = tw::plan_load(stored, 3, three, 1)[0];
     EXPECT_EQ(without.combine, on_reshard == OnReshard::sum ? Combine::sum : on_reshard == OnReshard::mean ? Combine::mean : Combine::keep);
     EXPECT_EQ(files_of(without), on_reshard == OnReshard::mean ? (std::vector<int64_t>{0, 2}) : std::vector<int64_t>{});
-    // Elsewhere, nothing of a sum is lost: not on other ranks, and not where who had some has none now.
+    // With other ranks, nothing of a sum is lost, even if a rank that had some has none now.
     const auto first = tw::plan_load(stored, 3, ByRank(2, own), 0)[0];
     const auto second = tw::plan_load(stored, 3, {own, own, {}}, 1)[0];
     if (on_reshard == OnReshard::sum) {
@@ -238,7 +238,7 @@ TEST(Misfits, KnowsAliases) {
   ShardSpec other_order = whole("b", {2});
   other_order.aliases = {"a"};
   EXPECT_TRUE(tw::misfits(stored, 1, {{other_order}}).empty());
-  EXPECT_TRUE(tw::misfits(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // untied since
+  EXPECT_TRUE(tw::misfits(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // no longer tied
   const auto apart = tw::plan_save({{whole("a", {2}), whole("b", {2})}}).tensors;
   EXPECT_EQ(tw::misfits(apart, 1, {{tied}}), (std::vector<std::string>{"a is one tensor here, and several in the checkpoint"}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and optimizers as shards, and the files for others, on one rank. The oracle is LibTorch itself.
+// Modules and optimizers as shards, and exported files, on one rank. LibTorch itself is the oracle.
 #include "full_disk.hpp"
 #include "mpi_test.hpp"
 
@@ -22,7 +22,7 @@ fs::path fresh_folder() {
   return folder;
 }
 
-/// A linear layer on the weight of another.
+/// A linear layer that uses another layer's weight.
 struct TiedImpl : torch::nn::Module {
   explicit TiedImpl(const at::Tensor& of_another)
       : weight(register_parameter("weight", of_another)), bias(register_parameter("bias", torch::zeros({of_another.size(0)}))) {}
@@ -112,7 +112,7 @@ TEST(CheckpointStore, ResumesALoopOfOnesOwn) {
     return parameters;
   };
   const auto whole = parameters_after(folder / "whole", {6});
-  const auto in_parts = parameters_after(folder / "parts", {3, 6});  // the second one goes on after step 2
+  const auto in_parts = parameters_after(folder / "parts", {3, 6});  // the second one resumes after step 2
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].equal(in_parts[i])) << i;
 }
 
@@ -139,7 +139,7 @@ TEST(Export, IsReadByPlainLibTorch) {
   torch::manual_seed(1);
   Net net;
   net->train();
-  (void)net->forward(torch::randn({8, 4}));  // moves the buffers
+  (void)net->forward(torch::randn({8, 4}));  // changes the buffers
   tw::CheckpointStore store(world(), folder, {.background = false});
   store.save(1, tw::module_shards(*net), R"({"empty_submodules": ["body.2", "body.4", "drop"]})");
   store.save(2, tw::module_shards(*net), "no JSON");
@@ -157,7 +157,7 @@ TEST(Export, IsReadByPlainLibTorch) {
       EXPECT_TRUE(loaded->forward(x).equal(expected));
       EXPECT_EQ(loaded->body[1]->as<torch::nn::BatchNorm1d>()->num_batches_tracked.item<int64_t>(), 1);
     }
-    tw::export_for_libtorch(open(2), folder / "gaps.pt");  // "drop" is not known, but what lies between numbers is
+    tw::export_for_libtorch(open(2), folder / "gaps.pt");  // "drop" is unknown, but gaps in numbering can be filled
     torch::nn::Sequential body(torch::nn::Linear(4, 6), torch::nn::BatchNorm1d(6), torch::nn::ReLU(), torch::nn::Linear(6, 6));
     torch::serialize::InputArchive archive;
     torch::serialize::InputArchive nested;
@@ -208,7 +208,7 @@ void train(const Net& net, torch::optim::Optimizer& optimizer, int steps) {
   }
 }
 
-// Trained on from a checkpoint, every parameter has the bits of a run that was never interrupted.
+// A run resumed from a checkpoint has bitwise the parameters of an uninterrupted run.
 void expect_resumes(const std::string& name, const MakeOptimizer& make, size_t tensors_per_parameter) {
   const fs::path folder = fresh_folder();
   torch::manual_seed(3);
@@ -219,7 +219,7 @@ void expect_resumes(const std::string& name, const MakeOptimizer& make, size_t t
   tw::OptimizerState state(*optimizer, named_parameters(*net));
   auto shards = tw::module_shards(*net);
   const auto remembered = state.shards();
-  EXPECT_EQ(remembered.size(), 7 * tensors_per_parameter) << name;  // 7 different parameters
+  EXPECT_EQ(remembered.size(), 7 * tensors_per_parameter) << name;  // 7 distinct parameters
   shards.insert(shards.end(), remembered.begin(), remembered.end());
   tw::CheckpointStore store(world(), folder, {.background = false});
   store.save(3, shards, "");
@@ -227,7 +227,7 @@ void expect_resumes(const std::string& name, const MakeOptimizer& make, size_t t
   Net other;
   const auto other_optimizer = make(other->parameters());
   tw::OptimizerState other_state(*other_optimizer, named_parameters(*other));
-  train(other, *other_optimizer, 1);  // state of its own, which must go
+  train(other, *other_optimizer, 1);  // its own state, which must be dropped
   other_state.prepare(names_of(shards));
   auto other_shards = tw::module_shards(*other);
   const auto prepared = other_state.shards();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is killed at a random moment: program save DIR writes checkpoints for ever; program check DIR reads the newest and prints its step.
+// A program to be killed at a random moment. program save DIR writes checkpoints forever; program check DIR reads the newest one and prints its step.
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using tw::NamedShard;
 
-// Everything in the checkpoint of `step` can be told from the step.
+// The contents of the checkpoint of `step` follow from the step.
 std::vector<NamedShard> shards_of(const tw::Communicator& comm, int64_t step) {
   const auto value = static_cast<double>(step);
   std::vector<NamedShard> shards{tw::whole("large", torch::full({500, 1000}, value), tw::ShardKind::parameter),

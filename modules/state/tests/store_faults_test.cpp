@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store loses when disks are full, ranks fail, files are damaged or a removal is cut short: nothing that was whole.
+// If disks are full, ranks fail, files are damaged or a removal is interrupted, the store must not lose intact checkpoints.
 #include "full_disk.hpp"
 #include "stored_example.hpp"
 
@@ -38,7 +38,7 @@ TEST(Store, AFullDiskLosesNothing) {
     if (world().rank() == 0) fs::remove_all(store.directory() / "step_00000002");
     world().barrier();
   }
-  {  // room for the data, but not for the index: rank 0 alone finds it
+  {  // space for the data, but not for the index: only rank 0 fails
     std::optional<FullDisk> full;
     const std::vector<NamedShard> small{tw::whole("w", torch::ones({1}), ShardKind::parameter)};
     if (world().rank() == 0) full.emplace(200);
@@ -48,7 +48,7 @@ TEST(Store, AFullDiskLosesNothing) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{1}));
 }
 
-/// Sees what happens first to a folder: IN_MOVE_SELF, it gets another name, or IN_DELETE, something in it is removed.
+/// Detects what happens first to a folder: IN_MOVE_SELF (renamed) or IN_DELETE (an entry removed).
 class Watch {
  public:
   explicit Watch(const fs::path& folder) { EXPECT_GE(::inotify_add_watch(queue_, folder.c_str(), IN_MOVE_SELF | IN_DELETE), 0) << folder; }
@@ -65,7 +65,7 @@ class Watch {
   int queue_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 };
 
-// So that a run which is killed meanwhile leaves nothing that looks like a checkpoint and is half of one.
+// So a run killed in between leaves nothing that looks like a checkpoint but is half of one.
 TEST(Store, OldCheckpointsLoseTheirNamesBeforeTheirFiles) {
   CheckpointStore store(world(), fresh_folder(), {.keep = 1, .background = false});
   const auto expect_renamed_first = [&](int64_t step, const std::function<void()>& removing) {
@@ -95,14 +95,14 @@ TEST(Store, AFailureThatSomeRanksHaveSeenIsThrownOnAll) {
       };
       expect_error(poll_to_the_end, {"File too large"});
     }
-    world().barrier();  // the others' saves go on in it, and they do not poll
+    world().barrier();  // the others' saves progress in it, since they do not poll
   };
   const auto expect_the_same_on_all = [&](const std::function<void()>& call) {
     seen_by_the_last_alone();
     if (world().size() > 1) {
       expect_error(call, {"a checkpoint was not saved", tw::file_name(last), "File too large"});
     } else {
-      call();  // nobody is left to be told
+      call();  // no other rank to inform
     }
   };
   expect_the_same_on_all([&] { store.wait(); });
@@ -137,7 +137,7 @@ TEST(Store, AnyDamageIsFoundAndThePreviousOneOffered) {
     const fs::path path = store.directory() / "step_00000002" / name;
     const std::string good = read_bytes(path);
     world().barrier();  // all have read it
-    // Alone, each byte of the index and of a header, and some of the data; several ranks have less patience.
+    // On one rank, each byte of the index and of a header, and some of the data; on several ranks, fewer.
     const size_t thorough = name == "index.json" ? good.size() : 384;
     for (size_t at = 0; at < good.size(); at += world().size() > 1 ? 131 : at < thorough ? 1 : 7) {
       std::string bad = good;

@@ -22,7 +22,7 @@ TEST(Store, GivesBackEveryBit) {
   store.save(5, shards, world().rank() == 0 ? "rank 0's text" : "another");
   {
     const at::NoGradGuard no_grad;
-    for (const NamedShard& shard : shards) at::Tensor(shard.tensor).zero_();  // it is copied by now
+    for (const NamedShard& shard : shards) at::Tensor(shard.tensor).zero_();  // copied already
   }
   store.wait();
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{5}));
@@ -80,12 +80,12 @@ TEST(Store, SpreadsTheBytesOverTheRanks) {
     most = std::max(most, bytes);
     total += bytes;
   }
-  EXPECT_LT(most, total / world().size() + 32 * 1024);  // headers, and the tensors that are not cut
+  EXPECT_LT(most, total / world().size() + 32 * 1024);  // headers, and tensors that are not cut
 }
 
-// Running statistics differ between ranks. One rank's are saved, whole, rather than whoever has the least to write.
+// Running statistics differ between ranks. One rank's are saved whole, rather than by whichever rank has least to write.
 TEST(Store, OfBuffersTheFirstRankCounts) {
-  const int64_t large = int64_t{1} << 20;  // what is no buffer would be cut
+  const int64_t large = int64_t{1} << 20;  // so large that anything but a buffer would be cut
   const auto buffers = [](double value) {
     std::vector<NamedShard> shards{tw::whole("mean", torch::full({3}, value), ShardKind::buffer),
                                    tw::whole("large", torch::full({large}, value), ShardKind::buffer)};
@@ -139,7 +139,7 @@ TEST(Store, KeepsTheLastOnesAndReplacesEqualSteps) {
     CheckpointStore store(world(), folder, {.keep = 2, .background = false});
     for (const int64_t step : std::vector<int64_t>{10, 20, 30, 100'000'000'000}) store.save(step, example(world(), step), "");
     EXPECT_EQ(store.steps(), (std::vector<int64_t>{30, 100'000'000'000}));
-    store.save(40, example(world(), 40), "");  // later ones stay
+    store.save(40, example(world(), 40), "");  // later ones remain
     EXPECT_EQ(store.steps(), (std::vector<int64_t>{30, 40, 100'000'000'000}));
     store.save(40, example(world(), 41), "");
     expect_loads(store, world(), 40, 41);
@@ -164,7 +164,7 @@ TEST(Store, PollCommitsWithoutWaiting) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!fs::exists(store.directory() / "step_00000007") && std::chrono::steady_clock::now() < deadline) store.poll();
   EXPECT_TRUE(fs::exists(store.directory() / "step_00000007" / "index.json"));
-  store.save(8, example(world(), 8), "");  // whatever is left of the one before is waited for
+  store.save(8, example(world(), 8), "");  // waits for the rest of the previous save
   store.wait();
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{7, 8}));
   expect_loads(store, world(), 8, 8);
@@ -177,7 +177,7 @@ TEST(Store, AnswersWhileItSaves) {
   for (int64_t step = 2; step < 12; ++step) {
     store.save(step, example(world(), step), "");
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5 * world().rank());
-    while (std::chrono::steady_clock::now() < deadline) store.poll();  // the ranks are not equally far
+    while (std::chrono::steady_clock::now() < deadline) store.poll();  // ranks progress at different speeds
     EXPECT_TRUE(store.newest_valid() >= std::optional<int64_t>(step - 1));
     EXPECT_FALSE(store.steps().empty());
   }
@@ -206,7 +206,7 @@ TEST(Store, DroppedSavesLeaveTheOthers) {
     store.save(2 + round, example(world(), 2 + round), "");
     try {
       for (int i = 0; i < 100 * round; ++i) store.poll();
-    } catch (const tw::Error& error) {  // another rank was quicker to drop it
+    } catch (const tw::Error& error) {  // another rank dropped it first
       EXPECT_NE(std::string(error.what()).find("dropped"), std::string::npos) << error.what();
     }
   }
@@ -249,7 +249,7 @@ TEST(Store, RefusesAFolderThatCannotBe) {
   expect_error([] { CheckpointStore(world(), fresh_folder(), {.keep = 0}); }, {"keep must be at least 1"});
 }
 
-// Whoever asks holds the lock for a moment.
+// Each query holds the lock for a moment.
 TEST(DirectoryLock, BeginsWhileOthersAsk) {
   const auto folder = fresh_folder();
   {
@@ -277,7 +277,7 @@ TEST(DirectoryLock, KeepsOthersOut) {
   expect_error([] { tw::DirectoryLock(world(), "/proc/no/such/place"); }, {"/proc/no/such/place"});
 }
 
-// What was quadratic took minutes for as many.
+// Quadratic algorithms took minutes for this number of tensors.
 TEST(Checkpoint, IsReadInTimeLinearInItsTensors) {
   const int64_t many = longer("TEST_TENSORS", 5000);
   CheckpointStore store(world(), fresh_folder(), {.background = false});

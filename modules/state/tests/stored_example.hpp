@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the store save and load.
+// Example shards for the store's tests.
 #pragma once
 #include "mpi_test.hpp"
 
@@ -14,7 +14,7 @@ namespace tw::testing {
 
 namespace fs = std::filesystem;
 
-/// A folder of this test, empty at first. Collective.
+/// An empty folder for the current test. Collective.
 inline fs::path fresh_folder(const tw::Communicator& comm = world()) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const fs::path folder = fs::path(::testing::TempDir()) / tw::concat("tw_store_", test->name(), "_", world().size());
@@ -32,7 +32,7 @@ inline void expect_error(const std::function<void()>& call, const std::vector<st
   }
 }
 
-/// The slice of `full` along `dimension` that `rank` of `size` has.
+/// Rank `rank`'s slice of `full` along `dimension`, of `size` slices.
 inline NamedShard slice(const std::string& name, const at::Tensor& full, int64_t dimension, int rank, int size) {
   const int64_t begin = full.size(dimension) * rank / size;
   const int64_t end = full.size(dimension) * (rank + 1) / size;
@@ -43,7 +43,7 @@ inline NamedShard slice(const std::string& name, const at::Tensor& full, int64_t
   return shard;
 }
 
-/// Tensors of many types and shapes, whole and sliced; the values depend on `seed` alone.
+/// Whole and sliced tensors of many types and shapes; the values depend only on `seed`.
 inline std::vector<NamedShard> example(const tw::Communicator& comm, int64_t seed) {
   torch::manual_seed(static_cast<uint64_t>(seed));
   std::vector<NamedShard> shards;

@@ -22,7 +22,7 @@ bool is_plain(const std::string& name) {
   return !name.empty();
 }
 
-// They are columns of metrics.csv and keys of metrics.jsonl.
+// Names become columns of metrics.csv and keys of metrics.jsonl.
 void expect_names(const std::vector<Metric>& metrics) {
   std::set<std::string> names{"loss"};
   for (const Metric& metric : metrics) {

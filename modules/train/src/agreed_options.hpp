@@ -7,8 +7,8 @@
 
 namespace tw::train {
 
-/// The options, if all ranks have the same and nothing is wrong with them: in this order, so that what is wrong on one rank is thrown on all.
-/// Collective. @throws ContractError
+/// Returns the options after checking that all ranks have the same and that they are valid. An error on one rank is thrown on all. Collective.
+/// @throws ContractError
 Options agreed_options(const Communicator& comm, const Options& options, const Dataset& train, const Dataset& test, const Dataset* validation,
                        const Objective& objective);
 

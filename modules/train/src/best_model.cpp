@@ -60,7 +60,7 @@ std::string BestModel::why_out_of_patience(const Progress& progress) const {
 
 void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const {
   std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
-  metadata.insert(model_.aliases.begin(), model_.aliases.end());  // as export_safetensors() has it
+  metadata.insert(model_.aliases.begin(), model_.aliases.end());  // like export_safetensors()
   try {
     write_safetensors(path(), tensors, metadata);
   } catch (const std::exception& error) {

@@ -10,23 +10,23 @@
 
 namespace tw::train {
 
-/// Which evaluation was the best, by what early stopping watches, and the file that keeps its model. Local.
+/// Tracks the best evaluation, by the figure that early stopping watches, and keeps its model in a file. Local.
 class BestModel {
  public:
-  /// All arguments are borrowed.
+  /// Borrows all arguments.
   BestModel(const Model& model, const Objective& objective, const Options& options);
 
-  /// Whether the evaluation in `report` is better than all before; `progress` remembers it.
+  /// Whether the evaluation in `report` is the best so far; records it in `progress`.
   bool judge(const EpochReport& report, Progress& progress) const;
-  /// Forgets the best evaluation where it was judged by something else, and returns a line about that; or nothing, and returns "".
+  /// Forgets the best evaluation if it was judged by another figure. @return a message about that, or ""
   std::string begin_another_watch(Progress& progress) const;
-  /// Why the run should end: too many evaluations without a better one. Empty: it should not.
+  /// Why the run should end: too many evaluations without improvement. Empty: it should continue.
   std::string why_out_of_patience(const Progress& progress) const;
-  /// Writes the model. @param tensors all parameters and buffers. What goes wrong is logged; training goes on.
+  /// Writes the model. @param tensors all parameters and buffers. Errors are logged; training continues.
   void keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const;
   /// Removes the file of an earlier run.
   void forget() const;
-  /// Removes what a run that was killed left of one.
+  /// Removes a partial file left by a killed run.
   void remove_partial() const;
 
  private:

@@ -20,10 +20,10 @@ std::string grouped(int64_t number) {
   return text;
 }
 
-// Losses may be tiny (1e-5 for a good surrogate) and are shown with three significant digits then.
+// Small losses (1e-5 for a good surrogate) get three significant digits.
 std::string loss_text(double value) { return value != 0 && value < 0.01 ? scientific_text(value, 2) : fixed_text(value, 3); }
 
-// "accuracy 87.51 %, loss 0.341"; "" where nothing was evaluated.
+// "accuracy 87.51 %, loss 0.341"; "" without figures.
 std::string text_of(const Figures& figures) {
   const double accuracy = figure(figures, "accuracy");
   std::string text = std::isnan(accuracy) ? "" : concat("accuracy ", percent(accuracy));
@@ -49,16 +49,16 @@ std::string servers_text(const ServerFigures& figures) {
                 " of the step time spent waiting; half of the pushes at most ", age_of(0.5), " pushes of others old, all at most ", age_of(1));
 }
 
-// Relative where it lies in the working directory.
+// Relative if it lies in the working directory.
 std::string shown(const std::filesystem::path& path) {
   std::error_code code;
   const std::filesystem::path relative = path.lexically_relative(std::filesystem::current_path(code));
   return (relative.empty() || *relative.begin() == ".." ? path : relative).string();
 }
 
-/// "runs/lenet: metrics.jsonl, checkpoints", those that the run has written; "" where there is none.
+/// "runs/lenet: metrics.jsonl, checkpoints": files that the run has written; "" if none.
 std::string files_of(const Options& options) {
-  const bool keeps = options.checkpoint.every_epochs > 0 || options.checkpoint.every_steps > 0;  // or what is there is an earlier run's
+  const bool keeps = options.checkpoint.every_epochs > 0 || options.checkpoint.every_steps > 0;  // otherwise existing files are an earlier run's
   std::string names;
   for (const char* name : {"metrics.jsonl", "metrics.csv", "checkpoints", "best.safetensors"}) {
     std::error_code code;

@@ -13,7 +13,7 @@
 namespace tw::train {
 namespace {
 
-// Of data that do not lie in memory: few enough to be read in about a second.
+// Limits for data that are not in memory: they can be read in about a second.
 constexpr int64_t most_samples = 1024;
 constexpr int64_t most_bytes = int64_t{64} << 20;
 
@@ -25,7 +25,7 @@ std::string hash_of(const std::vector<at::Tensor>& tensors) {
   return hashes;
 }
 
-// `count` of `size` numbers, evenly spread, the first and the last among them.
+// `count` evenly spaced numbers below `size`, including the first and the last.
 std::vector<int64_t> spread(int64_t count, int64_t size) {
   std::set<int64_t> indices;
   for (int64_t i = 0; i < count; ++i) indices.insert(count == 1 ? 0 : (size - 1) * i / (count - 1));
@@ -47,7 +47,7 @@ std::string identity_of(const Dataset& data) {
   const std::string samples = concat(data.size(), " samples");
   if (data.size() == 0) return samples;
   if (const auto memory = data.memory(); !memory.empty()) return concat(samples, ", content ", hex_text(content_hash(hash_of(memory))));
-  if (hash_of(data, {0}) != hash_of(data, {0})) return samples;  // there are data sets that give other numbers each time
+  if (hash_of(data, {0}) != hash_of(data, {0})) return samples;  // some data sets return different values each time
   const Batch one = data.batch(std::vector<int64_t>{0});
   const auto bytes = static_cast<int64_t>(one.inputs.nbytes() + one.targets.nbytes());
   const int64_t count = std::clamp<int64_t>(most_bytes / std::max<int64_t>(bytes, 1), 8, most_samples);

@@ -5,15 +5,15 @@
 
 namespace tw::train {
 
-/// A text that differs for other data: the number of training samples and a hash of their content, then the same of the test and validation samples.
-/// The hash covers everything that lies in memory (Dataset::memory()), otherwise up to 1024 samples, evenly spread; the text says which. Local.
+/// A text that identifies the data: the number of training samples and a hash of their content, then the same for test and validation samples. The
+/// hash covers all data in memory (Dataset::memory()), otherwise up to 1024 evenly spaced samples; the text states which. Local.
 /// @param validation null: there is none
 std::string identity_of(const Dataset& train, const Dataset& test, const Dataset* validation);
 
-/// Whether such a text says what is validated on; those of older versions do not.
+/// Whether `identity` includes the validation data; texts of older versions do not.
 bool names_validation(const std::string& identity);
 
-/// Whether two such texts are of the same data, as far as both say what they are.
+/// Whether two identities describe the same data, as far as both specify it.
 bool is_same_data(const std::string& a, const std::string& b);
 
 }  // namespace tw::train

@@ -5,7 +5,7 @@
 
 namespace tw::train {
 
-/// What `options` say of DiLoCo; without outer momentum also without Nesterov's.
+/// The DiLoCo settings of `options`; without outer momentum, Nesterov is off too.
 DiLoCoOptions diloco_options(const StrategyOptions& options);
 
 }  // namespace tw::train

@@ -8,9 +8,9 @@
 
 namespace tw::train {
 
-/// Where the run to be gone on with stands, if there is one. Nothing is changed yet, so that whatever is refused loses nothing. Collective.
-/// @param now where a new run would begin, with the identity of its data and its optimizer
-/// @throws Error for a run that would be lost, or would be resumed with other data, another optimizer or another global batch
+/// Progress of the run to be resumed, if there is one. Changes nothing, so a refusal loses nothing. Collective.
+/// @param now start of a new run, with the identity of its data and its optimizer
+/// @throws Error if a run would be lost, or resumed with other data, another optimizer or another global batch
 std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& options, const Progress& now);
 
 }  // namespace tw::train

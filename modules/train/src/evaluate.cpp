@@ -31,10 +31,10 @@ std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double>
 
 namespace {
 
-// Sums over this rank's samples of the data set.
+// Sums over this rank's samples.
 struct Sums {
-  std::vector<double> values;  // the loss, then the metrics
-  bool known = false;          // the outputs of a pass were here
+  std::vector<double> values;  // loss, then metrics
+  bool known = false;          // this rank had outputs of a pass
 };
 
 Sums sums_here(const Communicator& data, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
@@ -54,14 +54,14 @@ Sums sums_here(const Communicator& data, const Model& model, const Objective& ob
     const at::Tensor outputs = model.evaluate(batch->inputs);
     if (!looks || !outputs.defined()) continue;
     sums.known = true;
-    const at::Tensor targets = batch->targets.to(outputs.device());  // where this rank has no parameters that say where
+    const at::Tensor targets = batch->targets.to(outputs.device());  // a rank without parameters cannot tell the loader the device
     sums.values[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
     for (size_t i = 0; i < objective.metrics.size(); ++i) sums.values[i + 1] += objective.metrics[i].sum(outputs, targets);
   }
   return sums;
 }
 
-// Gives `values` of the first rank that knows them to all: sums over different ranks may differ in their last bit.
+// Broadcasts `values` from the first rank that knows them: ranks' own sums may differ in the last bit.
 void share(const Communicator& parts, bool known, std::vector<double>& values) {
   const at::Tensor first = at::scalar_tensor(known ? static_cast<int>(parts.rank()) : parts.size(), at::kLong);
   allreduce(parts, first, ReduceOp::min);

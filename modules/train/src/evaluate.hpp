@@ -11,12 +11,12 @@
 
 namespace tw::train {
 
-/// The sums of `values` over the ranks. Collective.
+/// Sums `values` elementwise over the ranks. Collective.
 std::vector<double> sum_over_ranks(const Communicator& comm, std::vector<double> values);
 
-/// Loss and metrics of `model` on `dataset`, every sample once, exact over all ranks, and the same on all of them. Collective. Empty for an empty
-/// data set. Of ranks that hold a model together, those that have its outputs compute them. Leaves the modes of submodules as they were.
-/// @param rows of a rank in a forward pass. @param in_step every rank makes as many passes as the others
+/// Loss and metrics of `model` on `dataset`: every sample once, exact over all ranks, and equal on all of them. Empty for an empty data set. If ranks
+/// share a model, those that have its outputs compute the figures. Leaves the modes of submodules unchanged. Collective.
+/// @param rows per rank and forward pass. @param in_step whether every rank must make the same number of passes
 Figures evaluate(const Ranks& ranks, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step);
 
 }  // namespace tw::train

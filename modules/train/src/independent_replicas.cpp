@@ -18,7 +18,7 @@ IndependentReplicas::IndependentReplicas(const StrategySetup& setup)
 
 void IndependentReplicas::zero_grad() { optimizer_.zero_grad(); }
 
-// Such that the mean over the ranks of what they follow is the gradient of the mean over all samples.
+// Weights the pass so that the mean over the ranks' gradients is the gradient of the mean over all samples.
 void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
   pass(static_cast<double>(share.here * comm_.size()) / static_cast<double>(share.samples));
 }
@@ -28,7 +28,7 @@ void IndependentReplicas::raise(Signal word) {
   trouble_ = trouble_ || word == Signal::trouble;
 }
 
-// This rank's own, where it has some.
+// This rank's own gradients; some may be undefined.
 double IndependentReplicas::clip_gradients(double max_norm, double loss_scale) {
   GradientShare share;
   for (const NamedTensor& each : model_.parameters) {
@@ -57,7 +57,7 @@ std::vector<NamedShard> IndependentReplicas::shards() const {
   std::vector<NamedShard> shards = parameter_shards(model_);
   append(shards, state_.shards());
   for (NamedShard& shard : shards) {
-    if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // whole numbers have no mean
+    if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // integers have no mean
     shard.on_reshard = OnReshard::mean;
   }
   append(shards, own_shards());

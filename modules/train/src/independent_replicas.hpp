@@ -6,7 +6,7 @@
 
 namespace tw::train {
 
-/// The ranks train alone, and meet when the strategy says so.
+/// The ranks train independently, and meet when the strategy decides.
 class IndependentReplicas : public Strategy {
  public:
   explicit IndependentReplicas(const StrategySetup& setup);
@@ -25,14 +25,13 @@ class IndependentReplicas : public Strategy {
   void account(KnownMemory& known) const override;
 
  protected:
-  /// Between the backward pass and the optimizer's step.
-  /// @return whether the ranks have met
+  /// Called after this rank's optimizer step. @return whether the ranks have met
   virtual bool after_step() = 0;
-  /// Makes the ranks' parameters one.
+  /// Makes the parameters equal on all ranks.
   virtual void finish() = 0;
-  /// Of what the strategy has beside the model and the optimizer.
+  /// Accounts for the strategy's own memory: everything but the model and the optimizer.
   virtual void account_own(KnownMemory& known) const = 0;
-  /// What the strategy remembers.
+  /// State of the strategy itself.
   virtual std::vector<NamedShard> own_shards() const = 0;
 
  private:
@@ -43,8 +42,8 @@ class IndependentReplicas : public Strategy {
   const Model& model_;
   torch::optim::Optimizer& optimizer_;
   OptimizerState state_;
-  std::array<int32_t, 2> said_{};  // since the ranks last met
-  bool trouble_ = false;           // in this update
+  std::array<int32_t, 2> said_{};  // signals raised since the ranks last met
+  bool trouble_ = false;           // signalled in this update
 };
 
 }  // namespace tw::train

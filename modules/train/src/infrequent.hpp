@@ -4,7 +4,7 @@
 
 namespace tw::train {
 
-/// Ranks step alone and meet every so often: `Outer` is a LocalSgd or a DiLoCo, which knows when, and what they do then.
+/// Ranks that step independently and meet periodically. `Outer`, a LocalSgd or DiLoCo, decides when they meet and what they exchange.
 template <class Outer>
 class Infrequent : public IndependentReplicas {
  public:

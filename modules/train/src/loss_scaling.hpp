@@ -13,28 +13,28 @@ namespace tw::train {
 
 struct Outcome;
 
-/// The loss scaler of this rank, where a run has one. Ranks that meet in every update have the same one; others each their own.
+/// This rank's loss scaler, if the run has one. Ranks that meet in every update keep theirs equal; others have independent ones.
 class LossScaling {
  public:
   explicit LossScaling(const PrecisionOptions& options);
 
-  /// By which losses are multiplied; 1 without scaler.
+  /// Factor for losses; 1 without a scaler.
   double scale() const noexcept { return scaler_ ? scaler_->scale() : 1; }
-  /// What became of an update. One that was left out for another reason than an overflow says nothing of the scale.
+  /// Reports an update's outcome. An update skipped for a reason other than overflow does not affect the scale.
   void update(const Outcome& outcome) noexcept;
-  /// Of the rank that had most. Collective.
+  /// The largest number of overflows on any rank. Collective.
   int64_t most_overflows(const Communicator& comm) const;
 
-  /// All that there is to save.
+  /// State for checkpoints.
   struct State {
     double scale = 1;
     double good_updates = 0;
     double overflows = 0;
   };
   std::optional<State> state() const;
-  /// Takes over what the rank had or, on another number of ranks, what the one with the smallest scale had. Nothing where there is nothing.
+  /// Restores this rank's state. If the number of ranks differs, restores that of the smallest scale. No-op without a scaler or saved state.
   void restore(const Progress& progress, int rank, int ranks);
-  /// The same for whoever keeps a run elsewhere than in checkpoints; ranks have rank 0's then.
+  /// The same for runs saved outside checkpoints; all ranks get rank 0's state.
   std::optional<NamedShard> shard() const;
   void take_shard(const std::vector<NamedShard>& shards);
 

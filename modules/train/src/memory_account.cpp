@@ -9,7 +9,7 @@
 namespace tw::train {
 namespace {
 
-// Of a stretch, such as an evaluation of many batches. What comes after them is counted, and not told apart.
+// Per stretch, e.g. an evaluation of many batches. Later events are counted, but not attributed to a use.
 constexpr size_t most_events = size_t{1} << 18;
 
 bool differ(const MemoryByUse& a, const MemoryByUse& b, int64_t by) {
@@ -84,7 +84,7 @@ void MemoryAccount::end(int64_t step, const KnownMemory& known) {
   earlier_ = known.blocks_;
 }
 
-// By event: whether it takes a block that is known at the end, which is the last time that somebody takes it.
+// By event: whether it allocates a block that is known at the end. That is the last allocation at its address.
 std::vector<bool> MemoryAccount::stay(const Stretch& stretch, const KnownMemory::Blocks& known) const {
   std::vector<bool> stays(stretch.events.size());
   std::unordered_set<const void*> found;
@@ -96,7 +96,7 @@ std::vector<bool> MemoryAccount::stay(const Stretch& stretch, const KnownMemory:
 }
 
 void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int64_t step) {
-  // As it was at the beginning: what is known now and was not taken since, and what was known then and is gone.
+  // Reconstructs the beginning: add the blocks known now, then undo later allocations and releases of known blocks.
   MemoryByUse now = known.elsewhere_;
   int64_t counted = 0;
   for (const auto& [address, block] : known.blocks_) {

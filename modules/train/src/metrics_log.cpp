@@ -13,7 +13,7 @@
 namespace tw::train {
 namespace {
 
-// The lines of `path` that `keep` wants; none where there is no file.
+// The lines of `path` that `keep` accepts; none without a file.
 template <class Keep>
 std::vector<std::string> kept_lines(const std::filesystem::path& path, Keep keep) {
   std::ifstream in(path);
@@ -27,18 +27,18 @@ std::vector<std::string> kept_lines(const std::filesystem::path& path, Keep keep
 void begin(std::ofstream& out, const std::filesystem::path& path, const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + '\n';
-  replace_file(path, text);  // what is kept is not lost on a full disk
+  replace_file(path, text);  // atomic: a full disk does not lose the kept lines
   out.open(path, std::ios::app);
   if (!out) throw FileError(path, 0, "cannot be written");
 }
 
-// An epoch of the part of the run that a resumed one keeps: after its step everything comes again.
+// Whether the line is an epoch that a resumed run keeps; everything after `step` is written again.
 bool is_epoch_until(const std::string& line, int64_t step) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.value("event", "") == "epoch" && json.value("step", step + 1) <= step;
 }
 
-// With all its digits; nothing for NaN.
+// With full precision; empty for NaN.
 std::string number(double value) { return std::isnan(value) ? "" : nlohmann::json(value).dump(); }
 
 }  // namespace
@@ -57,13 +57,13 @@ void MetricsLog::on_start(State& state) {
   std::string header = "epoch,step,train_loss";
   for (const std::string& name : state.figures) header += ',' + csv_field("validation_" + name);
   std::vector<std::string> csv = kept_lines(folder_ / "metrics.csv", [](const std::string&) { return true; });
-  csv.resize(std::min(csv.size(), json.size() + 1));  // a line for each epoch that was kept
+  csv.resize(std::min(csv.size(), json.size() + 1));  // one line per kept epoch
   if (csv.empty()) csv.emplace_back();
   csv.front() = header + ",learning_rate,train_time_s,samples";
   begin(csv_, folder_ / "metrics.csv", csv);
 }
 
-// After a moment in which the disk was full, the lines after it are written again.
+// If the disk was full for a while, later lines are written again.
 void MetricsLog::keep_good(std::ofstream& out) {
   if (out) return;
   if (!complained_) log_error("metrics cannot be written to ", folder_.string(), "; training goes on");
@@ -81,7 +81,7 @@ void MetricsLog::on_end_epoch(State& state, const EpochReport& report) {
   json_ << json << std::endl;
   keep_good(json_);
 
-  // Not streamed: std::locale may group digits there.
+  // Not streamed: std::locale might group digits.
   std::string row = std::to_string(report.epoch) + ',' + std::to_string(report.step) + ',' + number(report.train_loss);
   for (const std::string& name : state.figures) row += ',' + number(figure(report.validation, name));
   row += ',' + number(report.learning_rate) + ',' + number(report.train_time.count()) + ',' + std::to_string(report.samples);

@@ -33,7 +33,7 @@ class UnderAutocast : public ModelOverModel {
     const AutocastState before = AutocastState::here();
     TrainingPass again{pass.inputs, pass.targets, pass.loss, pass.weight, pass.number, pass.epoch};
     if (pass.on_loss) {
-      again.on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {  // whose code is not the model's
+      again.on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {  // user code, not the model's: run it outside autocast
         const AutocastScope outside(before);
         pass.on_loss(outputs, loss);
       };
@@ -56,7 +56,7 @@ Model under_autocast(Model model, ComputeType compute) {
     TW_EXPECTS(fits, "precision.compute is for models with float32 parameters, but ", each.name, " is ", dtype_name(each.tensor.scalar_type()));
   }
   const c10::DeviceType kind = model.device().type();
-  (void)AutocastState::here().on(kind, type_of(compute));  // or it throws
+  (void)AutocastState::here().on(kind, type_of(compute));  // throws if unsupported
   model.trained = std::make_shared<UnderAutocast>(std::move(model.trained), kind, type_of(compute));
   return model;
 }

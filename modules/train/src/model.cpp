@@ -20,8 +20,8 @@
 namespace tw::train {
 namespace {
 
-/// While it lives, scripts run operator by operator, and autocast does to these what it does to others. LibTorch writes casts of its own into scripts
-/// otherwise, by other rules, when it first runs them, and backward passes that know of none.
+/// While alive, TorchScript runs operator by operator, so that autocast treats its operators as usual. Otherwise LibTorch inserts its own casts, by
+/// different rules, when a script first runs, and backward passes ignore them.
 class AsWritten {
  public:
   AsWritten() = default;
@@ -34,7 +34,7 @@ class AsWritten {
   bool casts_ = torch::jit::setAutocastMode(false);
 };
 
-/// A module of a TorchScript file, which each rank has.
+/// A TorchScript module; each rank has the whole of it.
 class Script : public TrainableModel {
  public:
   explicit Script(torch::jit::Module module) : module_(std::move(module)) {}
@@ -111,7 +111,7 @@ Model load_torchscript(const std::filesystem::path& path) {
     module = torch::jit::load(path.string());
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
-    const bool is_pickle = why.find("constants.pkl") != std::string::npos;  // an archive of LibTorch's without what makes it a script
+    const bool is_pickle = why.find("constants.pkl") != std::string::npos;  // a LibTorch archive without code
     if (is_pickle) throw FileError(path, 0, "holds tensors or a pickled module, of Python's torch.save()" + wanted);
     throw FileError(path, 0, concat("is not a TorchScript file", wanted, " (", why.substr(0, 200), ')'));
   }

@@ -34,7 +34,7 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   const at::Tensor loss = objective.loss(outputs, batch.targets);
   const double value = loss.item<double>();
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);
-  if (instead || model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // there is no backward pass for a look
+  if (instead || model.is_in_parts() || !model.trained->makes_one_backward_pass()) return found;  // no separate backward pass to inspect
   const auto gradients = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (are_finite({gradients[i]})) continue;

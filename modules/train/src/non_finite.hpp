@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not finite, and where it is.
+// Finds the origin of non-finite values.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -13,21 +13,21 @@
 
 namespace tw::train {
 
-/// Whether all of them are, sparse or not, undefined ones too. The host waits once.
+/// Whether all values are finite. Sparse and undefined tensors are allowed. The host synchronizes once.
 bool are_finite(const std::vector<at::Tensor>& gradients);
 
-/// The batch that is to blame for what is not finite: of those since the ranks last heard of each other, the first whose loss was not, else the last.
+/// Finds the batch that caused non-finite values: among the batches since the ranks last exchanged signals, the first with a non-finite loss,
+/// otherwise the last.
 class NonFiniteDiagnosis {
  public:
-  /// To be called for each batch. @param seed of what the model drew for it.
+  /// Call for each batch. @param seed of the model's random numbers for it.
   void note(const Batch& batch, uint64_t seed, bool finite);
-  /// This rank left the update out: no later batch is to blame.
+  /// This rank skipped the update, so no later batch is the cause.
   void confirm() { certain_ = true; }
 
-  /// Which rank's loss and which parameters' gradients are not finite, in words, the same on all ranks; then begins anew. Collective. Runs this
-  /// rank's batch once more and takes gradients that no one reduces, since the reduced ones do not say where they come from. Buffers stay as they
-  /// are.
-  /// @param instead where ranks pass in step: what those without samples take then; gradients are not looked at
+  /// Reports which rank's loss and which parameters' gradients are not finite, equal on all ranks; then resets. Collective. Runs this rank's batch
+  /// again with local gradients, since reduced ones do not show their origin. Leaves buffers unchanged.
+  /// @param instead for ranks that pass in step: the batch for those without samples; gradients are then not checked
   std::string examine(const Communicator& comm, const Model& model, const Objective& objective, const std::optional<Batch>& instead = {});
 
  private:

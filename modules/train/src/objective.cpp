@@ -8,7 +8,7 @@
 namespace tw::train {
 namespace {
 
-// LibTorch would broadcast [n, 1] against [n] to [n, n], and take targets in the shape of the outputs for probabilities.
+// LibTorch would broadcast [n, 1] against [n] to [n, n], and treat targets of the outputs' shape as probabilities.
 
 void expect_classes(const at::Tensor& outputs, const at::Tensor& targets) {
   const bool has_classes = outputs.dim() >= 2;

@@ -17,7 +17,7 @@ std::string why_no_name(const std::string& name) {
 
 namespace {
 
-// As the name of one folder.
+// Makes `name` valid as the name of a folder.
 std::string nearest_run_name(std::string name) {
   for (char& c : name) {
     if (!why_no_name({c}).empty() && c != '.') c = '_';

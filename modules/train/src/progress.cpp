@@ -14,7 +14,7 @@ void read(const nlohmann::json& json, T& value) {
   json.get_to(value);
 }
 
-// JSON knows no NaN and no infinity; both are written as null.
+// JSON has no NaN or infinity; both are written as null.
 void read(const nlohmann::json& json, double& value) { value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>(); }
 
 void read(const nlohmann::json& json, std::vector<double>& values) {
@@ -29,7 +29,7 @@ void read(const nlohmann::json& json, Figures& figures) {
   }
 }
 
-// One place for both directions: `visit(name, member)` for every member.
+// Used for reading and writing: calls `visit(name, member)` for every member.
 template <class SomeProgress, class Visit>
 void for_each_member(SomeProgress& progress, Visit visit) {
   visit("epoch", progress.epoch);
@@ -37,7 +37,7 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("step", progress.step);
   visit("global_batch", progress.global_batch);
   visit("seed", progress.seed);
-  visit("content", progress.data);  // "data" of older versions looked at eight samples: it is not compared
+  visit("content", progress.data);  // older versions' "data" covered eight samples: not compared
   visit("skipped", progress.skipped);
   visit("restores", progress.restores);
   visit("waited", progress.waited);
@@ -71,7 +71,7 @@ Progress progress_from_json(const std::string& text) {
     const auto json = nlohmann::json::parse(text);
     for (const char* needed : {"epoch", "consumed", "step", "global_batch", "seed"}) (void)json.at(needed);
     for_each_member(progress, [&](const char* name, auto& member) {
-      if (json.contains(name)) read(json[name], member);  // what an older version did not write keeps its default
+      if (json.contains(name)) read(json[name], member);  // members that an older version did not write keep their defaults
     });
   } catch (const nlohmann::json::exception& error) {
     throw Error(std::string("the checkpoint was not written by a trainer: ") + error.what());

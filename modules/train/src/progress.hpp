@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint holds beside tensors: how far a run has come. Pure.
+// How far a run has come: the part of a checkpoint besides its tensors. Pure.
 #pragma once
 #include <string>
 #include <tw/train/report.hpp>
@@ -7,32 +7,32 @@
 namespace tw::train {
 
 struct Progress {
-  int64_t epoch = 1;     ///< in progress, from 1
-  int64_t consumed = 0;  ///< samples of the epoch's order that all ranks have trained
+  int64_t epoch = 1;     ///< current epoch, from 1
+  int64_t consumed = 0;  ///< samples of the epoch's order trained so far, over all ranks
   int64_t step = 0;      ///< updates
   int64_t global_batch = 0;
   int64_t seed = 0;
-  std::string data;  ///< identity_of() what is trained on and tested with; "" in checkpoints of older versions
+  std::string data;  ///< identity_of() the training, test and validation data; "" in checkpoints of older versions
   int64_t skipped = 0;
   int64_t restores = 0;
   int64_t waited = 0;  ///< evaluations since the best one
   int64_t best_epoch = 0;
   double best = 0;
-  std::string watch;      ///< what `best` is a value of; "" in checkpoints of older versions
-  std::string optimizer;  ///< its class, such as "torch::optim::Adam"; "" in checkpoints of older versions
+  std::string watch;      ///< figure that `best` is a value of; "" in checkpoints of older versions
+  std::string optimizer;  ///< its class, e.g. "torch::optim::Adam"; "" in checkpoints of older versions
   bool finished = false;
   Figures validation;                         ///< of the last evaluation
   Figures test;                               ///< of the finished run
-  std::vector<double> loss_sums;              ///< of this epoch's finite losses, one a rank
-  std::vector<double> loss_samples;           ///< how many these are
-  std::vector<double> loss_scales;            ///< one a rank, as are the next two; none where losses are not scaled
-  std::vector<double> good_updates;           ///< since the scale changed
-  std::vector<double> overflows;              ///< updates that were left out because gradients overflowed
-  std::vector<int64_t> arrival_order;         ///< of gradients, for buckets that give the same bits
+  std::vector<double> loss_sums;              ///< sums of this epoch's finite losses, one per rank
+  std::vector<double> loss_samples;           ///< their number of samples
+  std::vector<double> loss_scales;            ///< one per rank, as are the next two; empty without loss scaling
+  std::vector<double> good_updates;           ///< updates since the scale changed
+  std::vector<double> overflows;              ///< updates skipped because gradients overflowed
+  std::vector<int64_t> arrival_order;         ///< of gradients, so that buckets give the same bits
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
 
-/// Of one rank, over the samples of an epoch so far, where finite.
+/// One rank's finite losses over the epoch's samples so far.
 struct EpochLoss {
   double sum = 0;
   double samples = 0;
@@ -44,10 +44,10 @@ struct EpochLoss {
 };
 
 std::string to_json(const Progress& progress);
-/// @throws Error when `text` is not what to_json() writes.
+/// @throws Error if to_json() did not write `text`.
 Progress progress_from_json(const std::string& text);
 
-/// What rank `rank` of `ranks` takes over of sums, one a rank: its own where the number of ranks is the same, else rank 0 takes all.
+/// The part of per-rank `sums` that rank `rank` of `ranks` resumes with: its own if the number of ranks is the same; otherwise rank 0 gets the total.
 double share_of(const std::vector<double>& sums, int rank, int ranks);
 
 }  // namespace tw::train

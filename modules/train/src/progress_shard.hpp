@@ -7,9 +7,9 @@
 
 namespace tw::train {
 
-/// Of a run's progress what judges it, not how far it has come: for a search, which takes a run from one worker to another.
+/// The part of a run's progress that judges it, without how far it has come. Lets a search move a run between workers.
 NamedShard as_shard(const Progress& progress);
-/// Takes that over. @throws ContractError where it is not among `shards`
+/// Restores what as_shard() saved. @throws ContractError if it is not among `shards`
 void take_shard(Progress& progress, const std::vector<NamedShard>& shards);
 
 }  // namespace tw::train

@@ -13,7 +13,7 @@ namespace tw::train {
 
 Ranks ranks_of(const Mesh& mesh, const Model& model) {
   const auto& axes = mesh.shape().axes();
-  const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator is enough then
+  const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator suffices
   Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
   const std::vector<std::string> of_model = model.trained->axes();
   std::vector<std::string> of_parts;
@@ -38,7 +38,7 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
 int64_t trained_elements(const Ranks& ranks, const Model& model) {
   const int64_t here = model.trained_elements();
   if (ranks.parts == nullptr) return here;
-  std::string mine;  // each slice, for several ranks may have the same
+  std::string mine;  // by slice, since several ranks may hold the same one
   for (const OptimizedTensor& tensor : model.trained->optimized_tensors()) {
     for (const NamedShard& slice : tensor.slices) mine += concat(slice.name, ' ', at::IntArrayRef(slice.offsets), '\t', slice.tensor.numel(), '\n');
   }

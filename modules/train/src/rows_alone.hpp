@@ -6,7 +6,7 @@
 
 namespace tw::train {
 
-/// As many samples as a data set has, of no elements: for ranks that only need to know how many there are.
+/// A data set of `size` empty samples, for ranks that need only the number of samples.
 class RowsAlone : public Dataset {
  public:
   explicit RowsAlone(int64_t size) : size_(size) {}

@@ -161,7 +161,7 @@ void Trainer::Run::resume() {
   progress_.finished = false;
   progress_.data = now.data;
   progress_.optimizer = now.optimizer;
-  if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model as it was when these were fewer
+  if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model after fewer epochs
   const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
   loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
   scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
@@ -186,7 +186,7 @@ bool Trainer::Run::is_to_be_tested() const { return progress_.finished && traine
 
 Summary Trainer::Run::finish() {
   progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
-  // What cannot be evaluated or written takes the report away from nobody.
+  // A failed evaluation or write must not suppress the report.
   std::exception_ptr failure;
   const auto attempt = [&](const auto& call) {
     try {
@@ -197,7 +197,7 @@ Summary Trainer::Run::finish() {
   };
   const bool saves = snapshots_ && !diverged_ && trained_samples_ > 0;
   if (is_to_be_tested()) {
-    if (saves) {  // samples that cannot be read, by one rank say, end the run
+    if (saves) {  // save first: the evaluation may fail, e.g. on unreadable samples
       attempt([&] { save(); });
       attempt([&] { snapshots_->finish(); });
     }
@@ -231,10 +231,10 @@ Summary Trainer::Run::finish() {
   return summary;
 }
 
-// What was measured.
+// Fills in the measurements.
 void Trainer::Run::count_into(Summary& summary) {
   summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
-  // Each rank's waits over its own time: ranks do not begin an epoch at the same moment, and the first to begin waits for the last.
+  // Each rank's waits as a share of its own time: ranks begin an epoch at different times, and the first waits for the last.
   const double waits = strategy_->exposed_time() / train_time_;
   const auto shares = sum_over_ranks(ranks_.all, {waits, loader_->waited() / train_time_});
   summary.exposed_comm_share = shares[0] / ranks_.all.size();
@@ -242,7 +242,7 @@ void Trainer::Run::count_into(Summary& summary) {
   summary.waited_for_data_share = shares[1] / ranks_.all.size();
   if (const auto* traffic = strategy_->server_traffic()) {
     summary.servers = figures_of(*traffic, ranks_.data, train_time_);
-  } else if (ranks_.parts == nullptr) {  // parts wait for one another outside the strategy
+  } else if (ranks_.parts == nullptr) {  // parts wait for each other outside the strategy
     summary.slow_rank = find_slow_rank(ranks_.all, waits);
   }
 }

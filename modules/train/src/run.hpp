@@ -21,8 +21,8 @@
 
 namespace tw::train {
 
-/// The parts of a run, in the order of a step: the loader gives this rank's share of the samples, the model a loss, `strategy_` gradients and an
-/// update, `snapshots_` what survives a kill.
+/// The parts of a run, in the order of a step: the loader provides this rank's share of the samples, the model computes a loss, `strategy_` reduces
+/// gradients and updates, `snapshots_` writes checkpoints.
 class Trainer::Run {
  public:
   Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
@@ -48,17 +48,17 @@ class Trainer::Run {
   void notify(Method method, const Arguments&... arguments) {
     for (Hook* hook : hooks_) (hook->*method)(*state_, arguments...);
   }
-  /// What was computed since `begin`. @return now
+  /// Adds a timeline span that started at `begin`. @return now
   std::chrono::steady_clock::time_point span(const char* name, std::chrono::steady_clock::time_point begin);
 
-  /// Begins to count memory, for something that takes it; count_memory() ends that.
+  /// Starts counting memory for a phase; count_memory() ends it.
   void watch_memory(const char* phase);
   void count_memory();
 
   // Beginning and end.
   void trace();
   void make_loader();
-  /// How many of the epoch's samples are trained.
+  /// Number of the epoch's samples that are trained.
   int64_t epoch_end() const;
   void begin();
   void resume();
@@ -79,7 +79,7 @@ class Trainer::Run {
   void forget_batch();
   bool counts_memory() const;
   bool passes_in_step() const;
-  /// @return whether all are finite
+  /// @return whether all losses are finite
   bool read_losses();
   void set_learning_rate();
   void react();
@@ -93,23 +93,23 @@ class Trainer::Run {
   const Dataset& train_;
   const Dataset& test_;
   const Dataset* validation_;  // null: none
-  RowsAlone rows_of_train_;    // for ranks that look at no samples
+  RowsAlone rows_of_train_;    // for ranks that read no samples
   Options options_;
   BestModel best_{model_, objective_, options_};
   std::optional<DirectoryLock> lock_;
   std::optional<Snapshots> snapshots_;
   LossScaling scaling_;
   Progress progress_;
-  std::optional<Progress> earlier_;  // where the run to be resumed stands
+  std::optional<Progress> earlier_;  // progress of the run to be resumed
   std::unique_ptr<Strategy> strategy_;
   std::optional<Loader> loader_;
   std::vector<Hook*> hooks_;
   std::vector<double> base_rates_;  // of the optimizer's groups
   RunLength length_;
-  int64_t begin_after_ = 0;  // epochs
-  int64_t first_step_ = 0;   // where this run began, or went on
+  int64_t begin_after_ = 0;  // in epochs
+  int64_t first_step_ = 0;   // step at which this run began or resumed
   EpochLoss loss_;
-  /// A pass whose loss the host does not know yet.
+  /// A pass whose loss the host has not read yet.
   struct Unread {
     PendingScalar loss;
     Batch batch;
@@ -123,7 +123,7 @@ class Trainer::Run {
   int64_t trained_samples_ = 0;
   Seconds train_time_{0};
   Timeline timeline_;
-  std::unique_ptr<MemoryAccount> memory_;  // while run() runs
+  std::unique_ptr<MemoryAccount> memory_;  // only during run()
   int64_t whole_step_ = 0;                 // the last traced one
   std::vector<MemorySample> of_whole_step_;
 };

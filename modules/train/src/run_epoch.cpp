@@ -21,7 +21,7 @@ void Trainer::Run::train_epoch() {
     const bool epoch_ends = progress_.consumed >= state_->epoch_samples;
     if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
   }
-  ranks_.all.barrier();  // the epoch takes as long as its slowest rank
+  ranks_.all.barrier();  // the epoch lasts as long as its slowest rank
   const Seconds time = watch.elapsed();
   trained_samples_ += progress_.consumed - samples_before;
   train_time_ += time;
@@ -31,7 +31,7 @@ void Trainer::Run::train_epoch() {
 void Trainer::Run::end_epoch(Seconds time) {
   const Stopwatch watch;
   const Outcome outcome = strategy_->meet();
-  const Seconds meeting = watch.elapsed();  // is training too
+  const Seconds meeting = watch.elapsed();  // counts as training
   time += meeting;
   train_time_ += meeting;
   if (outcome.trouble) react();
@@ -68,7 +68,7 @@ Figures Trainer::Run::evaluate(const Dataset& dataset) {
   return figures;
 }
 
-// Those of the first model along the data axis put it together.
+// Without whole_tensors(), the ranks of the first model along the data axis assemble it.
 void Trainer::Run::keep_best() {
   watch_memory("checkpoint");
   const auto whole = strategy_->whole_tensors();

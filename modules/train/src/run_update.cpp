@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t most_restores = 3;
 
-// Runs a pass. Where the model fails on fewer samples than usual, as batch norms do on one, the error says so.
+// Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that.
 template <class Pass, class Where>
 void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass) {
   const auto explained = [&](const std::string& what) {
@@ -39,13 +39,13 @@ void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass
     throw;
   } catch (const Error&) {
     throw;
-  } catch (const std::runtime_error& error) {  // of the TorchScript interpreter
+  } catch (const std::runtime_error& error) {  // from the TorchScript interpreter
     if (few) throw explained(error.what());
     throw;
   }
 }
 
-// The same loss, whose gradients are not finite where it is not: that is looked at in any case, and the host need not wait for the loss.
+// The same loss, but its gradients are not finite if it is not. Gradients are checked anyway, so the host need not wait for the loss.
 at::Tensor poison_if_non_finite(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
 
 }  // namespace
@@ -73,10 +73,10 @@ void Trainer::Run::update() {
   span("update", begin);
   const bool finite = read_losses();
   const bool seems_cured = !outcome.left_out || outcome.overflow;
-  if (!finite && seems_cured && !outcome.trouble) strategy_->raise(Signal::trouble);  // to be heard with the next one
+  if (!finite && seems_cured && !outcome.trouble) strategy_->raise(Signal::trouble);  // received with the next update
   if (outcome.left_out) {
     if (!outcome.overflow) suspect_.confirm();
-    buffers.put_back();  // whatever the reaction: ranks that meet rarely take checkpoints before it
+    buffers.put_back();  // in any case: ranks that meet rarely checkpoint before they react
   }
   count_memory();
   if (tracing() && (samples == progress_.global_batch || of_whole_step_.empty())) {
@@ -90,13 +90,13 @@ void Trainer::Run::update() {
   act_on(outcome);
 }
 
-// So that its memory serves the next one.
+// Frees the last batch's memory for the next one.
 void Trainer::Run::forget_batch() {
   state_->outputs = state_->loss = at::Tensor();
   state_->batch = Batch();
 }
 
-// Often enough to see what takes more than before, and seldom enough to cost nothing where updates take microseconds.
+// Whether to count this step: often enough to notice a new peak, seldom enough to be free even if updates take microseconds.
 bool Trainer::Run::counts_memory() const {
   constexpr int64_t of_run = 64;
   constexpr int64_t of_epoch = 8;
@@ -104,7 +104,7 @@ bool Trainer::Run::counts_memory() const {
   return tracing() || progress_.step - first_step_ < of_run || in_epoch < of_epoch;
 }
 
-// Takes the next batch, and this rank's share of the gradient of its loss.
+// Loads the next batch and accumulates this rank's gradient of its loss.
 void Trainer::Run::backward(int64_t pass, int64_t samples) {
   auto begin = std::chrono::steady_clock::now();
   if (pass > 0) memory_->phase("forward");
@@ -116,7 +116,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.data.size() + ranks_.data.rank());
   torch::manual_seed(seed);
   notify(&Hook::on_sample);
-  // Between the passes, or where both are over: what is said here travels with the gradients.
+  // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
     state_->loss = loss;
@@ -133,7 +133,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                               .samples = samples,
                               .last = loader_->consumed() >= progress_.consumed + samples,
                               .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
-  const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // at least
+  const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // lower bound
   const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {
     if (here == 0 && !passes_in_step()) return pass_over_nothing(model_, on_loss);
@@ -149,10 +149,10 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   span("backward", begin);
 }
 
-// Whether ranks without samples make passes over some that do not count.
+// Whether ranks without samples make passes over samples that do not count.
 bool Trainer::Run::passes_in_step() const { return strategy_->ranks_pass_in_step() || model_.exchanges_in_passes; }
 
-// Takes what the passes since the last call came to. On a device that is known when the update has made the host wait, and not before.
+// Reads the losses of the passes since the last call. On a device, call it after the update has synchronized the host anyway.
 bool Trainer::Run::read_losses() {
   bool all_finite = true;
   for (const auto& [loss, batch, seed] : std::exchange(unread_, {})) {
@@ -172,7 +172,7 @@ void Trainer::Run::set_learning_rate() {
   state_->learning_rate = base_rates_.front() * factor;
 }
 
-// What to do where some rank had no finite gradients.
+// Reacts to non-finite gradients on some rank.
 void Trainer::Run::react() {
   std::optional<Batch> instead;
   if (passes_in_step()) instead = first_samples(train_, model_.device());
@@ -189,7 +189,7 @@ void Trainer::Run::react() {
   } else if (newest) {
     say("back to the parameters of the newest checkpoint");
     (void)snapshots_->restore(newest->step, *strategy_);
-    (void)strategy_->meet();  // again: a checkpoint of the middle of a period holds parameters of each rank's own
+    (void)strategy_->meet();  // again: a checkpoint in the middle of a period holds different parameters for each rank
     ++progress_.skipped;
     ++progress_.restores;
   } else {

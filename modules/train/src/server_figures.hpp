@@ -6,7 +6,7 @@
 
 namespace tw::train {
 
-/// Of all ranks' traffic in `time`. Collective.
+/// Figures of all ranks' traffic in `time`. Collective.
 ServerFigures figures_of(const parameter_server::Traffic& traffic, const Communicator& comm, Seconds time);
 
 }  // namespace tw::train

@@ -13,14 +13,13 @@
 namespace tw::train {
 namespace {
 
-volatile std::sig_atomic_t last_signal = 0;  // a handler may write nothing else
+volatile std::sig_atomic_t last_signal = 0;  // the only type a handler may write
 
 volatile std::sig_atomic_t under_open_mpi = 0;
 constexpr std::array outputs{STDOUT_FILENO, STDERR_FILENO};
 
-// Open MPI's mpirun stops reading what its ranks print as soon as it passes SIGTERM on: a rank that goes on printing would wait for ever, instead of
-// writing its checkpoint. From then on output that nobody takes is lost. Without mpirun, stdout may be shared with a shell, which keeps what is set
-// here.
+// Open MPI's mpirun stops reading its ranks' output once it forwards SIGTERM: a rank that keeps printing would block instead of writing its
+// checkpoint. From then on unread output is dropped. Without mpirun, stdout may be shared with a shell, which would keep these flags.
 extern "C" void remember(int signal) {
   last_signal = signal;
   if (signal != SIGTERM || under_open_mpi == 0) return;
@@ -37,7 +36,7 @@ Signals::Signals() {
   for (size_t i = 0; i < outputs.size(); ++i) old_flags_[i] = fcntl(outputs[i], F_GETFL);
   struct sigaction action = {};
   action.sa_handler = remember;
-  sigaction(SIGTERM, &action, &old_term_);  // without SA_RESTART: it ends a write that waits
+  sigaction(SIGTERM, &action, &old_term_);  // without SA_RESTART: interrupts a blocked write
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, &old_usr1_);
 }

@@ -6,8 +6,8 @@
 
 namespace tw::train {
 
-/// While it lives, SIGTERM and SIGUSR1 do not end the process but are remembered. One at a time. Under Open MPI's mpirun, writing to stdout and
-/// stderr does not wait after a SIGTERM; at the end it does again, if what was written has been read.
+/// While alive, records SIGTERM and SIGUSR1 instead of letting them end the process. One instance at a time. Under Open MPI's mpirun, a SIGTERM makes
+/// stdout and stderr non-blocking. The destructor restores them if the output has been read.
 class Signals {
  public:
   Signals();
@@ -15,7 +15,7 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// "SIGTERM", "SIGUSR1", or "" when none has come.
+  /// "SIGTERM", "SIGUSR1", or "" if no signal has arrived.
   static std::string caught();
 
  private:

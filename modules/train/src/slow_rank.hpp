@@ -5,12 +5,12 @@
 
 namespace tw::train {
 
-/// The rank that the others wait for: the one that waits least. What it waits itself, the wire takes; what the others wait beyond, it takes. Nothing
-/// where that is little.
-/// @param waits by rank: time in which it waited for communication, over the time of all steps
+/// The rank that the others wait for: the one that waits least. Its own wait is the network's part; the others' additional wait is due to it. None if
+/// that is small.
+/// @param waits by rank: time waiting for communication, as a share of the total step time
 std::optional<SlowRank> slowest_of(const std::vector<double>& waits);
 
-/// The same of the ranks of `comm`, with its host. Collective.
+/// The same over the ranks of `comm`, including the rank's host. Collective.
 std::optional<SlowRank> find_slow_rank(const Communicator& comm, double my_waits);
 
 }  // namespace tw::train

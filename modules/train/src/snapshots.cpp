@@ -88,7 +88,7 @@ void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling
     progress.good_updates = on_every_rank(ranks_.data, state->good_updates);
     progress.overflows = on_every_rank(ranks_.data, state->overflows);
   }
-  // Running means differ between ranks, and rank 0's count. They alone are copied, so rank 0 goes on as if no checkpoint had been taken.
+  // Running means differ between ranks; rank 0's are saved. Only buffers are synchronized, so rank 0 continues as if no checkpoint had been taken.
   synchronize(ranks_.data, model_.buffers);
   store_.save(progress.step, shards_of(model_, strategy), to_json(progress));
 }

@@ -11,28 +11,28 @@
 
 namespace tw::train {
 
-/// Parameters, buffers, and what the strategy remembers; shares memory.
+/// Parameters, buffers and the strategy's state; shares memory.
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy);
 
-/// The checkpoints of one run: the model, what its strategy remembers, and how far the run has come.
+/// The checkpoints of one run: the model, the strategy's state and the progress.
 class Snapshots {
  public:
-  /// Collective. All arguments are borrowed.
+  /// Collective. Borrows all arguments.
   Snapshots(const Ranks& ranks, const Model& model, const Options& options);
 
-  /// The step of the newest checkpoint, whether it can be read or not. Collective.
+  /// Step of the newest checkpoint, readable or not. Collective.
   std::optional<int64_t> last_step() const;
-  /// How far the newest checkpoint that can be read has come; `step` is its own. Collective.
+  /// Progress of the newest readable checkpoint; `step` is the checkpoint's. Collective.
   std::optional<Progress> newest() const;
-  /// Takes the tensors of the checkpoint of `step`. Collective.
+  /// Loads the tensors of the checkpoint of `step`. Collective.
   Progress restore(int64_t step, Strategy& strategy);
-  /// Collective. The tensors are copied now and written while training goes on.
+  /// Collective. Copies the tensors now; they are written while training continues.
   void save(Progress progress, const EpochLoss& loss, const LossScaling& scaling, const Strategy& strategy);
-  /// To be called every step by all ranks: carries writing on. A checkpoint that cannot be written is reported, and training goes on.
+  /// Call on all ranks in every step: advances writing. If a checkpoint cannot be written, an error is logged and training continues.
   void poll();
-  /// Until what is being written is, or was reported. Collective.
+  /// Waits until the checkpoint in progress is written or its failure is logged. Collective.
   void settle();
-  /// The same, for the last one: @throws Error on every rank alike when it was not written.
+  /// The same for the last checkpoint. @throws Error on every rank if it was not written.
   void finish() { store_.wait(); }
   /// See CheckpointStore::memory().
   const at::Tensor& memory() const { return store_.memory(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strategies, each in a file of its own, and what they have in common.
+// The strategies, each in its own file, and what they share.
 #pragma once
 #include <tw/state/optimizer_state.hpp>
 
@@ -16,22 +16,22 @@ std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
 
 void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
 
-/// Of the model's shards, those of parameters.
+/// The model's parameter shards, without its other shards.
 std::vector<NamedShard> parameter_shards(const Model& model);
 
-/// Of all parameters that have one, sparse ones too.
+/// Divides all gradients that exist, sparse ones too.
 void divide_gradients(const std::vector<NamedTensor>& parameters, double by);
 
-/// Of parameters and their gradients. @param sharers of the parameters, see KnownMemory
+/// Accounts for parameters and their gradients. @param sharers of the parameters, see KnownMemory
 void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers = 1);
 
-/// Of what the reducer keeps.
+/// Accounts for the reducer's buffers.
 void account_buckets(KnownMemory& known, const Reducer& reducer);
 
-/// Of what is remembered of parameters.
+/// Accounts for optimizer state.
 void account_optimizer(KnownMemory& known, const std::vector<NamedShard>& shards);
 
-/// What `optimizer`, over the parameters of `model`, remembers.
+/// State of `optimizer`, which trains the parameters of `model`.
 OptimizerState state_of(torch::optim::Optimizer& optimizer, const Model& model);
 
 }  // namespace tw::train

@@ -11,8 +11,8 @@ namespace {
 
 struct Entry {
   StrategyKind kind;
-  bool takes_parts;  // of models that several ranks hold together
-  bool replicates;   // parameters stay the same on all ranks from update to update, and are never made one
+  bool takes_parts;  // supports models that several ranks hold together
+  bool replicates;   // parameters stay equal on all ranks after every update
   std::unique_ptr<Strategy> (*make)(const StrategySetup&);
 };
 

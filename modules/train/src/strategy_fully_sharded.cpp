@@ -20,13 +20,15 @@ class FullyShardedReplicas : public Strategy {
         sharded_(setup.ranks.data, setup.model.parameters, options),
         optimizer_(optimizer_like(setup.optimizer, sharded_.parallel().parameters())(sharded_.named_slices())),
         state_(*optimizer_, sharded_.optimized()) {
-    for (const NamedTensor& each : model_.parameters) each.tensor.mutable_grad() = at::Tensor();  // of an earlier run: nobody else would drop them
+    for (const NamedTensor& each : model_.parameters)
+      each.tensor.mutable_grad() = at::Tensor();  // left by an earlier run; nothing else would drop
+                                                  // them
     synchronize(setup.ranks.data, setup.model.buffers);
   }
 
   bool ranks_pass_in_step() const override { return true; }
   void zero_grad() override { optimizer_->zero_grad(); }
-  // The sum over ranks and passes is the mean over the update's samples; each pass is reduced, for it has no room of its own.
+  // The sum over ranks and passes is the mean over the update's samples. Every pass is reduced, since there is no buffer for unreduced gradients.
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
     pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
     const DataParallel& parallel = sharded_.parallel();
@@ -66,7 +68,7 @@ class FullyShardedReplicas : public Strategy {
     const at::NoGradGuard no_grad;
     std::vector<NamedTensor> all;
     for (const NamedTensor& each : model_.parameters) {
-      const at::Tensor whole = each.tensor.clone();  // by all ranks
+      const at::Tensor whole = each.tensor.clone();  // collective: all ranks gather
       if (comm_.rank() == 0) all.push_back({each.name, whole});
     }
     if (comm_.rank() == 0) all.insert(all.end(), model_.buffers.begin(), model_.buffers.end());
@@ -81,7 +83,7 @@ class FullyShardedReplicas : public Strategy {
   FullySharded sharded_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OptimizerState state_;
-  Outcome outcome_;  // of this update's passes, whatever the loss scale
+  Outcome outcome_;  // of this update's passes, regardless of the loss scale
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<
   return nullptr;
 }
 
-/// "servers", followed by as many underscores as it takes not to be the name of a part of the model: for checkpoints.
+/// "servers", plus underscores until it differs from the name of every part of the model; for checkpoints.
 std::string name_beside(const Model& model) {
   std::string name = "servers";
   const auto is_taken = [&](const std::string& other) { return other == name || other.starts_with(name + '.'); };
@@ -45,7 +45,7 @@ std::string name_beside(const Model& model) {
   return name;
 }
 
-/// Ranks train by way of servers, and meet in finish() only.
+/// Ranks train through servers, and meet only in finish().
 class ServerReplicas : public IndependentReplicas {
  public:
   explicit ServerReplicas(const StrategySetup& setup);
@@ -69,7 +69,7 @@ class ServerReplicas : public IndependentReplicas {
   const Traffic& traffic() const noexcept { return worker_->traffic(); }
   void exchange();
 
-  std::string name_;  // of what is the servers' in checkpoints
+  std::string name_;  // name of the servers' state in checkpoints
   OnCommunication on_communication_;
   int64_t bytes_ = 0;  // of the parameters
   std::unique_ptr<Worker> worker_;
@@ -78,7 +78,7 @@ class ServerReplicas : public IndependentReplicas {
 
 ServerReplicas::ServerReplicas(const StrategySetup& setup)
     : IndependentReplicas(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
-  synchronize(setup.ranks.data, setup.model.all_tensors());  // what is not trained too
+  synchronize(setup.ranks.data, setup.model.all_tensors());  // frozen tensors and buffers too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {
     if (each.tensor.requires_grad()) trained.push_back(each.tensor);

@@ -48,7 +48,7 @@ class Sharded : public SynchronousReplicas {
  private:
   ShardedOptimizer optimizer_;
   OptimizerState state_;
-  int sharers_;  // ranks of a copy of the parameters
+  int sharers_;  // ranks that share a copy of the parameters
 };
 
 }  // namespace

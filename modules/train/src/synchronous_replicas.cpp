@@ -11,7 +11,7 @@
 namespace tw::train {
 namespace {
 
-// Nothing, if it is the order of another model's gradients: one whose layers were frozen or not, as these are not.
+// Drops an arrival order recorded for other gradients, i.e. with other layers frozen.
 std::vector<int64_t> usable(const Communicator& comm, const std::vector<int64_t>& order, const Model& model) {
   if (model.is_in_parts()) return {};
   const auto trained = std::count_if(model.parameters.begin(), model.parameters.end(), [](const NamedTensor& p) { return p.tensor.requires_grad(); });
@@ -30,8 +30,8 @@ ReducerOptions in_parts(const StrategySetup& setup, ReducerOptions options) {
 SynchronousReplicas::SynchronousReplicas(const StrategySetup& setup, const ReducerOptions& options)
     : parts_(setup.ranks.parts), model_(setup.model), parallel_(setup.ranks.data, setup.model.all_tensors(), in_parts(setup, options)) {}
 
-// The sum over ranks and passes is the mean over the update's samples. What is not one backward pass of autograd gathers in the buckets, and is
-// reduced when all of it is there.
+// The sum over ranks and passes is the mean over the update's samples. If a pass is not one backward pass of autograd, its gradients accumulate in
+// the buckets and are reduced when complete.
 void SynchronousReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
   {
     std::optional<DataParallel::NoSync> local;
@@ -41,7 +41,7 @@ void SynchronousReplicas::accumulate(const MicroBatchShare& share, const std::fu
   if (share.last && !share.one_backward) parallel_.join_backward();
 }
 
-// What one part of a model must not do, the others must not either.
+// All parts skip the update if one must.
 Outcome SynchronousReplicas::outcome(double loss_scale) const {
   const at::Tensor flags = at::zeros({3}, at::TensorOptions().dtype(at::kInt));
   auto* const values = flags.mutable_data_ptr<int32_t>();

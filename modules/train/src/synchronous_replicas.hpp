@@ -6,7 +6,7 @@
 
 namespace tw::train {
 
-/// The ranks meet in every update: gradients are reduced.
+/// The ranks reduce gradients in every update.
 class SynchronousReplicas : public Strategy {
  public:
   SynchronousReplicas(const StrategySetup& setup, const ReducerOptions& options);
@@ -30,7 +30,7 @@ class SynchronousReplicas : public Strategy {
   DataParallel parallel_;
 };
 
-/// What all of these want of their reducer.
+/// The reducer options that all these strategies share.
 ReducerOptions reducer_options(const StrategySetup& setup);
 
 }  // namespace tw::train

@@ -12,7 +12,7 @@
 namespace tw::train {
 namespace {
 
-constexpr size_t most = 1000000;  // spans, and samples
+constexpr size_t most = 1000000;  // limit of spans, and of samples
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void Timeline::begin(const Communicator& comm, const std::filesystem::path& path
   on_all_ranks(comm, "opening the timeline", [&] {
     if (comm.rank() == 0 && !std::ofstream(path_, std::ios::app)) throw FileError(path_, 0, "cannot be written");
   });
-  comm.barrier();  // steady clocks of different nodes have nothing in common but this
+  comm.barrier();  // the only common origin for the steady clocks of different nodes
   origin_ = std::chrono::steady_clock::now();
 }
 

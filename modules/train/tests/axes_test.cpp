@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models along axes of their own, and along several: the trainer's numbers are those of one process. It has no word of them in its sources.
+// Models along other axes, and along several: the trainer's numbers equal those of one process. The trainer's sources do not mention these axes.
 #include "longer.hpp"
 #include "regression_run.hpp"
 
@@ -22,7 +22,7 @@ using tw::train::Options;
 using tw::train::Trainer;
 using namespace tw::tensor_parallel;
 
-// 18 updates in float64, of sums in other orders.
+// For 18 updates in float64 with sums in a different order.
 constexpr double tolerance = 1e-10;
 
 struct Ran {
@@ -48,8 +48,8 @@ void expect_equal(const tw::train::Summary& ours, const tw::train::Summary& expe
 
 Mesh alone() { return {world().split(world().rank(), 0), {{"data"}}}; }
 
-/// A linear regression whose inputs are shared out: rank r of P multiplies those from n r / P to n (r + 1) / P, and its gradient is written down by
-/// hand. A user's own model, without autograd.
+/// A linear regression with distributed inputs: rank r of P multiplies inputs n r / P to n (r + 1) / P. Its gradient is written by hand, as in a
+/// user's model without autograd.
 class SharedInputs : public tw::TrainableModel {
  public:
   SharedInputs(const tw::Communicator& comm, int64_t inputs)
@@ -106,7 +106,7 @@ TEST(Axes, AUsersOwnModelIsTrainedAsOneOfOurs) {
   }
 }
 
-/// The same network, whole and split. Layers are made one after the other, for they draw from one generator.
+/// The same network, whole and split. Layers are made in order, since they draw from one generator.
 torch::nn::Sequential whole_net() {
   torch::manual_seed(6);
   torch::nn::Sequential net;
@@ -130,7 +130,7 @@ torch::nn::Sequential split_net(const tw::Communicator& axis) {
   return net;
 }
 
-/// The same along `stage`, too.
+/// The same, also split along `stage`.
 std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) {
   using namespace tw::pipeline;
   const tw::Communicator& axis = mesh["tensor"];
@@ -180,7 +180,7 @@ TEST(Axes, ClipByOneNorm) {
   }
 }
 
-// A layer on two stages, which have other layers beside it: along a ring of hosts, each stage would add its gradients in an order of its own.
+// A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order.
 TEST(Axes, TiedStagesKeepTheSameBits) {
   using namespace tw::pipeline;
   const int stages = world().size() % 2 == 0 ? 2 : 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norms where the last update of an epoch leaves ranks without samples. SyncBatchNorm on p ranks is BatchNorm on one process: the two differ in
-// the order of summation over at most 6 samples, about 1e-15 relative a step, and 6 smooth steps keep it below 1e-12; looked at to 1e-10, in float64.
+// Batch norms if the last update of an epoch leaves ranks without samples. SyncBatchNorm on p ranks is BatchNorm on one process: the two differ in
+// the order of summation over at most 6 samples, about 1e-15 relative per step, and 6 smooth steps keep it below 1e-12; checked to 1e-10, in float64.
 #include "message_of.hpp"
 #include "support.hpp"
 
@@ -19,7 +19,7 @@ struct Trained {
   double loss = 0;
 };
 
-/// Three epochs of 8 samples: an update of 6 and one of 2.
+/// Three epochs of 8 samples: one update of 6 and one of 2.
 Trained train(const tw::Communicator& comm, const tw::train::Model& model, const StrategyOptions& strategy, int64_t accumulation,
               const std::string& name) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
@@ -71,13 +71,13 @@ TEST(BatchNormOfATrainer, IsThatOfOneProcessWhereRanksHaveNoSamples) {
   }
 }
 
-// The trainer weights losses and sums, so that there is nothing else to choose.
+// The trainer weights losses and sums, so only one reduction is valid.
 TEST(BatchNormOfATrainer, HasOneReduction) {
   EXPECT_NE(message_of<tw::ContractError>([] { one_layer(true, Reduction::sample_weighted); }).find("SyncBatchNorm 1 is made for"),
             std::string::npos);
 }
 
-// A rank without samples makes a pass over some that do not count, and its running statistics are those of its samples.
+// A rank without samples makes a pass over samples that do not count; its running statistics include only its own.
 TEST(BatchNormOfATrainer, CountsNoForeignSamples) {
   const auto make = [] {
     torch::manual_seed(3);

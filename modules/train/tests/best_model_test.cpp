@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// best.safetensors: whose it is, and that it is whole.
+// best.safetensors: which run it belongs to, and that it is complete.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,11 +12,11 @@
 namespace best_model_test {
 
 std::mutex synced_mutex;
-std::set<std::string> synced;  // the names of all files that this process has synced
+std::set<std::string> synced;  // names of all files that this process has synced
 
 }  // namespace best_model_test
 
-// In the place of the C library's, which it calls.
+// Replaces the C library's, which it calls.
 extern "C" int fsync(int fd) {
   std::error_code code;
   const auto path = std::filesystem::read_symlink(tw::concat("/proc/self/fd/", fd), code);
@@ -52,7 +52,7 @@ TEST(BestModel, OfTheRunBeforeIsGone) {
   EXPECT_FALSE(std::filesystem::exists(options.folder() / "best.safetensors"));
 }
 
-// A job that is killed while it writes the best model leaves a part of it.
+// A job killed while writing the best model leaves a partial file.
 TEST(BestModel, PartsOfAKilledRunAreRemoved) {
   auto options = fresh("left");
   const auto left = options.folder() / "best.safetensors.partial1";
@@ -71,7 +71,7 @@ TEST(BestModel, PartsOfAKilledRunAreRemoved) {
   }
 }
 
-// Or a crash of the node could leave its name without its content.
+// Otherwise a crash of the node could leave its name without its content.
 TEST(BestModel, IsSyncedBeforeItGetsItsName) {
   auto options = fresh("synced");
   options.epochs = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run on a device against the same on the CPU, and what its host waits for.
+// A run on a device against the same run on the CPU, and what its host waits for.
 #include "message_of.hpp"
 #include "regression_run.hpp"
 
@@ -22,11 +22,11 @@ TEST(PendingScalar, IsOfWhatIsStillToBeComputed) {
   const at::Tensor late = torch::zeros({2}).to(tw::testing::device());
   late.copy_(torch::full({2}, 3.0).pin_memory(), /*non_blocking=*/true);
   const tw::PendingScalar sum(late.sum());
-  late.zero_();  // is later
+  late.zero_();  // after the sum
   EXPECT_EQ(sum.value(world()), 6);
 }
 
-/// Counts what the host waits for from one update to the next, and keeps what the epochs came to.
+/// Counts how often the host waits between updates, and records the epochs' results.
 struct Watch : tw::train::Hook {
   void on_update(tw::train::State& /*state*/) override {
     const int64_t now = tw::testing::accelerator::host_waits();
@@ -43,7 +43,7 @@ struct Watch : tw::train::Hook {
 };
 
 Outcome run(const tw::train::Options& options, bool on_device, Watch& watch) {
-  // A GPU draws other numbers than the CPU; the simulated accelerator the same.
+  // A GPU draws different numbers than the CPU; the simulated accelerator draws the same.
   const auto model = tw::testing::make_regressor(tw::testing::on_a_real_device() ? 0 : 0.2, on_device);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = tw::testing::squares(31);
@@ -62,8 +62,8 @@ const std::vector<StrategyOptions> strategies{{},
                                               {.kind = StrategyKind::local_sgd, .period = 4},
                                               {.kind = StrategyKind::diloco, .period = 4}};
 
-// The same numbers, in an order of summation that is the same where there are two ranks. The simulated accelerator uses the CPU's operators: 18 steps
-// of Adam keep a last bit small. A GPU's round otherwise, each by some 1e-16, of which 18 steps of a smooth network make at most 1e-11.
+// Equal numbers, since with two ranks the order of summation is the same. The simulated accelerator uses the CPU's operators: 18 steps of Adam keep a
+// difference in the last bit small. A GPU rounds differently, by some 1e-16 per operator, of which 18 steps of a smooth network make at most 1e-11.
 TEST(DeviceTraining, EqualsTheCpus) {
   const double tolerance = tw::testing::on_a_real_device() ? 1e-11 : 1e-12;
   for (const StrategyOptions& strategy : strategies) {
@@ -84,7 +84,7 @@ TEST(DeviceTraining, EqualsTheCpus) {
   }
 }
 
-// Whether gradients are finite decides whether there is an update. What the loss was comes along.
+// The host waits to learn whether gradients are finite, which decides on the update. The loss arrives with it.
 TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
   if (tw::testing::on_a_real_device()) GTEST_SKIP() << "what the host waits for is not counted";
   for (const StrategyOptions& strategy : strategies) {
@@ -98,7 +98,7 @@ TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
   }
 }
 
-/// A captured module of two stages, one a rank, with dropout, whose numbers are drawn by row.
+/// A captured module in two stages, one per rank, with dropout, whose numbers are drawn by row.
 tw::train::Summary run_in_stages(bool on_device, Watch& watch, bool keeps = false) {
   namespace pipeline = tw::pipeline;
   torch::manual_seed(5);
@@ -126,7 +126,7 @@ tw::train::Summary run_in_stages(bool on_device, Watch& watch, bool keeps = fals
   return trainer.run();
 }
 
-// What the loss was is known after each pass, where it is; and whether gradients are finite after each update.
+// The loss is known after each pass, on the rank that has it; whether gradients are finite, after each update.
 TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
   Watch expected_watch;
   Watch watch;
@@ -139,7 +139,7 @@ TEST(DeviceTraining, PlannedStagesEqualTheCpus) {
   EXPECT_EQ(watch.most, world().rank() == 1 ? 2 : 1);
 }
 
-// The best model is put together from what lies on devices: in host memory, by all ranks alike.
+// The best model is assembled from devices into host memory, equally on all ranks.
 TEST(DeviceTraining, TheBestModelOfStagesIsPutTogether) {
   Watch watch;
   ASSERT_GT(run_in_stages(/*on_device=*/true, watch, /*keeps=*/true).best_epoch, 0);
@@ -155,7 +155,7 @@ struct ResidualImpl : torch::nn::Module {
 };
 TORCH_MODULE(Residual);
 
-/// One epoch of layers in parallel, on two ranks; its best model is that of its end.
+/// One epoch of layers in parallel on two ranks; its best model is the final one.
 tw::train::Summary run_in_layers(bool on_device, const std::string& name) {
   using namespace tw::layer_parallel;
   const auto made = [on_device](auto layer) {
@@ -180,7 +180,7 @@ tw::train::Summary run_in_layers(bool on_device, const std::string& name) {
   return trainer.run();
 }
 
-// Parts lie on the devices of different ranks, and some ranks have none of a plain layer.
+// Parts lie on the devices of different ranks, and some ranks have no part of a plain layer.
 TEST(DeviceTraining, LayersInParallelEqualTheCpusAndKeepTheBest) {
   const double tolerance = tw::testing::on_a_real_device() ? 1e-11 : 1e-12;
   const auto expected = run_in_layers(/*on_device=*/false, "layers_on_cpus");
@@ -199,7 +199,7 @@ TEST(DeviceTraining, LayersInParallelEqualTheCpusAndKeepTheBest) {
   }
 }
 
-/// Wants more than a device has, in the middle of a pass.
+/// Allocates more than a device has, in the middle of a pass.
 struct Greed : tw::train::Hook {
   void on_forward(tw::train::State& /*state*/) override { (void)at::empty({int64_t{3} << 30}, tw::testing::on_device(at::kByte)); }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose checkpoints find no room.
+// Training whose checkpoints find no space on disk.
 #include "full_disk.hpp"
 #include "regression_run.hpp"
 
@@ -18,7 +18,7 @@ tw::train::Options fresh(const std::string& name) {
   return options;
 }
 
-/// A disk that is full from step 3 to step 7, on rank 0. The checkpoint of step 4 is given up when that of step 6 begins.
+/// A disk that is full from step 3 to step 7, on rank 0. The checkpoint of step 4 is abandoned when that of step 6 begins.
 struct FullForAWhile : tw::train::Hook {
   void on_update(tw::train::State& state) override {
     if (state.comm.rank() == 0 && state.step == 3) full.emplace(1);
@@ -39,7 +39,7 @@ TEST(FullDisk, TrainingGoesOn) {
   trainer.add(disk);
   EXPECT_TRUE(trainer.run().finished);
   const auto folder = options.folder() / "checkpoints";
-  EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been on the disk before
+  EXPECT_FALSE(std::filesystem::exists(folder / "step_00000004"));  // that of step 2 may or may not have been written before
   EXPECT_TRUE(std::filesystem::exists(folder / "step_00000018"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's loss scaler is told, and what a resumed run takes over of it.
+// How updates change a run's loss scaler, and what a resumed run restores of it.
 #include "loss_scaling.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(LossScaling, IsToldOfUpdatesAndOverflows) {
   LossScaling scaling = made();
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
-  scaling.update({.left_out = true, .trouble = true});  // says nothing of the scale
+  scaling.update({.left_out = true, .trouble = true});  // does not affect the scale
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{2048, 0, 0}));
@@ -44,7 +44,7 @@ TEST(LossScaling, GoesOnWithItsOwnOrWithTheSmallest) {
     EXPECT_EQ(numbers(scaling), (std::vector<double>{16, 0, 4})) << ranks;
   }
   scaling = made();
-  scaling.restore({}, 0, 1);  // of a run without
+  scaling.restore({}, 0, 1);  // of a run without scaling
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 0, 0}));
 }
 

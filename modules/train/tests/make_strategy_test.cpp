@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strategies make of odd models and of what earlier runs left, without the trainer.
+// Strategies with unusual models, and with gradients left by earlier runs, without the trainer.
 #include "message_of.hpp"
 #include "support.hpp"
 
@@ -18,7 +18,7 @@ using tw::train::StrategyOptions;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Nothing but tensors.
+/// A model of tensors only.
 class Tensors : public tw::TrainableModel {
  public:
   explicit Tensors(tw::ModelTensors tensors) : tensors_(std::move(tensors)) {}
@@ -29,7 +29,7 @@ class Tensors : public tw::TrainableModel {
   tw::ModelTensors tensors_;
 };
 
-/// Two numbers that are trained, and what takes part without an element.
+/// Two trained numbers, and a trained parameter without elements.
 struct Odd {
   at::Tensor weight = torch::ones({2}, torch::dtype(torch::kDouble).requires_grad(true));
   at::Tensor empty = torch::ones({0, 3}, torch::dtype(torch::kDouble).requires_grad(true));
@@ -56,7 +56,7 @@ TEST(MakeStrategy, ParametersMayBeEmpty) {
   }
 }
 
-// Where ranks' parameters are made one now and then, replicas may differ in between.
+// If ranks' parameters are averaged only periodically, replicas may differ in between.
 TEST(MakeStrategy, NamesAnEmbeddingThatScalesItsOwnRows) {
   using enum StrategyKind;
   for (const auto kind : {data, sharded, fully_sharded, local_sgd, diloco}) {

@@ -120,7 +120,7 @@ TEST(MemoryAccount, CountsOnAfterARest) {
   const at::Tensor first = block(100);
   stretch(first, 300);
   account.rest();
-  account.phase("forward");  // of nobody
+  account.phase("forward");  // ignored while resting
   EXPECT_FALSE(account.matters());
   const at::Tensor grown = block(200);
   stretch(grown, 250);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the summary says of each rank's memory is what the pages on strategies say that it is.
+// The summary's memory of each rank must match the pages on strategies.
 #include "support.hpp"
 
 namespace memory_test {
@@ -14,7 +14,7 @@ using tw::train::StrategyOptions;
 constexpr int64_t width = 256;
 constexpr double n = 8.0 * (4 * width + width + width * width + width + width + 1);  // bytes of the parameters
 
-// With so few samples that all gradients are there when most is held.
+// With so few samples that all gradients exist at the peak.
 tw::train::Summary train(const std::string& name, const StrategyOptions& strategy) {
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(4, width), torch::nn::Tanh(), torch::nn::Linear(width, width), torch::nn::Tanh(),
@@ -31,7 +31,7 @@ tw::train::Summary train(const std::string& name, const StrategyOptions& strateg
   return tw::train::Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
 }
 
-// In parameters' sizes. Slices are padded to cache lines, and Adam has a count beside its two moments.
+// In units of the parameters' size. Slices are padded to cache lines, and Adam has a counter in addition to its two moments.
 void expect_held(const std::string& name, const StrategyOptions& strategy, const std::array<double, 4>& sizes) {
   const auto summary = train(name, strategy);
   ASSERT_EQ(summary.memory.size(), static_cast<size_t>(world().size()));
@@ -47,7 +47,7 @@ void expect_held(const std::string& name, const StrategyOptions& strategy, const
 TEST(Memory, IsWhatEachStrategyKeeps) {
   const double share = 1.0 / world().size();
   const double unit = 1;                                            // all parameters
-  const double bucket = tw::testing::device().is_cpu() ? unit : 0;  // in flight, which has memory that stays where ranks share it
+  const double bucket = tw::testing::device().is_cpu() ? unit : 0;  // in flight; where ranks share it, its memory is persistent
   expect_held("data", {}, {1, 1, 2, 0});
   expect_held("sharded", {.kind = StrategyKind::sharded}, {1, 1, 2 * share, 0});
   expect_held("released", {.kind = StrategyKind::sharded, .release_gradients = true}, {1, share, 2 * share, bucket});
@@ -60,7 +60,7 @@ TEST(Memory, IsWhatEachStrategyKeeps) {
   expect_held("servers", {.kind = StrategyKind::parameter_server, .period = 2}, {1, 1, 2, share});
 }
 
-// Its output is what autograd keeps.
+// Autograd keeps tanh's output.
 TEST(Memory, ActivationsAreThoseOfTheBatch) {
   constexpr int64_t rows = 4096;
   torch::nn::Sequential net(torch::nn::Linear(4, width), torch::nn::Tanh(), torch::nn::Linear(width, 1));
@@ -75,7 +75,7 @@ TEST(Memory, ActivationsAreThoseOfTheBatch) {
   const auto summary = tw::train::Trainer(world(), model, sgd, tw::train::regression(), data, nothing, options).run();
   for (const auto& [held, during, step] : summary.memory) {
     EXPECT_EQ(during, "backward");
-    // Of tanh; the gradient with respect to it, and to what it was given; the batch and numbers a row.
+    // Output of tanh, the gradients by its output and by its input; plus the batch and single numbers per row.
     const double states = static_cast<double>(held[MemoryUse::activations]) / (8.0 * width * rows);
     EXPECT_NEAR(states, 3, 0.1);
   }

@@ -80,7 +80,7 @@ TEST(Model, SubmodulesGetTheModesBackThatTheyHad) {
   EXPECT_EQ(modes(), std::string(found.size(), 't')) << "a model that was evaluated as a whole trains as a whole";
 }
 
-// By what dropout does to ones.
+// Seen in what dropout does to ones.
 TEST(Model, PartsOfTorchScriptGetTheModesBackThatTheyHad) {
   torch::jit::Module part("part");
   part.register_attribute("training", c10::BoolType::get(), true);
@@ -102,7 +102,7 @@ TEST(Model, PartsOfTorchScriptGetTheModesBackThatTheyHad) {
   EXPECT_TRUE(passed().equal(torch::tensor({1.0, 0.0})));
 }
 
-/// Shapes that only broadcasting makes fit are named, with the remedy; by the metrics, too.
+/// Shapes that match only by broadcasting are reported with the remedy, also by metrics.
 TEST(Objective, TakesNoShapesThatOnlyBroadcastingMakesFit) {
   const auto refused = [](const tw::train::Objective& objective, const at::Tensor& outputs, const at::Tensor& targets, const std::string& shapes) {
     for (const auto& call : std::vector<std::function<void()>>{[&] { (void)objective.loss(outputs, targets); },
@@ -142,7 +142,7 @@ TEST(Model, NamesAFileThatIsNoTorchScript) {
   script.save(file("empty.pt").string());
   c10::Dict<std::string, at::Tensor> state_dict;
   state_dict.insert("weight", torch::ones({2}));
-  const std::vector<char> pickled = torch::jit::pickle_save(state_dict);  // as torch.save() has it
+  const std::vector<char> pickled = torch::jit::pickle_save(state_dict);  // as torch.save() writes it
   std::ofstream(file("state_dict.pt"), std::ios::binary).write(pickled.data(), static_cast<std::streamsize>(pickled.size()));
   const std::map<std::string, std::string> files{{"text.pt", "is not a TorchScript file"},
                                                  {"absent.pt", "does not exist"},

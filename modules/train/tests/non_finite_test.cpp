@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss or a gradient that is not finite, on one rank: reported with step, rank and parameter, and met by the reaction that was chosen.
+// A non-finite loss or gradient on one rank is reported with step, rank and parameter, and handled by the chosen reaction.
 #include "support.hpp"
 
 #include <cmath>
@@ -24,7 +24,7 @@ tw::train::Options options_for(const std::string& name, NonFinite reaction) {
   return options;
 }
 
-/// Spoils the inputs of one rank's batch in step `step`, once.
+/// Sets an input of one rank's batch to a value in step `step`, once.
 struct Spoiler : tw::train::Hook {
   Spoiler(int64_t at, double with, int of = world().size() - 1) : step(at), value(with), rank(of) {}
   void on_sample(tw::train::State& state) override {
@@ -45,7 +45,7 @@ struct Outcome {
 Outcome run(const tw::train::Options& options, int64_t step, double value) {
   Outcome outcome{{}, make_regressor(0)};
   torch::optim::Adam adam(outcome.model.tensors(), 0.01);
-  const auto data = squares(12 * world().size());  // 4 steps an epoch
+  const auto data = squares(12 * world().size());  // 4 steps per epoch
   Trainer trainer(world(), outcome.model, adam, tw::train::regression(), data, data, options);
   Spoiler spoiler(step, value);
   trainer.add(spoiler);
@@ -80,7 +80,7 @@ TEST(NonFinite, LeavesTheUpdateOut) {
   expect_finite(outcome.model);
 }
 
-/// Compares the buffers of every rank, which the Trainer makes equal only now and then, before and after the update that is left out.
+/// Compares each rank's buffers, which the Trainer makes equal only now and then, before and after the skipped update.
 struct BufferWitness : tw::train::Hook {
   explicit BufferWitness(int64_t at) : step(at) {}
   void on_update(tw::train::State& state) override {
@@ -116,7 +116,7 @@ struct LossRecorder : tw::train::Hook {
 
 TEST(NonFinite, TheTrainingLossIsTheMeanOfWhatIsFinite) {
   const auto model = make_regressor(0);
-  torch::optim::SGD sgd(model.tensors(), 1e-300);  // nothing moves, and all samples are the same: any mean of them is the loss of one
+  torch::optim::SGD sgd(model.tensors(), 1e-300);  // nothing moves, and all samples are equal: any mean over them is the loss of one
   const tw::TensorDataset data(torch::ones({12 * world().size(), 4}, torch::kDouble), torch::ones({12 * world().size(), 1}, torch::kDouble));
   auto options = options_for("nan_loss", NonFinite::skip);
   Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
@@ -166,12 +166,12 @@ TEST(NonFinite, IsLookedForWithTheRandomNumbersOfThePassThatFailed) {
   } spoiler;
   trainer.add(spoiler);
   EXPECT_EQ(trainer.run().steps, 2);
-  ASSERT_EQ(drawn.size(), 5U);  // four passes, and the search
+  ASSERT_EQ(drawn.size(), 5U);  // four passes, and the diagnosis
   EXPECT_EQ(drawn[4], drawn[3]);
 }
 
 TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {
-  // An input of 1e308 saturates the hidden layer: the loss is finite, the gradient of the first weights is an infinite input times zero.
+  // An input of 1e308 saturates the hidden layer: the loss is finite, but the gradient of the first weights is an infinite input times zero.
   const auto outcome = run(options_for("inf_skip", NonFinite::skip), 1, std::numeric_limits<double>::infinity());
   EXPECT_EQ(outcome.summary.skipped_steps, 1);
   expect_finite(outcome.model);
@@ -222,7 +222,7 @@ TEST(NonFinite, SeesAnInfiniteLossOfFiniteGradients) {
   } spoiler;
   trainer.add(spoiler);
   EXPECT_EQ(trainer.run().skipped_steps, 1);
-  if (world().rank() == 0) {  // as which the others began
+  if (world().rank() == 0) {  // the others started from rank 0's parameters
     EXPECT_TRUE(tw::testing::bitwise_equal(tw::testing::copies(model), before));
   }
 }
@@ -235,8 +235,8 @@ TEST(NonFinite, GoesBackToTheCheckpoint) {
   expect_finite(outcome.model);
 }
 
-// Rank 0's running means are what checkpoints hold. Those of the steps between the sixth, which fails, and the eighth, in which the ranks hear of it,
-// are what the run goes back to, or is resumed from.
+// Checkpoints hold rank 0's running means. The sixth step fails, and the ranks learn of it in the eighth. The run goes back to, or is resumed from,
+// checkpoints in between.
 TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
   for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
     for (const auto reaction : {NonFinite::restore, NonFinite::stop}) {
@@ -283,13 +283,14 @@ void expect_the_same_on_all_ranks(const tw::train::Model& model) {
   }
 }
 
-// The checkpoint of step 3 is of the middle of a period. It is gone back to at the end of the epoch, in step 4, or in the step in which the run ends.
+// The checkpoint of step 3 lies in the middle of a period. The run goes back to it at the end of the epoch, in step 4, or in the step in which the
+// run ends.
 TEST(NonFinite, GoesBackToTheSameParametersOnAllRanks) {
   for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
     for (const int64_t stop_after : {-1, 3}) {
       const auto model = make_regressor(0);
       torch::optim::SGD sgd(model.tensors(), 0.1);
-      const auto data = squares((stop_after > 0 ? 18 : 12) * world().size());  // 6 steps an epoch, or 4
+      const auto data = squares((stop_after > 0 ? 18 : 12) * world().size());  // 6 steps per epoch, or 4
       auto options = options_for("nan_between", NonFinite::restore);
       options.epochs = 1;
       options.strategy = {.kind = kind, .period = stop_after > 0 ? 5 : 8};

@@ -13,7 +13,7 @@ namespace observers_test {
 
 using tw::testing::world;
 
-/// A state for hooks that only look.
+/// A state for hooks that only read.
 struct Stage {
   explicit Stage(tw::train::Options chosen) : options(std::move(chosen)), sgd(model.tensors(), 0.1), state(world(), model, sgd, options) {
     state.figures = {"loss", "accuracy"};
@@ -248,7 +248,7 @@ TEST(Console, ListsTheFilesThatThereAre) {
   EXPECT_EQ(files(), "metrics.csv, checkpoints\n");
   std::ofstream(options.folder() / "best.safetensors") << "tensors";
   EXPECT_EQ(files(), "metrics.csv, checkpoints, best.safetensors\n");
-  stage.options.checkpoint.every_epochs = 0;  // what is there is an earlier run's
+  stage.options.checkpoint.every_epochs = 0;  // existing files are an earlier run's
   EXPECT_EQ(files(), "metrics.csv\n");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in parts along an axis of the mesh: the trainer's numbers are those of one process, on every mesh and over a change of meshes.
+// A model in parts along an axis of the mesh: the trainer's numbers equal those of one process, on every mesh and after a change of mesh.
 #include "regression_run.hpp"
 
 #include <nlohmann/json.hpp>
@@ -40,10 +40,10 @@ std::vector<Block> blocks() {
   return {block([] { return torch::nn::Linear(4, 8); }, 1), block([] { return Residual(); }, 12), block([] { return torch::nn::Linear(8, 1); }, 1)};
 }
 
-// Iterations enough to be exact.
+// Enough iterations to be exact.
 const LayerParallelOptions exact{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}};
 
-/// One run: three epochs over the mesh data x layer, `layers` ranks long, or a part of them. @param net what was trained
+/// One run, or a part of it: three epochs over the mesh data x layer, with `layers` ranks along the latter. @param trained receives the net
 tw::train::Summary run(int layers, const Options& options, int64_t stop_at = tw::testing::never, std::shared_ptr<LayerParallel>* trained = nullptr) {
   const Mesh mesh(world(), {{"data"}, {"layer", layers}});
   auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
@@ -78,7 +78,7 @@ std::vector<int> lengths() {
   return result;
 }
 
-// 18 updates in float64, of sums in other orders.
+// For 18 updates in float64 with sums in a different order.
 constexpr double tolerance = 1e-10;
 
 TEST(Parts, TrainLikeOneProcess) {
@@ -124,7 +124,7 @@ TEST(Parts, SequencesTrainLikeOneProcess) {
   }
 }
 
-/// A model over a model in parts, whose control points every rank of the axis has.
+/// A model on top of a model in parts; every rank of the axis has its control points.
 TEST(Parts, SplinesInDepthTrainLikeOneProcess) {
   const auto run_splines = [](const Mesh& mesh, Options options) {
     const auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
@@ -158,7 +158,7 @@ struct DroppingImpl : torch::nn::Module {
 };
 TORCH_MODULE(Dropping);
 
-/// Compares outputs of ranks that were given the same samples.
+/// Compares the outputs of ranks with the same samples.
 class OutputWitness : public tw::train::Hook {
  public:
   explicit OutputWitness(const Mesh& mesh) : data_(mesh.coordinate("data")) {}
@@ -179,7 +179,7 @@ class OutputWitness : public tw::train::Hook {
   int64_t data_;
 };
 
-/// The ranks of a model draw what one process draws, and models along the axis `data` other numbers.
+/// The ranks of a model draw the same numbers as one process; models along the axis `data` draw different ones.
 TEST(Parts, ModelsAlongDataDropOtherUnits) {
   for (const int layers : lengths()) {
     const Mesh mesh(world(), {{"data"}, {"layer", layers}});
@@ -191,7 +191,7 @@ TEST(Parts, ModelsAlongDataDropOtherUnits) {
     torch::optim::SGD sgd(model.tensors(), 0.05);
     const tw::TensorDataset data(torch::ones({24, 4}, torch::kDouble), torch::ones({24, 1}, torch::kDouble));
     Options options = three_epochs("random");
-    options.global_batch = 12;  // as many samples on each rank, for up to four
+    options.global_batch = 12;  // the same number of samples on each rank, for up to four
     options.accumulation = 1;
     Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options);
     OutputWitness witness(mesh);
@@ -241,7 +241,7 @@ TEST(Parts, AllLeaveOutWhatIsNotFiniteForOne) {
   torch::optim::SGD sgd(model.tensors(), 0.05);
   const auto data = squares(31);
   at::Tensor inputs = torch::rand({31, 4}, torch::kDouble);
-  inputs[7][0] = 1e200;  // the square of the error is infinite
+  inputs[7][0] = 1e200;  // the squared error is infinite
   const tw::TensorDataset spoiled(inputs, torch::ones({31, 1}, torch::kDouble));
   Options options = three_epochs("spoiled");
   options.non_finite = tw::train::NonFinite::skip;
@@ -251,7 +251,7 @@ TEST(Parts, AllLeaveOutWhatIsNotFiniteForOne) {
   for (const auto& parameter : model.parameters) EXPECT_TRUE(parameter.tensor.isfinite().all().item<bool>()) << parameter.name;
 }
 
-/// Only the rank that has the closing layer sees it, and on a single model no reduction tells the others.
+/// Only the rank with the closing layer sees it, and with a single model no reduction informs the others.
 TEST(Parts, AllLeaveOutWhatIsNotFiniteInOnePart) {
   const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
   auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
@@ -277,7 +277,7 @@ TEST(Parts, TheTimelineShowsPhases) {
   std::filesystem::create_directories(options.trace.parent_path());
   std::shared_ptr<LayerParallel> net;
   run(world().size(), options, tw::testing::never, &net);
-  net->forward(torch::ones({2, 4}, torch::kDouble));  // whose observer is gone
+  net->forward(torch::ones({2, 4}, torch::kDouble));  // its observer is gone
   if (world().rank() != 0) return;
   std::ifstream in(options.trace);
   std::map<std::string, int> count;

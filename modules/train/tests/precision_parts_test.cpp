@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models in parts, in half precision: what one process gives, also where backward passes compute anew what the forward pass has not kept.
+// Models in parts, in half precision, equal one process, even if backward passes recompute what the forward pass did not keep.
 #include "support.hpp"
 
 #include <cmath>
@@ -33,11 +33,11 @@ Options options_for(const std::string& name, ComputeType compute = ComputeType::
 
 struct Trained {
   tw::train::Summary summary;
-  std::vector<at::Tensor> parameters;  // on rank 0 of those that hold a model, of all of it
+  std::vector<at::Tensor> parameters;  // all of them, on rank 0 of those that hold a model
   at::ScalarType outputs = at::kFloat;
 };
 
-/// 8 updates.
+/// Makes 8 updates.
 Trained train(const Mesh& mesh, const Model& model, const Options& options, const tw::Communicator& holders) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
@@ -55,7 +55,7 @@ double distance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>&
   return std::sqrt(sum);
 }
 
-/// Rank 0 has what is compared.
+/// Rank 0 has the parameters to compare.
 void expect_bits(const Trained& ours, const Trained& expected) {
   ASSERT_EQ(ours.parameters.empty(), world().rank() != 0);
   EXPECT_TRUE(ours.parameters.empty() || tw::testing::bitwise_equal(ours.parameters, expected.parameters));
@@ -73,7 +73,7 @@ at::Tensor in_float32(torch::nn::Linear& linear, const at::Tensor& x) {
   return linear(x.to(torch::kFloat));
 }
 
-/// A layer that is not for autocast, and so isn't its backward pass.
+/// A layer excluded from autocast, including its backward pass.
 struct FullImpl : torch::nn::Module {
   FullImpl() : linear(register_module("linear", torch::nn::Linear(32, 32))) {}
   torch::Tensor forward(const torch::Tensor& x) { return in_float32(linear, x); }
@@ -100,7 +100,7 @@ struct NetImpl : torch::nn::Module {
   }
   std::vector<torch::nn::Linear> layers;
   bool recomputes = false;
-  bool full = false;  // of layer 2
+  bool full = false;  // for layer 2
 };
 TORCH_MODULE(Net);
 
@@ -131,7 +131,7 @@ TEST(PrecisionOfParts, RecomputedFunctionsHaveTheBitsOfOthers) {
   }
 }
 
-// Pipelines. Micro-batches round gradients to bfloat16 each for itself, by 2^-9 of them, in activations, cotangents and products.
+// Pipelines. Each micro-batch rounds gradients to bfloat16, by 2^-9, in activations, cotangents and products.
 
 std::vector<tw::pipeline::BlockFactory> pipeline_blocks(bool full) {
   std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block([] { return torch::nn::Flatten(); })};
@@ -153,7 +153,7 @@ Trained train_stages(tw::pipeline::Recompute recompute, ComputeType compute, int
       mesh["stage"], pipeline_blocks(full),
       tw::pipeline::PipelineOptions{.schedule = tw::pipeline::one_forward_one_backward(stages, micro_batches),
                                     .recompute = std::vector<tw::pipeline::Recompute>(static_cast<size_t>(stages), recompute)});
-  {  // as the whole model begins
+  {  // the initial values of the whole model
     const torch::NoGradGuard no_grad;
     const auto values = initial();
     const auto mine = net->blocks();
@@ -184,7 +184,7 @@ TEST(PrecisionOfParts, StagesThatComputeAgainHaveTheBitsOfOthers) {
   }
 }
 
-// A stage of operators, which the interpreter calls: they are those of the module.
+// A stage of operators called by the interpreter; they are those of the module.
 TEST(PrecisionOfParts, PlannedModelsHaveTheBitsOfOneProcess) {
   const Trained expected = train_whole(options_for("whole"));
   const int ranks = world().size();
@@ -229,7 +229,7 @@ std::vector<Block> layer_blocks() {
   return {block([] { return Flat(); }, 1), block([] { return Residual(); }, 12), block([] { return torch::nn::Linear(16, 10); }, 1)};
 }
 
-// Iterations enough to be exact.
+// Enough iterations to be exact.
 const LayerParallelOptions exact{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}};
 
 Trained train_layers(LayerParallelOptions options, ComputeType compute, bool splines = false) {
@@ -242,7 +242,7 @@ Trained train_layers(LayerParallelOptions options, ComputeType compute, bool spl
   return trained;
 }
 
-/// One layer after the other, with states in float32 as layers in parallel have them.
+/// One layer after the other, with float32 states as in layers in parallel.
 struct SerialImpl : torch::nn::Module {
   SerialImpl() : net(register_module("net", std::make_shared<SerialNetwork>(layer_blocks(), exact))) {}
   torch::Tensor forward(const torch::Tensor& x) {
@@ -262,12 +262,12 @@ TEST(PrecisionOfParts, LayersInParallelTrainAsOneProcess) {
     const Trained expected = train(Mesh(alone, {{"data"}}), model_of(serial), options_for("serial", compute), alone);
     const Trained full = train(Mesh(alone, {{"data"}}), model_of(Serial()), options_for("full", ComputeType::float32), alone);
     const Trained layers = train_layers(exact, compute);
-    // The sums of float32 states are taken in another order, which bfloat16 and float16 round away but where they are in the middle of two numbers.
+    // float32 states are summed in a different order. bfloat16 and float16 round the difference away, unless it lies midway between two numbers.
     expect_within(0.25 * distance(full.parameters, expected.parameters), layers, expected);
   }
 }
 
-// What the adjoint needs of the layers is linearised again in the backward pass, of either level.
+// The backward pass linearises layers again for the adjoint, on either level.
 TEST(PrecisionOfParts, LayersThatComputeAgainHaveTheBitsOfOthers) {
   LayerParallelOptions options = exact;
   const Trained expected = train_layers(options, ComputeType::bfloat16);
@@ -276,7 +276,7 @@ TEST(PrecisionOfParts, LayersThatComputeAgainHaveTheBitsOfOthers) {
   expect_bits(again, expected);
 }
 
-// Layers are float32 sums of control points, and not products in bfloat16: they differ by less than that rounds.
+// Layers are float32 sums of control points, not products in bfloat16, so they differ by less than bfloat16 rounds.
 TEST(PrecisionOfParts, SplinesAreNotRounded) {
   const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
   const auto net = std::make_shared<LayerParallel>(mesh["layer"], layer_blocks(), exact);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training in half precision: what a loop by hand under LibTorch's autocast gives, under every strategy; scaled losses, and what becomes of
-// overflows.
+// Training in half precision equals a hand-written loop under LibTorch's autocast, with every strategy. Also covers scaled losses and overflows.
 #include "support.hpp"
 
 #include <ATen/autocast_mode.h>
@@ -49,7 +48,7 @@ Model make_lenet() {
   return tw::train::model_of(tw::models::LeNet());
 }
 
-/// One layer of it is not for autocast, and so isn't its backward pass.
+/// One layer is excluded from autocast, including its backward pass.
 struct PartlyFullImpl : torch::nn::Module {
   PartlyFullImpl() : first(register_module("first", torch::nn::Linear(784, 32))), full(register_module("full", torch::nn::Linear(32, 32))) {
     last = register_module("last", torch::nn::Linear(32, 10));
@@ -105,7 +104,7 @@ struct UnscriptedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Unscripted);
 
-/// Keeps what a run has after each update, and the batches that it takes.
+/// Records the parameters after each update, and the batches.
 struct Witness : tw::train::Hook {
   void on_sample(tw::train::State& state) override { batches.push_back(state.batch); }
   void on_update(tw::train::State& state) override { after.push_back(copies(state.model)); }
@@ -126,11 +125,11 @@ struct Trained {
   std::vector<at::Tensor> parameters;
   tw::train::Summary summary;
   std::vector<tw::Batch> batches;
-  std::vector<std::vector<at::Tensor>> after;  // each update
+  std::vector<std::vector<at::Tensor>> after;  // after each update
   std::optional<at::Tensor> scaling;           // scale, good updates, overflows
 };
 
-/// 8 updates. @param spoils called on every rank in each
+/// Makes 8 updates. @param spoils hook, called on every rank in each update
 Trained train(const tw::Communicator& comm, const Model& model, const Options& options, tw::train::Hook* spoils = nullptr) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
@@ -170,14 +169,14 @@ std::vector<at::Tensor> by_hand(const Model& model, const std::vector<tw::Batch>
   return copies(model);
 }
 
-// Of one rank to the bit: strategies that average one model do nothing else. Casts of parameters that were kept for the next update would show.
+// On one rank, bitwise: strategies that average a single model change nothing. Parameter casts kept for the next update would show.
 TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
   const tw::Communicator comm = alone();
   for (const auto make : {make_mlp, make_lenet, make_partly_full}) {
     for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
       const bool half = compute == ComputeType::float16;
       for (const auto& [name, strategy] : strategies) {
-        if (name == "diloco" || name == "easgd") continue;  // have a rule of their own
+        if (name == "diloco" || name == "easgd") continue;  // have their own update rules
         const auto options = options_for("by_hand", {.compute = compute, .loss_scale = {.scale = 1024}}, strategy);
         const Trained trained = train(comm, make(), options);
         const auto expected = by_hand(make(), trained.batches, half ? at::kHalf : at::kBFloat16, half ? 1024 : 1);
@@ -187,14 +186,14 @@ TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
   }
 }
 
-// From the first call, in which LibTorch looks at a script, to the third, from which on it has its own way of computing it.
+// From the first call, in which LibTorch profiles a script, to the third, from which on it runs its optimised version.
 TEST(Precision, TakesScriptsAsModules) {
   for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
     const auto options = options_for("script", {.compute = compute, .loss_scale = {.scale = 1024}});
     torch::manual_seed(3);
     const Trained module = train(alone(), tw::train::model_of(Unscripted()), options);
     const Model written = make_script();
-    if (compute == ComputeType::float16) {  // as LibTorch has optimised it for float32 before
+    if (compute == ComputeType::float16) {  // after LibTorch has optimised it for float32
       for (int i = 0; i < 4; ++i) written.forward(torch::rand({12, 1, 28, 28})).sum().backward();
     }
     const Trained script = train(alone(), written, options);
@@ -209,8 +208,8 @@ double distance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>&
   return std::sqrt(sum);
 }
 
-// Ranks round what their samples give of a gradient each for itself, and sum it in float32. However it is rounded, the result is about as far from
-// that of float32, so two of them are at most twice as far from each other.
+// Each rank rounds its samples' contribution to a gradient, and contributions are summed in float32. However it is rounded, the result is about as
+// far from the float32 result, so two results are at most twice as far apart.
 TEST(Precision, OfSeveralRanksIsThatOfOne) {
   const PrecisionOptions precision{.compute = ComputeType::bfloat16};
   const Trained expected = train(alone(), make_mlp(), options_for("one", precision));
@@ -224,13 +223,13 @@ TEST(Precision, OfSeveralRanksIsThatOfOne) {
   }
 }
 
-// A power of two changes no mantissa of bfloat16 or float32, and both have the exponents for it.
+// A power of two changes no mantissa of bfloat16 or float32, and both have enough exponent bits.
 TEST(Precision, ScaledLossesChangeNoBit) {
   for (const auto& [name, strategy] : strategies) {
     const Trained plain = train(world(), make_mlp(), options_for("plain", {.compute = ComputeType::bfloat16}, strategy));
     const PrecisionOptions scaled{.compute = ComputeType::bfloat16, .scale_loss = true, .loss_scale = {.scale = 4096, .growth_interval = 3}};
     const Trained same = train(world(), make_mlp(), options_for("scaled", scaled, strategy));
-    const bool as_it_comes = name == "easgd";  // whose ranks do not wait for each other
+    const bool as_it_comes = name == "easgd";  // its ranks do not wait for each other
     EXPECT_TRUE(as_it_comes || bitwise_equal(plain.parameters, same.parameters)) << name;
     ASSERT_TRUE(same.scaling) << name;
     EXPECT_TRUE(same.scaling->equal(torch::tensor({4 * 4096.0, 2.0, 0.0}, torch::kDouble))) << name << ": " << *same.scaling;  // 8 updates
@@ -239,7 +238,7 @@ TEST(Precision, ScaledLossesChangeNoBit) {
   }
 }
 
-/// Has another loss on one rank in one step.
+/// Replaces the loss on one rank in one step.
 struct Spoiler : tw::train::Hook {
   explicit Spoiler(std::function<at::Tensor(const tw::train::State&)> to, int64_t in_step = 2) : with(std::move(to)), step(in_step) {}
   void on_forward(tw::train::State& state) override {
@@ -259,7 +258,7 @@ TEST(Precision, LeavesAnUpdateOutOnAllRanksWhereGradientsOfOneOverflow) {
     EXPECT_EQ(trained.summary.stopped_because, "") << name;
     EXPECT_EQ(trained.summary.steps, 8) << name;
     for (const at::Tensor& each : trained.parameters) EXPECT_TRUE(torch::isfinite(each).all().item<bool>()) << name;
-    const bool steps_alone = name == "local_sgd" || name == "diloco" || name == "easgd";  // and step 3 is one without a meeting
+    const bool steps_alone = name == "local_sgd" || name == "diloco" || name == "easgd";  // no meeting in step 3
     const bool left_out_here = !steps_alone || world().rank() == world().size() - 1;
     EXPECT_EQ(bitwise_equal(trained.after[2], trained.after[1]), left_out_here) << name;
     EXPECT_FALSE(bitwise_equal(trained.after[3], trained.after[2])) << name;
@@ -268,7 +267,7 @@ TEST(Precision, LeavesAnUpdateOutOnAllRanksWhereGradientsOfOneOverflow) {
   }
 }
 
-// A scale that is too large at the beginning is halved until it fits.
+// An initial scale that is too large is reduced until it fits.
 TEST(Precision, FindsAScaleThatFits) {
   const PrecisionOptions precision{.compute = ComputeType::float16, .loss_scale = {.scale = 0x1p40, .backoff = 0x1p-8}};
   const Trained trained = train(world(), make_mlp(), options_for("too_large", precision));
@@ -277,7 +276,7 @@ TEST(Precision, FindsAScaleThatFits) {
   EXPECT_FALSE(bitwise_equal(trained.parameters, copies(make_mlp())));
 }
 
-// It is the loss that says so, or gradients at a scale of 1.
+// A non-finite loss is no overflow, nor are non-finite gradients at a scale of 1.
 TEST(Precision, IsStillTroubledByWhatIsNoOverflow) {
   for (const auto& [name, strategy] : strategies) {
     struct Spoils : tw::train::Hook {
@@ -295,7 +294,7 @@ TEST(Precision, IsStillTroubledByWhatIsNoOverflow) {
   const PrecisionOptions precision{.compute = ComputeType::float16, .loss_scale = {.scale = 4}};
   const Trained trained = train(world(), make_mlp(), options_for("no_slope", precision), &no_slope);
   EXPECT_TRUE(trained.summary.diverged);
-  EXPECT_EQ(trained.summary.overflowed_steps, 2);  // of scales 4 and 2
+  EXPECT_EQ(trained.summary.overflowed_steps, 2);  // at scales 4 and 2
   EXPECT_EQ(trained.summary.steps, 3);
 }
 
@@ -311,7 +310,7 @@ struct Stopper : tw::train::Hook {
 TEST(Precision, ResumedRunsHaveTheSameBits) {
   const PrecisionOptions precision{.compute = ComputeType::float16, .loss_scale = {.scale = 0x1p30, .backoff = 0x1p-8, .growth_interval = 2}};
   for (const auto& [name, strategy] : strategies) {
-    if (strategy.kind == StrategyKind::parameter_server) continue;  // where ranks do not wait for each other, and there is no other run like it
+    if (strategy.kind == StrategyKind::parameter_server) continue;  // ranks do not wait for each other, so no other run is equal
     Options options = options_for("whole", precision, strategy);
     const Trained whole = train(world(), make_mlp(), options);
     EXPECT_GT(whole.summary.overflowed_steps, 0) << name;
@@ -332,7 +331,7 @@ TEST(Precision, ResumedRunsHaveTheSameBits) {
   }
 }
 
-// The images can be learnt entirely; 8 bits of a mantissa are enough for that.
+// The images can be learnt completely; an 8-bit mantissa is enough for that.
 TEST(Precision, LearnsAsInFloat32) {
   const auto loss_of = [](ComputeType compute) {
     Options options = options_for("learns", {.compute = compute});

@@ -35,7 +35,7 @@ TEST(Progress, SurvivesItsFileBitForBit) {
   EXPECT_EQ(back.loss_samples, progress.loss_samples);
 }
 
-// Of older versions it does not name what is validated on, which is then left out.
+// Identities of older versions do not name the validation data, which is then ignored.
 TEST(DataIdentity, ComparesWhatBothName) {
   const std::string older = "to train: 31 samples, content 1f; to test: 5 samples, content 2e";
   const std::string now = older + "; to validate: 5 samples, content 3d";

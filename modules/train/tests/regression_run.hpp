@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of 18 updates that may be ended early: for tests that compare runs.
+// A run of 18 updates that may be ended early, for tests that compare runs.
 #pragma once
 #include "support.hpp"
 
@@ -15,7 +15,7 @@ inline train::Options three_epochs(const std::string& name) {
   return options;
 }
 
-/// Asks for the end after `step` updates, and keeps every sample's first number, by which squares() can be told apart.
+/// Ends the run after `step` updates, and records every sample's first number, which identifies samples of squares().
 struct Witness : train::Hook {
   explicit Witness(int64_t at) : step(at) {}
   void on_sample(train::State& state) override {
@@ -37,7 +37,7 @@ struct Outcome {
   train::Summary summary;
 };
 
-/// One part of a run on `comm`; whatever the parameters are before, a resumed one must not keep them.
+/// One part of a run on `comm`. A resumed part must not keep the parameters that the model begins with.
 template <class Optimizer, class OptimizerOptions>
 Outcome run(const Communicator& comm, const train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never, double dropout = 0.2) {
   const auto model = make_regressor(dropout);

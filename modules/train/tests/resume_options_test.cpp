@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is resumed with other options, another optimizer, or on another number of ranks.
+// Resuming a run with other options, another optimizer, or another number of ranks.
 #include "message_of.hpp"
 #include "regression_run.hpp"
 
@@ -19,7 +19,7 @@ tw::train::Options options_for(const std::string& name) {
   return options;
 }
 
-// A loss is not compared with an accuracy: what was the best so far is forgotten.
+// A loss is not compared with an accuracy: the best value so far is forgotten.
 TEST(Resume, JudgesAnewByAnotherWatch) {
   auto options = options_for("watch");
   options.resume = Resume::fresh;
@@ -40,7 +40,7 @@ TEST(Resume, JudgesAnewByAnotherWatch) {
   EXPECT_NE(lines.find("early_stopping.watch is loss now, and was mae"), std::string::npos) << lines;
 }
 
-// What a resumed run does not take over from its options is an error, or a line.
+// If a resumed run ignores an option, it throws or logs a message.
 TEST(Resume, KeepsItsGlobalBatchAndItsOptimizer) {
   auto options = options_for("keeps");
   options.resume = Resume::fresh;
@@ -61,7 +61,7 @@ TEST(Resume, KeepsItsGlobalBatchAndItsOptimizer) {
   EXPECT_EQ(lines.find("keeps its global batch of 6 samples; batch_size = 50 would make") != std::string::npos, world().rank() == 0) << lines;
 }
 
-/// A run by one of LibTorch's optimizers on `ranks` of the ranks, until `stop_at`.
+/// A part of a run with one of LibTorch's optimizers on `comm`, until `stop_at`.
 using Part = std::function<Outcome(const tw::Communicator& comm, const tw::train::Options& options, int64_t stop_at)>;
 
 template <class Optimizer, class OptimizerOptions>
@@ -71,7 +71,7 @@ Part part_of(OptimizerOptions rule) {
   };
 }
 
-// The table of all optimizers and strategies: begun on fewer ranks, gone on with on all.
+// All optimizers and strategies: started on fewer ranks, resumed on all.
 TEST(Resume, EveryOptimizerAndStrategyOnOtherNumbersOfRanks) {
   using tw::train::StrategyKind;
   const std::vector<std::pair<std::string, Part>> optimizers{
@@ -101,7 +101,7 @@ TEST(Resume, EveryOptimizerAndStrategyOnOtherNumbersOfRanks) {
       EXPECT_EQ(found.summary.steps, 12) << options.name;
       EXPECT_TRUE(std::isfinite(tw::train::figure(found.summary.test, "loss"))) << options.name;
       const bool is_exact = kind == StrategyKind::data || kind == StrategyKind::sharded || kind == StrategyKind::fully_sharded;
-      // Sums in another order, some 1e-16 each, which the optimizers' quotients may magnify where gradients are small.
+      // Sums in a different order, some 1e-16 each, which the optimizers' quotients may amplify where gradients are small.
       if (is_exact) tw::testing::expect_close(found, whole, 1e-9, options.name);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that ends early and is resumed: bit by bit the one that was not, on as many ranks; on other numbers of ranks the same samples in the same
-// updates.
+// A run that ends early and is resumed. On the same number of ranks it is bitwise equal to an uninterrupted run. On other numbers of ranks it has the
+// same samples in the same updates.
 #include <fstream>
 
 #include "regression_run.hpp"
@@ -27,7 +27,7 @@ std::filesystem::path step_folder(const tw::train::Options& options, int64_t ste
   return options.folder() / "checkpoints" / tw::concat("step_000000", step < 10 ? "0" : "", step);
 }
 
-// Rank 0's part of a checkpoint, in its last byte.
+// Damages the last byte of rank 0's part of a checkpoint.
 void damage(const tw::train::Options& options, int64_t step) {
   if (world().rank() == 0) {
     const auto file = step_folder(options, step) / "rank_0000.safetensors";
@@ -70,7 +70,7 @@ TEST(Resume, IsBitwiseEqualForEveryOptimizer) {
   expect_bitwise_equal<torch::optim::Adagrad>("adagrad", torch::optim::AdagradOptions(0.05));
 }
 
-/// Keeps what a run has after its second epoch.
+/// Records the run's state after its second epoch.
 struct Keeper : tw::train::Hook {
   explicit Keeper(const Trainer& of) : trainer(of) {}
   void on_end_epoch(tw::train::State& /*state*/, const tw::train::EpochReport& report) override {
@@ -115,7 +115,7 @@ TEST(Resume, GoesOnFromTensorsInMemory) {
   EXPECT_EQ(summary.best_epoch, expected.best_epoch);
   EXPECT_EQ(summary.best, expected.best);
   EXPECT_LE(witness.seen.size(), 31U) << "one epoch";
-  // Sums of two numbers do not depend on their order; those of more round differently where gradients arrive in another one.
+  // Sums of two numbers do not depend on their order; sums of more round differently if gradients arrive in a different order.
   const auto mine = tw::testing::copies(model);
   const auto theirs = tw::testing::copies(first_model);
   if (world().size() <= 2) {
@@ -144,8 +144,8 @@ TW_TEST_ON(Resume, GoesOnOnOtherNumbersOfRanks, {.least = 3}) {
       if (stop_at == never && world().rank() == 0) {
         ASSERT_FALSE(whole.empty());
         for (size_t i = 0; i < whole.size(); ++i) {
-          // Sums over samples in another order: 18 updates of some 1e-16 each, which Adam's quotient may magnify a hundredfold where gradients are
-          // small.
+          // Sums over samples in a different order: 18 updates of some 1e-16 each, which Adam's quotient may amplify a hundredfold where gradients
+          // are small.
           const double difference = (outcome.parameters[i] - whole[i]).norm().template item<double>();
           EXPECT_LT(difference, 1e-12 * 18 * whole[i].norm().template item<double>()) << i;
         }
@@ -158,7 +158,7 @@ TW_TEST_ON(Resume, GoesOnOnOtherNumbersOfRanks, {.least = 3}) {
   part(3, 9);
   part(1, never);
 
-  // Each of the 31 samples three times, once an epoch.
+  // Each of the 31 samples three times, once per epoch.
   std::string mine(reinterpret_cast<const char*>(seen.data()), seen.size() * sizeof(double));
   std::map<double, int> times;
   for (const std::string& bytes : tw::allgather_strings(world(), mine)) {
@@ -184,7 +184,7 @@ TEST(Resume, RefusesToLoseAnUnfinishedRun) {
   }
   options.resume = Resume::fresh;
   EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
-  options.resume = Resume::refuse;  // what is finished may be replaced
+  options.resume = Resume::refuse;  // a finished run may be replaced
   EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
   options.resume = Resume::resume;
   const auto again = run<torch::optim::Adam>(world(), options, rule, never);
@@ -213,7 +213,7 @@ TEST(Resume, RefusesToLoseARunWhoseCheckpointsAreDamaged) {
   damage(options, 4);
   expect_refused(Resume::refuse, 4);
   expect_refused(Resume::resume, 4);
-  // Before the damaged one lies that of a run which was finished, and then made longer.
+  // Before the damaged checkpoint lies that of a finished run which was then extended.
   options.resume = Resume::fresh;
   EXPECT_TRUE(run<torch::optim::Adam>(world(), options, rule, never).summary.finished);
   options.resume = Resume::resume;
@@ -272,7 +272,7 @@ TEST(Resume, LosesNothingToOptionsThatAreRefused) {
   expect_refused([](auto& wrong) { wrong.accumulation = 4; });
   expect_refused([](auto& wrong) {
     wrong.trace = "/no/such/place/trace.json";
-    wrong.epochs = 1;  // were it trained, two epochs would be left below
+    wrong.epochs = 1;  // if it were trained, two epochs would remain below
   });
   if (world().size() > 1) {
     expect_refused([](auto& wrong) {

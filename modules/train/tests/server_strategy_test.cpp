@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training by parameter servers: resumed runs continue as they may.
+// Training with parameter servers, and resuming it.
 #include "regression_run.hpp"
 
 #include <numeric>
@@ -16,7 +16,7 @@ using tw::train::ServerAlgorithm;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-/// Ranks meet at the ends of epochs, which is where a run may be ended and gone on with. On one rank nothing depends on anybody's speed.
+/// Ranks meet at the end of an epoch, where a run may be ended and resumed. On one rank nothing depends on timing.
 TEST(ServerStrategy, ServersTrainAndResume) {
   const auto rule = torch::optim::SGDOptions(0.02).momentum(0.5).nesterov(true);
   for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::eamsgd, ServerAlgorithm::ssp}) {
@@ -31,7 +31,7 @@ TEST(ServerStrategy, ServersTrainAndResume) {
     EXPECT_LE(whole.summary.exposed_comm_share, 1) << name;
     const auto& staleness = whole.summary.servers->staleness;
     const int64_t per_rank = algorithm == ServerAlgorithm::ssp ? 18 : 9;  // exchanges
-    const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;  // what is left at each epoch's end
+    const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;  // remainder at each epoch's end
     EXPECT_EQ(std::accumulate(staleness.begin(), staleness.end(), int64_t{0}), world().size() * (per_rank + last)) << name;
 
     auto options = options_for("resumed_" + name, strategy);
@@ -48,7 +48,7 @@ TEST(ServerStrategy, ServersTrainAndResume) {
   }
 }
 
-/// A model that has parts whose names are those of the servers' in checkpoints.
+/// A run of a model that has parts with the names of the servers' state in checkpoints.
 struct Ran {
   std::vector<at::Tensor> parameters;
   tw::train::Summary summary;
@@ -70,7 +70,7 @@ Ran run_named_servers(const tw::train::Options& options) {
   return {tw::testing::copies(model), summary, witness.seen};
 }
 
-/// From a checkpoint that is neither of an epoch's end nor of a period's. With several workers, others' updates come at times of their own.
+/// Resumes from a checkpoint at the end of neither an epoch nor a period. With several workers, the timing of others' updates varies.
 TEST(ServerStrategy, ServersResumeInTheMiddleOfAPeriod) {
   for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::ssp}) {
     const std::string name = tw::concat("servers_middle_", static_cast<int>(algorithm));

@@ -10,7 +10,7 @@
 
 namespace signals_test {
 
-/// stdout is a pipe while this lives.
+/// Makes stdout a pipe for its own lifetime.
 class PipedOutput {
  public:
   PipedOutput() : before_(::dup(STDOUT_FILENO)) {
@@ -32,8 +32,7 @@ class PipedOutput {
   std::array<int, 2> pipe_{};
 };
 
-/// Whether writing to stdout waits while there are Signals that SIGTERM has come to, and after them. @param unread whether something written is not
-/// read
+/// Whether writing to stdout blocks while Signals exist that have received SIGTERM, and after them. @param unread whether written output stays unread
 std::pair<bool, bool> waits(bool unread) {
   const PipedOutput output;
   bool meanwhile = false;
@@ -51,7 +50,7 @@ TEST(Signals, LeaveOutputAsItWas) {
   const char* before = std::getenv("OMPI_COMM_WORLD_SIZE");
   const std::string kept = before == nullptr ? "" : before;
   ::unsetenv("OMPI_COMM_WORLD_SIZE");
-  EXPECT_EQ(waits(false), std::pair(true, true));  // it may be a shell's as well
+  EXPECT_EQ(waits(false), std::pair(true, true));  // stdout may be a shell's as well
   ::setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
   EXPECT_EQ(waits(false), std::pair(false, true));
   EXPECT_EQ(waits(true), std::pair(false, false));  // nobody reads any more

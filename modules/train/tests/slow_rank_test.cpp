@@ -11,7 +11,7 @@ TEST(SlowRank, IsTheOneThatWaitsLeast) {
   const auto slow = slowest_of({0.5, 0.75, 0.25, 0.25 + 0.75});
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2);
-  EXPECT_DOUBLE_EQ(slow->share, (0.5 + 0.75 + 1.0) / 3 - 0.25);  // what it waits itself is nobody's fault
+  EXPECT_DOUBLE_EQ(slow->share, (0.5 + 0.75 + 1.0) / 3 - 0.25);  // its own waits are no rank's fault
 }
 
 TEST(SlowRank, IsNobodyWhereAllWaitAlike) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline in the trainer: its numbers are those of one process, on every mesh and over a change of meshes.
+// A pipeline in the trainer: its numbers equal those of one process, on every mesh and after a change of mesh.
 #include "regression_run.hpp"
 
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ std::vector<BlockFactory> blocks() {
   return all;
 }
 
-/// Ranks of each stage of a pipeline on `ranks` ranks.
+/// Ranks per stage of a pipeline on `ranks` ranks.
 std::vector<int> replicas_of(int ranks, bool replicated) {
   return replicated && ranks > 2 ? std::vector<int>{1, ranks - 1} : std::vector<int>(static_cast<size_t>(ranks), 1);
 }
@@ -77,7 +77,7 @@ std::vector<int> lengths() {
   return result;
 }
 
-// 18 updates in float64, of sums in other orders.
+// For 18 updates in float64 with sums in a different order.
 constexpr double tolerance = 1e-10;
 
 TEST(Stages, TrainLikeOneProcess) {
@@ -128,7 +128,7 @@ TEST(Stages, TheBestModelIsWhole) {
   for (const auto& each : whole) EXPECT_TRUE(saved.tensor(each.name).equal(each.tensor.cpu())) << each.name;
 }
 
-/// Samples that count how often they are asked for.
+/// Counts the samples that are read.
 class Counted : public tw::Dataset {
  public:
   int64_t size() const override { return squares_.size(); }
@@ -142,7 +142,7 @@ class Counted : public tw::Dataset {
   tw::TensorDataset squares_ = squares(31);
 };
 
-/// Where the gradients of a rank lie after its passes, and after their reduction.
+/// Addresses of a rank's gradients after its passes, and after their reduction.
 struct Places : tw::train::Hook {
   void on_forward(tw::train::State& state) override { gathered = places_of(state); }
   void on_backward(tw::train::State& state) override {
@@ -161,7 +161,7 @@ struct Places : tw::train::Hook {
   int updates = 0;
 };
 
-/// As many stages as there may be, and their optimizer.
+/// The maximum number of stages, and their optimizer.
 struct Staged {
   int stages = lengths().back();
   Mesh mesh{world(), {{"data"}, {"stage", stages}}};
@@ -196,7 +196,7 @@ TEST(Stages, OnlyThoseAtTheEndsLookAtSamples) {
   EXPECT_TRUE(std::isfinite(summary.test[0].second));
 }
 
-/// The error of a regressor, and whether it was asked for here.
+/// A regressor's error as a metric, counting its calls on this rank.
 struct Judged {
   tw::train::Objective objective(bool throws = false) {
     tw::train::Objective result = tw::train::regression();
@@ -234,7 +234,7 @@ TEST(Stages, AMetricThatThrowsEndsTheEvaluationOnAllOfThem) {
   EXPECT_THROW((void)trainer.evaluate(data), tw::Error);
 }
 
-/// Micro-batches add to the memory that is reduced, from the first of them on.
+/// Micro-batches add to the memory that is reduced, beginning with the first.
 TEST(Stages, GradientsLandWhereTheyAreReduced) {
   Staged staged;
   const auto data = squares(30);  // all updates have samples on each rank

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every strategy of the trainer: resumed runs have the bits of undisturbed ones; those that promise the arithmetic of `data` have its result.
+// Every strategy of the trainer: resumed runs are bitwise equal to uninterrupted ones, and strategies with the arithmetic of `data` have its result.
 #include "regression_run.hpp"
 
 #include <numeric>
@@ -22,7 +22,7 @@ using tw::train::Resume;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
-// Those that there are where tensors lie.
+// The strategies available on this device.
 std::vector<std::pair<std::string, StrategyOptions>> strategies() {
   std::vector<std::pair<std::string, StrategyOptions>> all{
       {"data", {}},
@@ -60,7 +60,7 @@ TEST(Strategy, ResumedRunsHaveTheSameBits) {
   }
 }
 
-// In the middle of a period, when the ranks' parameters differ: 3 steps behind the meeting at the end of an epoch of 6.
+// In the middle of a period, when the ranks' parameters differ: 3 steps after the meeting at the end of an epoch of 6.
 TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
   for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
     const StrategyOptions strategy{.kind = kind, .period = 5};
@@ -69,7 +69,7 @@ TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
     options.checkpoint.every_steps = 3;
     options.checkpoint.keep = 9;
     options.resume = Resume::fresh;
-    EXPECT_EQ(run_adam(options, 13).summary.steps, 17);  // asked in step 14, heard when the ranks meet
+    EXPECT_EQ(run_adam(options, 13).summary.steps, 17);  // requested in step 14, received when the ranks meet
     const auto last = options.folder() / "checkpoints" / "step_00000017";
     ASSERT_TRUE(std::filesystem::exists(last));
     world().barrier();
@@ -80,7 +80,7 @@ TEST(Strategy, CheckpointsHoldEachRanksOwnParameters) {
   }
 }
 
-// Slices and sums in another order: as in equivalence_test.cpp of data_parallel.
+// Slices, and sums in a different order: as in equivalence_test.cpp of data_parallel.
 TEST(Strategy, ShardedIsData) {
   const auto data = run_adam(options_for("data", {}));
   for (const auto& [name, strategy] : strategies()) {
@@ -89,7 +89,7 @@ TEST(Strategy, ShardedIsData) {
   }
 }
 
-/// Clips in place of the option.
+/// Clips in a hook instead of by the option.
 struct Clip : tw::train::Hook {
   void on_backward(tw::train::State& state) override {
     const double norm = state.clip_gradient_norm(0.05);
@@ -98,7 +98,7 @@ struct Clip : tw::train::Hook {
   int clipped = 0;
 };
 
-// That this is the norm of one process, axes_test.cpp compares.
+// axes_test.cpp checks that this is the norm of one process.
 TEST(Strategy, ClipsByTheNormOfTheWholeModel) {
   const auto clipped = [](const std::string& name, const StrategyOptions& strategy) {
     auto options = options_for("clipped_" + name, strategy);
@@ -155,7 +155,7 @@ TEST(Strategy, CountsWhatIsCommunicated) {
   EXPECT_LE(bytes({.compression = CompressionKind::top_k, .top_k_fraction = 0.1}), 0.2 * data);
 }
 
-// A rank whose loss is not finite tells the others when they meet next; then the run ends, for the reason that it gives.
+// A rank with a non-finite loss informs the others when they next meet. Then the run ends and reports why.
 TEST(Strategy, TroubleIsHeardWhenRanksMeet) {
   struct Poison : tw::train::Hook {
     void on_sample(tw::train::State& state) override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer's tests train: images whose bright row tells the class, and a small network.
+// Data and models for the trainer's tests: images whose bright row is the class, and a small network.
 #pragma once
 #include "mpi_test.hpp"
 
@@ -32,7 +32,7 @@ inline TensorDataset squares(int64_t samples) {
   return {inputs, inputs.square().sum(1, /*keepdim=*/true)};
 }
 
-/// With dropout, so that what a model draws matters too.
+/// With dropout, so that the model's random numbers matter.
 inline train::Model make_regressor(double dropout, bool on_device = true) {
   torch::manual_seed(static_cast<uint64_t>(world().rank()));
   torch::nn::Sequential net(torch::nn::Linear(4, 16), torch::nn::Tanh(), torch::nn::Dropout(dropout), torch::nn::Linear(16, 1));
@@ -41,7 +41,7 @@ inline train::Model make_regressor(double dropout, bool on_device = true) {
   return train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
-/// Options for a run that leaves nothing after but what a test asks for, in a folder of its own.
+/// Options for a run in its own folder that writes only what a test asks for.
 inline train::Options quick(const std::string& name) {
   train::Options options;
   options.name = concat(name, device().is_cpu() ? "_" : "_device_", world().size());

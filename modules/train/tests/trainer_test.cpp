@@ -17,7 +17,7 @@ using tw::testing::squares;
 using tw::testing::world;
 using tw::train::Trainer;
 
-/// Writes down what it is told, in order.
+/// Records the hooks called, in order.
 struct Recorder : tw::train::Hook {
   void on_start(tw::train::State&) override { events += "S"; }
   void on_start_epoch(tw::train::State&) override { events += "["; }
@@ -116,8 +116,7 @@ TEST(Trainer, EvaluatesExactlyOverUnevenRanks) {
 }
 
 TEST(Trainer, ReportsTheTrainingLossOfOneProcess) {
-  // With a learning rate of 1e-300 nothing moves, so the mean over the epoch is the loss of the model: on any number of ranks, uneven shares
-  // included.
+  // With a learning rate of 1e-300 nothing moves, so the mean over the epoch is the model's loss, on any number of ranks and with uneven shares.
   const auto model = make_regressor(0);
   torch::optim::SGD sgd(model.tensors(), 1e-300);
   const auto data = squares(41);
@@ -149,13 +148,13 @@ TEST(Trainer, AccumulationChangesNothingButMemory) {
     results[accumulation > 1 ? 1 : 0] = tw::testing::copies(model);
   }
   for (size_t i = 0; i < results[0].size(); ++i) {
-    // The same sums in another order: 20 updates of some 1e-16 each, times what Adam makes of small differences in its quotient.
+    // The same sums in a different order: 20 updates of some 1e-16 each, amplified by the quotient of Adam.
     EXPECT_LT((results[0][i] - results[1][i]).norm().item<double>(), 1e-11 * results[0][i].norm().item<double>()) << i;
   }
 }
 
 TEST(Trainer, LetsRanksWithoutSamplesTakePartWhateverTheModel) {
-  // Batch normalisation cannot take an empty batch, so that a rank without samples must not run the model.
+  // Batch normalisation rejects an empty batch, so a rank without samples must not run the model.
   torch::nn::Sequential net(torch::nn::Conv2d(1, 2, 5), torch::nn::BatchNorm2d(2), torch::nn::Flatten(), torch::nn::Linear(2 * 24 * 24, 10));
   const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
   torch::optim::SGD sgd(model.tensors(), 0.1);
@@ -181,14 +180,14 @@ TEST(Trainer, WorksWithMoreRanksThanSamples) {
   for (const auto& parameter : model.parameters) EXPECT_TRUE(torch::isfinite(parameter.tensor).all().item<bool>());
 }
 
-/// Has one rank begin its epoch late.
+/// Delays the beginning of one rank's epoch.
 struct Latecomer : tw::train::Hook {
   void on_start_epoch(tw::train::State&) override {
     if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
 };
 
-// Rank 0's update takes milliseconds, and the others wait 300 for it: by its clock they wait longer than training takes.
+// Rank 0's update takes milliseconds, and the others wait 300 for it: by its clock they wait longer than training lasts.
 TEST(Trainer, NobodyWaitsForMoreThanAllOfTheTime) {
   const auto model = make_mlp();
   torch::optim::SGD sgd(model.tensors(), 0.1);
@@ -201,14 +200,14 @@ TEST(Trainer, NobodyWaitsForMoreThanAllOfTheTime) {
   EXPECT_LE(summary.waited_for_data_share, 1);
 }
 
-/// Has one rank take longer over every update than the others.
+/// Makes every update slower on one rank.
 struct Dawdler : tw::train::Hook {
   void on_update(tw::train::State& state) override {
     if (state.comm.rank() == state.comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 };
 
-// An update takes some milliseconds, so that the others spend nearly all of the time in waits for the last rank.
+// An update takes some milliseconds, so the others wait for the last rank nearly all the time.
 TEST(Trainer, NamesTheRankThatTheOthersWaitFor) {
   const auto model = make_mlp();
   torch::optim::SGD sgd(model.tensors(), 0.1);
@@ -224,7 +223,7 @@ TEST(Trainer, NamesTheRankThatTheOthersWaitFor) {
   if (!summary.slow_rank) return;
   EXPECT_EQ(summary.slow_rank->rank, world().size() - 1);
   EXPECT_EQ(summary.slow_rank->host, tw::find_topology(world()).node);
-  EXPECT_GT(summary.slow_rank->share, 0.4);  // they wait in 3 of 4 updates, and for the end; a busy machine takes some of it
+  EXPECT_GT(summary.slow_rank->share, 0.4);  // they wait in 3 of 4 updates, and for the end; a busy machine takes a part of it
   EXPECT_LE(summary.slow_rank->share, 1);
 }
 
@@ -256,7 +255,7 @@ TEST(Trainer, StopsEarlyWhenNothingImproves) {
   EXPECT_EQ(summary.stopped_because, "loss has not improved for 3 evaluations");
 }
 
-/// Asks for the end on one rank alone, or raises a signal there.
+/// Requests the end on one rank only, or raises a signal there.
 struct Stopper : tw::train::Hook {
   explicit Stopper(int number) : signal(number) {}
   void on_update(tw::train::State& state) override {
@@ -283,7 +282,7 @@ TEST(Trainer, StopsWhereAnyRankAsks) {
     trainer.add(stopper);
     const auto summary = trainer.run();
     EXPECT_EQ(summary.stopped_because, reason);
-    EXPECT_EQ(summary.steps, 4);  // the notice travels with the next step
+    EXPECT_EQ(summary.steps, 4);  // the signal travels with the next step
     EXPECT_FALSE(summary.finished);
   }
 }
@@ -305,7 +304,7 @@ TEST(Trainer, WritesATimelineOfAllRanks) {
   if (world().rank() != 0) return;
   std::ifstream in(options.trace);
   std::map<std::pair<int, std::string>, int> spans;
-  std::map<int, std::pair<int64_t, int64_t>> memory;  // by rank: samples, most bytes
+  std::map<int, std::pair<int64_t, int64_t>> memory;  // by rank: samples, peak bytes
   const auto trace = nlohmann::json::parse(in);
   for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] == "C") {
@@ -319,7 +318,7 @@ TEST(Trainer, WritesATimelineOfAllRanks) {
     if (event["ph"] != "X") continue;
     ++spans[{event["pid"], event["name"]}];
     EXPECT_GE(event["ts"], 0);
-    EXPECT_LT(event["ts"], 1e9);  // 1000 s, though the clocks of two hosts may be days apart
+    EXPECT_LT(event["ts"], 1e9);  // 1000 s, though two hosts' clocks may be days apart
     EXPECT_GE(event["dur"], 0);
   }
   for (int rank = 0; rank < world().size(); ++rank) {
@@ -347,7 +346,7 @@ TEST(Trainer, NamesTheWrongOption) {
   for (const char* name : {"", ".", "..", "a/b", "/tmp", "a\nb", "a\x7f"}) refuses([&](auto& options) { options.name = name; }, data);
   refuses([](auto& options) { options.accumulation = 0; }, data);
   refuses([](auto& options) { options.early_stopping.watch = "beauty"; }, data);
-  refuses([](auto& options) { options.early_stopping.patience = 1; }, data);  // decided by what there is not
+  refuses([](auto& options) { options.early_stopping.patience = 1; }, data);  // there is no figure to decide by
   refuses([](auto&) {}, nothing);
 }
 
@@ -368,7 +367,7 @@ TW_TEST_ON(Trainer, NamesTheOptionThatDiffersBetweenRanks, {.least = 2}) {
     }
   };
   expect_named("evaluate_every", [](auto& options) { options.evaluate_every = 2; }, data);
-  expect_named("batch_size", [](auto& options) { options.batch_size = 0; }, data);  // wrong by itself too
+  expect_named("batch_size", [](auto& options) { options.batch_size = 0; }, data);  // also invalid by itself
   expect_named("uneven", [](auto& options) { options.uneven = tw::Uneven::pad; }, data);
   expect_named("checkpoint.keep", [](auto& options) { options.checkpoint.keep = 7; }, data);
   expect_named("checkpoint.every_steps", [](auto& options) { options.checkpoint.every_steps = 7; }, data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is evaluated and what decides; modes of submodules; an epoch's last update.
+// What is evaluated, and what decides; modes of submodules; the last update of an epoch.
 #include "message_of.hpp"
 #include "support.hpp"
 
@@ -13,7 +13,7 @@ using tw::testing::squares;
 using tw::testing::world;
 using tw::train::Trainer;
 
-/// Counts the samples that are asked for on this rank.
+/// Counts the samples that are read on this rank.
 class Counted : public tw::Dataset {
  public:
   explicit Counted(tw::TensorDataset data) : data_(std::move(data)) {}
@@ -28,13 +28,13 @@ class Counted : public tw::Dataset {
   tw::TensorDataset data_;
 };
 
-// Other labels of the test set change nothing but what is said of it, once, at the end.
+// Other labels of the test set change only its own figures, reported once, at the end.
 TEST(Validation, TheTestSetDecidesNothing) {
   const auto data = squares(40);
   const auto validation = squares(12);
   const auto run = [&](const at::Tensor& labels) {
     const auto model = make_regressor(0.2);
-    torch::optim::Adam adam(model.tensors(), 0.3);  // goes up and down
+    torch::optim::Adam adam(model.tensors(), 0.3);  // so large that the loss goes up and down
     auto options = quick("poisoned");
     options.epochs = 12;
     options.early_stopping = {.patience = 2};
@@ -63,7 +63,7 @@ TEST(Validation, TheTestSetDecidesNothing) {
   EXPECT_LT(tw::train::figure(clean.test, "loss"), 1e3);
 }
 
-/// A regressor with a batch norm, after four numbers.
+/// A regressor of four numbers with a batch norm.
 torch::nn::Sequential with_norm() {
   torch::manual_seed(3);
   torch::nn::Sequential net(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 1));
@@ -75,13 +75,13 @@ tw::train::Model model_of(torch::nn::Sequential net) {
   return tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
-/// Cannot be read.
+/// A data set that cannot be read.
 struct Broken : tw::Dataset {
   int64_t size() const override { return 6; }
   tw::Batch batch(std::span<const int64_t>) const override { throw tw::Error("cannot be read"); }
 };
 
-/// Rows of the forward passes of an evaluation on 10 samples a rank, where updates have passes over 4.
+/// Rows per forward pass of an evaluation of 10 samples per rank, if updates have passes of 4.
 TEST(Validation, EvaluatesAsManyRowsAsAPassHasOrAsAreAskedFor) {
   using Rows = std::vector<int64_t>;
   const auto data = squares(10 * world().size());
@@ -104,7 +104,7 @@ TEST(Validation, EvaluatesAsManyRowsAsAPassHasOrAsAreAskedFor) {
     EXPECT_EQ(rows, wanted) << batch_size;
     if (expected.empty()) expected = figures;
     ASSERT_EQ(figures.size(), expected.size());
-    for (size_t i = 0; i < figures.size(); ++i) {  // sums of 30 numbers in another order
+    for (size_t i = 0; i < figures.size(); ++i) {  // sums of 30 numbers in a different order
       EXPECT_NEAR(figures[i].second, expected[i].second, 1e-13 * std::abs(expected[i].second)) << figures[i].first << " of " << batch_size;
     }
   }
@@ -168,7 +168,7 @@ TEST(DropLast, CountsTheSamplesThatFillUpShares) {
 
 TEST(DropLast, LeavesOutALastUpdateOfFewerSamples) {
   const int64_t ranks = world().size();
-  const auto data = squares(9 * ranks);  // two updates of four samples a rank, and one of one
+  const auto data = squares(9 * ranks);  // per rank: two updates of four samples, and one of one
   const auto train = [&](bool drop_last) {
     const auto model = model_of(with_norm());
     torch::optim::SGD sgd(model.tensors(), 0.01);
