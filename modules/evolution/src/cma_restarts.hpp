@@ -37,8 +37,8 @@ CmaRunSettings settings_of(CmaRunNumber run, size_t lambda, double sigma, uint64
 
 /// Selects the next run from the number of evaluations that earlier runs used.
 /// IPOP (Auger & Hansen 2005) doubles lambda at each restart. BIPOP (Hansen 2009) does the same in its large runs. It makes small runs while all
-/// small ones together, including the first run, have used fewer evaluations than all large ones. A small run may use half as many as the last large
-/// one.
+/// small ones together, including the first run, have used fewer evaluations than all large ones. A small run may use half of what the last large one
+/// used.
 class CmaRestarts {
  public:
   explicit CmaRestarts(CmaOptions::Restarts policy) : policy_(policy) {}
