@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of 2^31 + 5 elements. Values are checked at both ends, around 2^31, and by their sum.
+// Collectives of 2^31 + 5 elements. Checks values at both ends and around 2^31, and their sum.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -13,12 +13,13 @@ void expect(bool condition, const std::string& what) {
   if (!condition) tw::Environment::abort("wrong: " + what);
 }
 
-// Every element is `value`, except the last, which is `last`.
+// Checks that every element is `value`, except the last, which is `last`.
 void expect_content(const at::Tensor& tensor, int value, int last, const std::string& what) {
   for (const int64_t at : {int64_t{0}, (int64_t{1} << 31) - 1, int64_t{1} << 31, count - 2}) expect(tensor[at].item<int>() == value, what);
   expect(tensor[count - 1].item<int>() == last, what);
   int64_t sum = 0;
-  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24)) sum += piece.sum(at::kLong).item<int64_t>();  // it widens all that it adds
+  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24))
+    sum += piece.sum(at::kLong).item<int64_t>();  // in pieces, because sum() makes an int64 copy of its input
   expect(sum == value * (count - 1) + last, what);
 }
 
