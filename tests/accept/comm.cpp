@@ -18,8 +18,7 @@ void expect_content(const at::Tensor& tensor, int value, int last, const std::st
   for (const int64_t at : {int64_t{0}, (int64_t{1} << 31) - 1, int64_t{1} << 31, count - 2}) expect(tensor[at].item<int>() == value, what);
   expect(tensor[count - 1].item<int>() == last, what);
   int64_t sum = 0;
-  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24))
-    sum += piece.sum(at::kLong).item<int64_t>();  // in pieces, because sum() makes an int64 copy of its input
+  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24)) sum += piece.sum(at::kLong).item<int64_t>();  // sum() copies its input as int64
   expect(sum == value * (count - 1) + last, what);
 }
 

@@ -106,8 +106,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
         const at::Tensor* tensor = parameters.find(in_layer) != nullptr ? parameters.find(in_layer) : buffers.find(in_layer);
         TW_ASSERT(tensor != nullptr);
         const at::Tensor mine = impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)) : values;
-        tensor->set_data(
-            mine.to(tensor->device(), mine.scalar_type(), /*non_blocking=*/false, /*copy=*/true));  // on the device where the factories put the layer
+        tensor->set_data(mine.to(tensor->device(), mine.scalar_type(), /*non_blocking=*/false, /*copy=*/true));  // where factories put the layer
       }
     });
     if (serial) serial->set_replica(impl_->replica_);

@@ -163,8 +163,7 @@ TEST(Newton, ConvergesAsItsSerialFormDoes) {
     const Found found = solve(steps, {.iterations = 7, .on_divergence = decides ? OnDivergence::serial : OnDivergence::report});
     ASSERT_EQ(found.report.residuals.size(), decides ? found.report.residuals.size() : 7U);
     for (size_t i = 0; i < found.report.residuals.size(); ++i) {
-      EXPECT_NEAR(*found.report.residuals[i], expected[i], 1e-9 * expected[i] + 1e-13)
-          << i;  // relative 1e-9, or the rounding errors of 50 steps, 1e-13
+      EXPECT_NEAR(*found.report.residuals[i], expected[i], 1e-9 * expected[i] + 1e-13) << i;  // 1e-13: rounding errors of 50 steps
     }
   }
   // Each residual is the square of the previous one, up to a factor; another method would only divide it.

@@ -169,8 +169,7 @@ void StageGradients::reduce_replicas() {
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
     const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
-    const bool counts =
-        replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // every replica holds the sum of tied gradients
+    const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // all hold the sum
     if (gradient.defined() && counts) {
       all.mark_ready(id, gradient);
     } else {

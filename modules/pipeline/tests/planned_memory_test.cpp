@@ -45,8 +45,7 @@ double measured_bytes(Pipeline& pipeline, const StagePlan& stage, const at::Tens
     return torch::cross_entropy_loss(logits.reshape({t.numel(), -1}), t.reshape({-1}));
   };
   pipeline.zero_grad();
-  const auto allocated =
-      static_cast<double>(peak_bytes(c10::kCPU, [&] { pipeline.run(x, y, loss); }));  // includes buckets, because it is the first step
+  const auto allocated = static_cast<double>(peak_bytes(c10::kCPU, [&] { pipeline.run(x, y, loss); }));  // first step: includes buckets
   const bool keeps_inputs = pipeline.stage() == 0 && stage.recompute != Recompute::none;
   const double kept = keeps_inputs ? static_cast<double>(x.nbytes()) * stage.figures.in_flight / micro_batches : 0;
   return 3 * bytes_of(pipeline.parameters()) + allocated + kept;

@@ -84,8 +84,7 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
   if (!block.empty()) return title + block;
   Candidate fewest{.objective = infinity};
   for (SearchSetting setting : settings) {
-    if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches)
-      continue;  // more and smaller micro-batches need less memory
+    if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less
     setting.devices = most_devices;
     setting.max_replicas = few_rows;
     if (!options.max_stages) setting.max_stages = stretches.blocks();
