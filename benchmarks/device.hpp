@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of tensors on a device for ranks. Contestants share a process and its device, which nothing else uses, and take turns.
 //
-// device/allreduce:   all-reduce of tensors on the device, by each capable backend, against the copies to pinned memory and back that
-//                     staging needs at least, and against the same with CPU tensors, which is the cost of the wire
+// device/allreduce:   all-reduce of tensors on the device, by each capable backend. The baselines are the copies to pinned memory and back
+//                     that staging needs at least, and the same operation on CPU tensors, which is the cost of the wire
 // device/begin:       host time to begin an all-reduce, against beginning one copy
 // device/step:        a training step through DataParallel on these ranks, against LibTorch alone
 // device/host_time:   the same, until the host has queued a step on the stream

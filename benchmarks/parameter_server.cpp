@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parameter_server/pull and push: one rank reads from, or adds to, the tensor on another rank of its node, against MPI_Get and MPI_Accumulate on
-// memory of MPI_Win_allocate ("mpi_rma"), and against a memcpy.
+// parameter_server/pull and push: one rank reads from, or adds to, the tensor on another rank of its node. The baselines are MPI_Get and
+// MPI_Accumulate on memory of MPI_Win_allocate ("mpi_rma"), and a memcpy.
 // parameter_server/requests: pushes of 1 KiB by messages, 16 in flight, against the same number of messages of 1 KiB, each answered by one of 8 bytes
 // ("isend_irecv").
 // parameter_server/two_hosts, with the arguments "two_hosts RATE": pushes and pulls between two hosts, against messages with the same number of

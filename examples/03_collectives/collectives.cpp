@@ -14,7 +14,7 @@
 
 double first(const at::Tensor& tensor) { return tensor.flatten()[0].item<double>(); }
 
-/// In ordinary memory, in place: the sum of 1, 2, ... over the ranks.
+/// Sums 1, 2, ... over the ranks, in place and in ordinary memory.
 double sum_of_numbers(const tw::Communicator& comm) {
   const at::Tensor numbers = torch::full({3}, comm.rank() + 1.0);
   tw::allreduce(comm, numbers, tw::ReduceOp::sum);

@@ -32,7 +32,7 @@ constexpr const char* early = R"(
 )";
 constexpr int64_t width = 16;
 
-/// The loss after 100 steps; every schedule must give the same.
+/// The loss after 100 steps; the same for every schedule.
 double trained(const tw::Communicator& comm, const Schedule& schedule) {
   torch::manual_seed(1);
   const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(width, width); }), block([] { return torch::nn::Tanh(); }),

@@ -36,7 +36,7 @@ void run(const tw::Communicator& comm, const std::string& backend) {
   const at::Tensor all = torch::empty({2, count}, torch::kByte);
   tw::allgather(comm, bytes, all);
   for (const int of : {0, 1}) expect_content(all[of], of + 1, of + 1, "allgather");
-  if (backend != "mpi") {  // Open MPI's takes more than six minutes for 4 GiB of bytes
+  if (backend != "mpi") {  // Open MPI needs more than six minutes for 4 GiB of bytes
     tw::reduce_scatter(comm, all, bytes, tw::ReduceOp::sum);
     expect_content(bytes, 2 * (rank + 1), 2 * (rank + 1), "reduce_scatter");
   }

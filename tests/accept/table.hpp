@@ -11,8 +11,9 @@
 
 namespace tw::testing {
 
-/// A text file: a line for each parameter, an empty line, and a line for each configuration, with the level of each parameter, '-' where it does not
-/// exist, and the loss, which is nan if training failed. Levels count from 0. A parameter is "NAME KIND LEVEL ... [when PARENT VALUE ...]", with KIND
+/// A text file: a line for each parameter, an empty line, and a line for each configuration. The latter has the level of each parameter, '-' where it
+/// does not exist, and the loss, which is nan if training failed. Levels count from 0. A parameter is "NAME KIND LEVEL ... [when PARENT VALUE ...]",
+/// with KIND
 ///   log       a real parameter on a logarithmic scale, from the first level to the last; losses between levels are interpolated in its logarithm
 ///   ordinal, integer, categorical.
 class Table {

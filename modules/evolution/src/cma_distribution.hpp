@@ -24,10 +24,10 @@ class CmaDistribution {
   /// The y for which x = m + sigma A y.
   Eigen::VectorXd step_to(const Eigen::VectorXd& x) const { return ((x - mean_).array() / (sigma_ * stretch_.array())).matrix(); }
 
-  /// Updates by one generation. Late and foreign samples move the mean by the step from its current place to them, shortened to a Mahalanobis length
-  /// ||C^-1/2 y|| of at most sqrt(n) + 2 n / (n + 2) (Hansen 2011, arXiv 1110.4181). In the paths and C, a late sample counts with the step at which
-  /// it was drawn, because these updates assume the distribution of that step. Otherwise the drift between versions would look like progress, and
-  /// with many proposals in flight an ellipsoid costs five times as much.
+  /// Updates by one generation. Late and foreign samples move the mean by the step from its current place to them. This step is shortened to a
+  /// Mahalanobis length ||C^-1/2 y|| of at most sqrt(n) + 2 n / (n + 2) (Hansen 2011, arXiv 1110.4181). In the paths and C, a late sample counts with
+  /// the step at which it was drawn, because these updates assume the distribution of that step. Otherwise the drift between versions would look like
+  /// progress, and with many proposals in flight an ellipsoid costs five times as much.
   /// @param samples [n, lambda], columns from the best to the worst. @param origins [lambda]
   /// @param drawn [n, lambda], for late samples the step_to() them when they were drawn; other columns are not read
   void update(const Eigen::MatrixXd& samples, const std::vector<CmaOrigin>& origins, const Eigen::MatrixXd& drawn);

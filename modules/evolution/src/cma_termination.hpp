@@ -24,7 +24,7 @@ class CmaTermination {
 
   double tol_fun_;
   double tol_x_;
-  size_t recent_;            // number of generations after which equal losses mean stagnation: 10 + 30 n / lambda
+  size_t recent_;            // generations of equal losses that end the run: 10 + 30 n / lambda
   size_t watched_;           // generations before stagnation: 120 + 30 n / lambda
   size_t most_generations_;  // 100 + 50 (n + 3)^2 / sqrt(lambda)
   size_t generations_ = 0;

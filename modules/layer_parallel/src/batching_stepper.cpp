@@ -51,7 +51,7 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
   for (size_t i = 0; i < given.size(); ++i) {
     const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
     const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
-    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
+    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // about 50 rounding errors in float32, many more in float64
     if (!(error <= tolerance * norm)) return concat("together they compute something else, by ", error / norm, " of the norm");
   }
   return "";

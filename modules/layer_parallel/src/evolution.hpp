@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks and their adjoints as evolutions that a ParallelInTime solver solves.
+// Networks and their adjoints as evolutions in time, for a ParallelInTime solver.
 #pragma once
 #include <map>
 #include <tw/parallel_in_time/propagator.hpp>
@@ -59,7 +59,7 @@ class AdjointPropagator : public Propagator {
   State through(Record& record, const Part& part, const State& cotangents, bool last);
 
  private:
-  /// Where a step of level 0 was recorded.
+  /// The place in the tape where a step of level 0 was recorded.
   struct Place {
     size_t record;
     int64_t run;

@@ -236,7 +236,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
 
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
-  const auto like = std::make_shared<State>();  // the states of this pass, in shape
+  const auto like = std::make_shared<State>();  // a state of this pass, for its shape
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);

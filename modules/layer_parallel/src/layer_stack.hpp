@@ -66,7 +66,7 @@ class LayerStack {
   std::string unbatchable() const;
 
  private:
-  /// What a stepper was made for.
+  /// The conditions for which a stepper was made.
   struct Case {
     bool training;
     double dt;

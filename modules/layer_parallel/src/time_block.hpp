@@ -63,7 +63,7 @@ struct TimePass {
   at::Tensor passes;  ///< 1 where time passes, else 0 [steps, batch, 1]; undefined: everywhere
   State kept;         ///< kept values of the steps, see CellStep
   Stored c_states;
-  State like;              ///< a state, in shape
+  State like;              ///< any state, for its shape
   SavedVersions versions;  ///< versions of tensors that are read again and have other owners
 };
 

@@ -322,7 +322,7 @@ TEST(Features, CheckLayerNamesWhatIsWrong) {
   expect_problem(block([] { return std::make_shared<Lonely>(); }, 4), "no gradient reaches parameter 'unused'");
 }
 
-/// <J v, w> = <v, J^T w> of the whole network, exactly solved: the adjoint against a central difference of the forward pass.
+/// <J v, w> = <v, J^T w> of the whole network, solved exactly: the adjoint against a central difference of the forward pass.
 TEST(Features, TheAdjointPassesTheDotProductTest) {
   LayerParallel net(world(), {block([] { return Dense(4); }, 12)}, exact());
   net.to(torch::kDouble);

@@ -170,7 +170,7 @@ TEST(Network, EqualsOneProcessWithPlainLayersAndBlocksOfSeveralShapes) {
   expect_equals_one_process(blocks, options, {{5, 4}}, "layers in front and behind");
 }
 
-/// The cotangent of the first one's output is the gradient of the second one's input.
+/// The cotangent of the first network's output is the gradient of the second network's input.
 TEST(Network, TwoNetworksMayFollowOneAnother) {
   const auto blocks = [](int64_t from, int64_t to) {
     return testing::placed({block([=] { return torch::nn::Linear(from, 6); }, 1), block([] { return Dense(6); }, 9),

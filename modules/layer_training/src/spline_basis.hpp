@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// B-splines. Pure.
+// B-splines, as pure functions.
 #pragma once
 #include <cstdint>
 #include <vector>

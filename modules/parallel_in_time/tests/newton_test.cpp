@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Newton's method over all steps at once, against its serial form and the steps one after the other.
+// Newton's method over all steps together, compared with its serial form and with sequential steps.
 #include <tw/parallel_in_time/newton.hpp>
 
 #include "mpi_test.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unusual parts of random modules: buffers that training changes and evaluation reads elsewhere, values that are detached later, tensors that are
-// neither parameters nor buffers, modules under two names, operators that write without declaring it, memory shared only for some numbers of rows,
-// gradients in the forward pass, frozen parts, and parts that capture must refuse.
+// Unusual parts of random modules: buffers that training changes and evaluation reads elsewhere; values that are detached later; tensors that are
+// neither parameters nor buffers; modules under two names. Also operators that write without declaring it, memory shared only for some numbers of
+// rows, gradients in the forward pass, frozen parts, and parts that capture must refuse.
 #pragma once
 #include "random_parts.hpp"
 

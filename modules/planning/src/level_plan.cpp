@@ -127,7 +127,7 @@ LevelPlan::Points LevelPlan::c_points_of(int level, int rank) const {
 }
 
 std::string LevelPlan::describe() const {
-  constexpr int64_t widest = 100;  // points in a picture
+  constexpr int64_t widest = 100;  // most points in a picture
   TextWriter out;
   for (int l = 0; l < levels(); ++l) {
     const Level& level = this->level(l);

@@ -95,7 +95,7 @@ class Search {
   }
 
  private:
-  // The objective overestimates the cost of transfers and all-reduces, so candidates up to this factor above the best one are simulated.
+  // The objective overestimates the cost of transfers and all-reduces, so candidates within this factor of the best one are simulated.
   static constexpr double slack = 1.25;
   static constexpr size_t best_of_setting = 4;
   static constexpr size_t best_of_all = 64;

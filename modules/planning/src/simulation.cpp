@@ -13,7 +13,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Arrival times of the inputs of actions. The first and the last stage receive nothing from outside.
+/// Arrival times of the inputs of actions. Forward passes of the first stage and backward passes of the last one wait for no other stage.
 class Arrivals {
  public:
   explicit Arrivals(const std::vector<PassTimes>& times) : times_(times) {}

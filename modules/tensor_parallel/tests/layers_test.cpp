@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models on P ranks, compared with LibTorch's layers in one process, which every rank also has: outputs, all gradients, and parameters after 20
-// steps, in float64, each tensor to 1e-12 in the 2-norm. A rank's slice of a parameter is compared with that slice of the whole, relative to the norm
-// of the whole, because the samples' contributions to a single number, such as a bias's gradient, may cancel.
+// steps, in float64, each tensor to 1e-12 in the 2-norm. A rank's slice of a parameter is compared with that slice of the whole. The difference is
+// relative to the norm of the whole, because contributions of samples to a single number, such as a bias's gradient, may cancel.
 //
 // Tolerance: the two differ only in the order of summation, over at most 64 features and 24 samples. The relative difference of a step is a few times
 // 1.1e-16 times the square root of the number of terms, about 1e-15. Adam divides by sqrt(v), which preserves relative differences. 20 steps of a

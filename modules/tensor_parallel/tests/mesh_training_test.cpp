@@ -156,8 +156,8 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
 }
 
 // In a ring between hosts, the order in which an element is summed depends on the part of the bucket that contains it. The split layers have odd
-// sizes. Therefore elements of the first layer, which crosses a border between two parts among three hosts, lie in a different part on each rank of
-// the tensor axis.
+// sizes. The first layer crosses a border between two parts among three hosts. Its elements therefore lie in a different part on each rank of the
+// tensor axis.
 TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const bool two = world().size() % 2 == 0;
   const tw::Mesh mesh(world(), {{"data", -1}, {"tensor", two ? 2 : 1}});
