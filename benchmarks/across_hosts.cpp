@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_across_hosts default|in_flight|ways|FILE RATE: collectives over several hosts (tests/cluster/hosts.sh), with fresh data.
 //
-// default: as they go by default, against MPI's own on the same memory, in turns in the same processes. `times_bound` is our time over that which the
-// bytes alone take on a link of RATE (such as 1gbit).
-// in_flight: of those, many small ones at a time alone.
-// ways: by every way there is, against the price of that on a cluster whose links were measured just before, by messages of all ranks at once.
-// FILE: as the file of `torchweave bench comm --tune` says, against the default, in turns.
+// default: the default algorithms, against MPI's collectives on the same memory, in turns in the same processes. `times_bound` is our time divided by
+// the time that the bytes alone take on a link of RATE (such as 1gbit).
+// in_flight: only the part of `default` with many small collectives in flight.
+// ways: every available algorithm, against its predicted cost on a cluster whose links were measured just before, by messages of all ranks together.
+// FILE: with the selections in a file of `torchweave bench comm --tune`, against the default, in turns.
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -27,13 +27,13 @@ struct Subject {
   std::function<void()> baseline;
 };
 
-// The rank of the same number on a host that lies `hosts` further on.
+// The rank with the same local number, `hosts` hosts further on.
 tw::Rank on_other_host(const tw::Communicator& comm, int hosts) {
   const int ranks = comm.size();
   return tw::Rank((comm.rank() + hosts * tw::cluster_of(comm).ranks_per_node + ranks) % ranks);
 }
 
-// After a pause a link of hosts.sh lets the bytes of 1 ms through at once (tbf's burst). A link that was just full has no such bytes left.
+// After a pause, a link of hosts.sh passes the bytes of 1 ms immediately (tbf's burst). A link that was just full has no burst left.
 void fill_links(const tw::Communicator& comm) {
   static const at::Tensor out = torch::zeros({256 << 10}, torch::kByte), in = out.clone();
   tw::sendrecv(comm, out, on_other_host(comm, 1), in, on_other_host(comm, -1));
@@ -49,7 +49,7 @@ double milliseconds(const tw::Communicator& comm, int64_t bytes, const std::func
   return ms;
 }
 
-// What each host's link has to carry in one direction.
+// The time for the bytes that each host's link must carry in one direction.
 double bound_ms(Collective operation, double bytes, int hosts, double bits_per_second) {
   const double share = (hosts - 1.0) / hosts * (operation == Collective::allreduce ? 2 : 1);
   return 1e3 * share * bytes * 8 / bits_per_second;
@@ -59,7 +59,7 @@ double bits_per_second(const std::string& rate) { return std::stod(rate) * (rate
 
 std::string size_name(int64_t bytes) { return bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"); }
 
-/// Times of calls of ours and of the baseline's, by round.
+/// Times of our calls and of the baseline's, by round.
 struct Turns {
   std::vector<double> ours;
   std::vector<double> baseline;
@@ -103,7 +103,7 @@ void measure(const tw::Communicator& comm, const Subject& subject, const at::Ten
   if (comm.rank() == 0) std::cout << json << std::endl;
 }
 
-// Many small ones that are begun before any is waited for.
+// Many small collectives that are all begun before any is waited for.
 void measure_in_flight(const tw::Communicator& comm, const std::string& rate) {
   constexpr int calls = 1000;
   constexpr int floats = 256;
@@ -147,7 +147,7 @@ void measure_all(const tw::Communicator& comm, const std::string& rate) {
   }
 }
 
-// Of communicators that differ in their selections alone.
+// Compares communicators that differ only in their selections.
 void measure_tuned(const tw::Communicator& comm, const std::string& file, const std::string& rate) {
   const tw::Communicator tuned = comm.dup();
   tw::select_backends(tuned, tw::algorithms::Selection::from_file(file, tw::cluster_of(tuned), tw::backend_names(tuned)));
@@ -166,7 +166,7 @@ void measure_tuned(const tw::Communicator& comm, const std::string& file, const 
   }
 }
 
-/// What a message takes while each rank of a node sends one to `to` and gets one from `from`, and what they have together of the way.
+/// Cost of messages while each rank of a node sends one to `to` and receives one from `from`: the latency of one message, and the shared bandwidth.
 tw::algorithms::LinkCost measured_link(const tw::Communicator& comm, tw::Rank to, tw::Rank from, int senders) {
   using Exchange = std::function<void(const at::Tensor& out, const at::Tensor& in)>;
   const auto median_ms = [&](int64_t bytes, int rounds, const Exchange& exchange) {
@@ -178,14 +178,14 @@ tw::algorithms::LinkCost measured_link(const tw::Communicator& comm, tw::Rank to
     }
     return percentile(ms, 0.5);
   };
-  constexpr int turns = 4;  // about as many as a collective of few ranks has
+  constexpr int turns = 4;  // about the number of rounds of a collective with few ranks
   const double latency = median_ms(8, 100,
                                    [&](const at::Tensor& out, const at::Tensor& in) {
                                      for (int i = 0; i < turns; ++i) tw::sendrecv(comm, out, to, in, from);
                                    }) /
                          turns;
   constexpr int64_t large = 8 << 20;
-  const double all = median_ms(large / senders, 10, [&](const at::Tensor& out, const at::Tensor& in) {  // as plans do
+  const double all = median_ms(large / senders, 10, [&](const at::Tensor& out, const at::Tensor& in) {  // in pieces, as plans do
     constexpr int64_t piece = 32 << 10;
     std::vector<tw::Work> works;
     for (int64_t begin = 0; begin < out.numel(); begin += piece) {

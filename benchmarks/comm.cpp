@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of ours against MPI's own, which gets the same data in ordinary memory and is called directly. Data is fresh: every rank rewrites its
-// tensor before each call. Below 4 KiB calls follow each other.
+// Our collectives against MPI's, which are called directly on the same data in ordinary memory. Data is fresh: every rank rewrites its tensor before
+// each call. Below 4 KiB calls follow each other directly.
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -16,12 +16,12 @@ std::string size_name(int64_t bytes) {
   return bytes >= 1 << 10 ? tw::concat(bytes >> 10, "KiB") : tw::concat(bytes, "B");
 }
 
-/// What a contestant calls on `floats` float32.
+/// The calls of both contestants, on `floats` float32 values.
 struct Contestants {
   std::string benchmark;
   std::function<std::function<void()>(const at::Tensor& data)> ours;
   std::function<std::function<void()>(const at::Tensor& data)> mpi;
-  bool shared = false;  // our data lies in shared memory
+  bool shared = false;  // our data is in shared memory
 };
 
 void run(const tw::benchmark::Contest& contest, const Contestants& contestants, int64_t bytes) {
@@ -40,7 +40,7 @@ void run(const tw::benchmark::Contest& contest, const Contestants& contestants, 
   tw::benchmark::compare(contest, of);
 }
 
-// Those named `only`; all, if that is empty.
+// Measures the collectives named `only`; all if it is empty.
 void measure_all(const tw::benchmark::Contest& contest, const std::string& only) {
   const tw::Communicator& comm = contest.comm();
   const MPI_Comm native = tw::native_handle(comm);

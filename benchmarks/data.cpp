@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// data/idx_gzip:    reading Fashion-MNIST's training images (gzip IDX) against zlib alone inflating the same file.
-// data/loader:      the time that a LeNet step of 64 images spends in Loader::next(), against the whole step; wanted: ratio above 100.
-// (`waited_share`
-//                   is the part of the step that next() slept or made batches itself, by its own account.)
-// data/loader_step: a LeNet step with a loader against one whose data lies ready: what making batches costs the step in all, also when the worker
-//                   takes time from the cores that compute.
+// data/idx_gzip:    reading Fashion-MNIST's training images (gzip IDX), against inflating the same file with zlib.
+// data/loader:      the time that a LeNet step of 64 images spends in Loader::next(), against the whole step; target: ratio above 100.
+//                   (`waited_share` is the share of the step in which next() slept or made batches itself, as it reports.)
+// data/loader_step: a LeNet step with a loader, against one whose data is ready: the total cost of making batches, including the time that
+//                   the worker takes from the computing cores.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -23,7 +22,7 @@ constexpr int64_t batch_size = 64;
 
 void compare_idx(const tw::benchmark::Contest& contest) {
   const auto path = directory / "train-images-idx3-ubyte.gz";
-  std::vector<char> buffer(1U << 18);  // reused: zlib alone pays for no other memory
+  std::vector<char> buffer(1U << 18);  // reused, so that zlib's time includes no other allocation
   tw::benchmark::Case of{.benchmark = "data/idx_gzip", .name = "fashion_mnist", .baseline = "zlib", .steps = 1};
   if (contest.is_ours()) {
     of.step = [&] { (void)tw::read_idx(path); };
@@ -53,7 +52,7 @@ class Trainee {
   torch::optim::SGD sgd_{net_->parameters(), torch::optim::SGDOptions(1e-3)};
 };
 
-/// Batches without end, epoch after epoch.
+/// An endless sequence of batches, epoch after epoch.
 class Stream {
  public:
   Stream(const tw::Dataset& dataset, const tw::LoaderOptions& options)
@@ -86,7 +85,7 @@ std::vector<LoaderCase> loader_cases() {
           {"workers_1_augmented", {.global_batch = batch_size, .workers = 1, .augmentation = augmentation}}};
 }
 
-// Both times are of the same steps, so that nobody takes turns: the world's first rank works, the other sleeps.
+// Both times belong to the same steps, so there are no turns: the world's first rank works, the other sleeps.
 void measure_waiting(const tw::benchmark::Contest& contest, const tw::Dataset& dataset, const LoaderCase& of) {
   constexpr int rounds = 20;
   constexpr int steps = 20;
@@ -115,7 +114,7 @@ void measure_waiting(const tw::benchmark::Contest& contest, const tw::Dataset& d
       step_ms.push_back(1e3 * passed.count() / steps);
     }
     const double step = tw::benchmark::percentile(step_ms, 0.5);
-    const double next = std::accumulate(next_ms.begin(), next_ms.end(), 0.0) / rounds;  // the mean: a rare long wait counts
+    const double next = std::accumulate(next_ms.begin(), next_ms.end(), 0.0) / rounds;  // the mean, so that a rare long wait counts
     std::cout << nlohmann::ordered_json{{"benchmark", "data/loader"},
                                         {"case", of.name},
                                         {"ranks", 1},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What data parallelism adds to a training step, for five contestants of p ranks each (10 ranks for p = 2): computation alone, its ranks ended by one
-// barrier a step; the loop that simulation codes write (backward, then one blocking MPI_Allreduce a parameter); the same with one MPI_Allreduce of a
-// flat copy; ours with a sharded optimizer and one copy of the parameters; ours.
+// What data parallelism adds to a training step, for five contestants of p ranks each (10 ranks for p = 2): computation alone, with one barrier a
+// step; the loop that simulation codes write (backward, then one blocking MPI_Allreduce per parameter); the same with one MPI_Allreduce of a flat
+// copy; ours with a sharded optimizer and one copy of the parameters; ours.
 //
 // data_parallel/step:          a step of the loop over a step of ours, and over one with a sharded optimizer
-// data_parallel/added:         what they add to computation alone, round by round: a ratio of 2 is half as much
-// data_parallel/scaling:       two ranks that know nothing of each other over ours
+// data_parallel/added:         the time that each adds to computation alone, round by round: a ratio of 2 means half as much
+// data_parallel/scaling:       two independent ranks over ours
 #include "measure.hpp"
 #include "trainees.hpp"
 
@@ -28,7 +28,7 @@ void allreduce_each_parameter(const torch::nn::Module& module, MPI_Comm comm, in
   }
 }
 
-// Into `flat` and back, as one message.
+// Copies to `flat` and back, with one message.
 void allreduce_flat_copy(const torch::nn::Module& module, std::vector<float>& flat, MPI_Comm comm, int ranks) {
   size_t at = 0;
   for (const auto& parameter : module.parameters()) {
@@ -47,7 +47,7 @@ void allreduce_flat_copy(const torch::nn::Module& module, std::vector<float>& fl
 
 enum Contestant { alone, per_parameter, flat_copy, sharded, ours, count };
 
-/// What one contestant does in a step.
+/// A contestant's step.
 class Turn {
  public:
   Turn(const tw::benchmark::Contest& contest, Trainee trainee) : comm_(contest.comm()), who_(contest.contestant()), trainee_(std::move(trainee)) {
@@ -103,7 +103,7 @@ void compare_step(const tw::benchmark::Contest& contest, const std::string& name
   print("data_parallel/added_sharded", "mpi_per_parameter", per_parameter, sharded, true);
 }
 
-// Computation alone, now without a barrier between the ranks' steps.
+// Computation alone, here without a barrier between steps.
 void compare_scaling(const tw::benchmark::Contest& contest) {
   Trainee trainee = tw::benchmark::make_lenet(64);
   std::optional<tw::DataParallel> parallel;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_device allreduce|steps [KIND]: see device.hpp. On the accelerator that LibTorch finds, or of that kind; ends with 77 where there is none.
+// bench_device allreduce|steps [KIND]: see device.hpp. Uses the accelerator that LibTorch finds, or one of kind KIND; exits with 77 if there is none.
 #include "device.hpp"
 
 #include <tw/base/error.hpp>
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   c10::Device device(c10::kCPU);
   try {
     device = tw::device_of_rank(world, argc > 2 ? argv[2] : "auto");
-  } catch (const tw::Error& error) {  // on all ranks
+  } catch (const tw::Error& error) {  // thrown on all ranks
     return no_device(world, error.what());
   }
   if (device.is_cpu()) return no_device(world, "there is no accelerator");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks pay for tensors that lie on a device. Contestants share a process and its device, which nobody else computes on, and take turns in it.
+// The cost of tensors on a device for ranks. Contestants share a process and its device, which nothing else uses, and take turns.
 //
-// device/allreduce:   of tensors on the device, by each backend that can, against the copies to pinned memory and back that staging takes at least,
-// and
-//                     against the same of tensors on the CPU, which is the wire
-// device/begin:       how long the host needs to begin one, against beginning one copy
-// device/step:        a training step through DataParallel on these ranks against LibTorch alone
-// device/host_time:   the same until the host has put a step into the stream
+// device/allreduce:   all-reduce of tensors on the device, by each capable backend. The baselines are the copies to pinned memory and back
+//                     that staging needs at least, and the same operation on CPU tensors, which is the cost of the wire
+// device/begin:       host time to begin an all-reduce, against beginning one copy
+// device/step:        a training step through DataParallel on these ranks, against LibTorch alone
+// device/host_time:   the same, until the host has queued a step on the stream
 #pragma once
 #include "measure.hpp"
 
@@ -22,12 +21,12 @@
 
 namespace tw::benchmark {
 
-/// Where something is measured, and how thoroughly.
+/// The device of a measurement, and its extent.
 struct DeviceTrial {
   const Communicator& comm;
   c10::Device device;
-  std::function<void(const at::Tensor&)> place;  ///< moves a parameter or a buffer there
-  bool quick = false;                            ///< small, and only to see whether it works
+  std::function<void(const at::Tensor&)> place;  ///< moves a parameter or a buffer to the device
+  bool quick = false;                            ///< small, to check only that it works
 
   int rounds() const { return quick ? 3 : 20; }
   void synchronize() const { c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index()); }
@@ -35,10 +34,10 @@ struct DeviceTrial {
 
 struct DeviceContestant {
   std::function<void()> step;
-  std::function<void()> after = [] {};  ///< not part of what the host spends
+  std::function<void()> after = [] {};  ///< not counted in host time
 };
 
-/// ms a step until the device has done it.
+/// ms per step, until the device has completed it.
 inline double until_done(const DeviceTrial& trial, const DeviceContestant& who, int steps) {
   const Stopwatch watch;
   for (int i = 0; i < steps; ++i) {
@@ -49,7 +48,7 @@ inline double until_done(const DeviceTrial& trial, const DeviceContestant& who, 
   return 1e3 * watch.elapsed().count() / steps;
 }
 
-/// ms a step that the host spends, with nothing else in the device's streams.
+/// ms per step on the host, with empty device streams.
 inline double on_host(const DeviceTrial& trial, const DeviceContestant& who, int steps) {
   Seconds total{0};
   for (int i = 0; i < steps; ++i) {
@@ -64,7 +63,8 @@ inline double on_host(const DeviceTrial& trial, const DeviceContestant& who, int
 
 using TimeDevice = double (*)(const DeviceTrial&, const DeviceContestant&, int);
 
-/// Round by round, after a warm-up of three each; who begins changes. Collective. @return by contestant, of each round, the slowest rank's ms a step
+/// Runs the contestants in turns, round by round, after a warm-up of three rounds each; the first contestant alternates. Collective. @return by
+/// contestant and round, ms per step on the slowest rank
 inline std::vector<std::vector<double>> take_turns(const DeviceTrial& trial, TimeDevice time, int steps, const std::vector<DeviceContestant>& all) {
   constexpr int warm_up = 3;
   std::vector<std::vector<double>> times(all.size());
@@ -81,7 +81,7 @@ inline std::vector<std::vector<double>> take_turns(const DeviceTrial& trial, Tim
   return times;
 }
 
-/// One JSON line on rank 0. `added_us` is the median of the differences, round by round.
+/// Prints one JSON line on rank 0. `added_us` is the median of the differences, round by round.
 inline void print(const DeviceTrial& trial, const std::string& benchmark, const std::string& name, const std::string& baseline,
                   const std::vector<double>& theirs, const std::vector<double>& ours) {
   if (trial.comm.rank() != 0) return;
@@ -103,7 +103,7 @@ inline void print(const DeviceTrial& trial, const std::string& benchmark, const 
             << std::endl;
 }
 
-/// Those that all-reduce tensors on devices here.
+/// The backends that all-reduce tensors on devices here.
 inline std::vector<std::string> device_backends(const Communicator& comm) {
   std::vector<std::string> names;
   for (const Availability& each : availability(comm)) {
@@ -144,7 +144,7 @@ inline void measure_allreduces(const DeviceTrial& trial) {
   if (!trial.quick) measure_allreduce(trial, "64MiB", int64_t{64} << 20, 3);
 }
 
-/// Two convolutions of 3x3 and what went in, through one of 1x1 where the shape changes. Ref: He et al. 2016, figure 2.
+/// Two 3x3 convolutions, added to the input, which passes a 1x1 convolution if the shape changes. Ref: He et al. 2016, figure 2.
 struct BasicBlockImpl : torch::nn::Module {
   BasicBlockImpl(int64_t in, int64_t out, int64_t stride)
       : first(torch::nn::Conv2dOptions(in, out, 3).stride(stride).padding(1).bias(false)),
@@ -186,13 +186,13 @@ inline torch::nn::Sequential make_resnet18() {
   return net;
 }
 
-/// A network on a device, and the loss of the one batch that it is trained with.
+/// A network on a device, and the loss of its only training batch.
 struct DeviceTraining {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor()> loss;
 };
 
-/// Of classes, or of tokens where the network says something of each. @param inputs on the CPU
+/// Trains with random targets of shape `targets`: classes, or one token for each position. @param inputs on the CPU
 template <class Net>
 DeviceTraining make_training(const DeviceTrial& trial, Net net, const at::Tensor& inputs, at::IntArrayRef targets, int64_t classes) {
   for (const at::Tensor& parameter : net->parameters()) trial.place(parameter);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network stepped layer by layer in
-// LibTorch on one rank; its case at one rank is called *_one_rank. layer_parallel/batching: with and without running a rank's layers as one
-// operation. layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time and against LibTorch's own on one rank; and
-// layer_parallel/gru_solvers, the same with each solver, to the same accuracy: alone with the argument "gru". layer_parallel/virtual, with the
-// argument "virtual": steps that sleep for 2 ms, against one rank, and against the modelled speed-up.
+// layer_parallel/forward_backward: a forward and backward pass with the layers in parallel, against the same network run layer by layer in LibTorch
+// on one rank. The case with one rank is called *_one_rank.
+// layer_parallel/batching: with and without running a rank's layers as one operation.
+// layer_parallel/gru: a recurrent network in parallel over time, against one cell at a time, and against LibTorch's GRU on one rank.
+// layer_parallel/gru_solvers: the same with each solver, to the same accuracy. The argument "gru" runs only this.
+// layer_parallel/virtual, with the argument "virtual": steps that sleep for 2 ms, against one rank, and against the predicted speed-up.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -28,7 +29,7 @@ struct DenseImpl : torch::nn::Module {
 };
 TORCH_MODULE(Dense);
 
-/// With an operation that no rule covers.
+/// Contains an operation without a rule.
 struct NormalisedImpl : torch::nn::Module {
   explicit NormalisedImpl(int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {}
   torch::Tensor forward(const torch::Tensor& u) { return torch::tanh(torch::layer_norm(linear(u), {u.size(1)})); }
@@ -47,7 +48,7 @@ TORCH_MODULE(Convolution);
 struct Network {
   std::string name;
   Block block;
-  std::vector<int64_t> shape;  // of the input
+  std::vector<int64_t> shape;  // shape of the input
   LayerParallelOptions options;
 };
 
@@ -73,7 +74,7 @@ Network convolutions(const std::string& name, int forward_iterations) {
       {.coarsening = 16, .forward = {.iterations = forward_iterations, .cycle = f_relaxation}, .backward = {.iterations = 1, .cycle = f_relaxation}}};
 }
 
-/// A pass of `net`, whose gradients begin at none.
+/// A pass of `net`, starting without gradients.
 template <class Net>
 std::function<void()> pass_of(Net& net, const std::vector<int64_t>& shape) {
   torch::manual_seed(1);
@@ -111,7 +112,7 @@ void against_unbatched(const Contest& contest, Network network) {
   tw::benchmark::compare(contest, of);
 }
 
-/// Two GRU cells over time, one step after the other.
+/// Two GRU layers, one time step after the other.
 struct CellLoopImpl : torch::nn::Module {
   CellLoopImpl(int64_t input, int64_t hidden)
       : first(register_module("first", torch::nn::GRUCell(input, hidden))), second(register_module("second", torch::nn::GRUCell(hidden, hidden))) {}
@@ -127,7 +128,7 @@ struct CellLoopImpl : torch::nn::Module {
 };
 TORCH_MODULE(CellLoop);
 
-/// Pixel by pixel: 784 steps, batch 32. The gradient of the last state.
+/// Pixel by pixel: 784 steps, batch 32. Computes the gradient of the last state.
 void against_recurrent(const Contest& contest, const tw::Communicator& ours, int64_t c, const std::string& baseline, const std::string& name) {
   constexpr int64_t steps = 784, batch = 32, hidden = 64;
   tw::benchmark::Case of{.benchmark = "layer_parallel/gru", .name = name, .baseline = baseline};
@@ -162,12 +163,12 @@ void against_recurrent(const Contest& contest, const tw::Communicator& ours, int
   tw::benchmark::compare(contest, of);
 }
 
-/// Pixel by pixel, to an accuracy: of the last state 1e-4, of the parameters' gradients 1e-3, relative, in the 2-norm.
+/// Pixel by pixel, to a relative accuracy in the 2-norm of 1e-4 for the last state and 1e-3 for the parameters' gradients.
 class ToAccuracy {
  public:
   static constexpr int64_t steps = 784, batch = 32;
 
-  /// Collective over `ours` where it searches: for as few iterations as that takes.
+  /// Collective over `ours` if `searches`: finds the least number of iterations for this accuracy.
   ToAccuracy(const tw::Communicator& ours, RecurrentOptions options, bool searches)
       : ours_(ours), options_(std::move(options)), reference_(torch::nn::GRUOptions(1, options_.hidden_size).num_layers(options_.layers)) {
     torch::manual_seed(1);
@@ -200,7 +201,7 @@ class ToAccuracy {
 
   static double relative(const torch::Tensor& ours, const torch::Tensor& exact) { return ((ours - exact).norm() / exact.norm()).item<double>(); }
 
-  /// Of the last state, and of all gradients.
+  /// Errors of the last state and of all gradients.
   std::pair<double, double> errors() const {
     Recurrent net(ours_, options_);
     const auto [begin, end] = net.block(steps);
@@ -294,7 +295,7 @@ void measure_all(const Contest& contest) {
   against_unbatched(contest, normalised("width_16_layer_norm", 256, 16, 8, 8));
 }
 
-/// One contestant: the ranks together, and then the first one alone.
+/// One contestant: all ranks together, and then the first one alone.
 void measure_virtual(const Contest& contest) {
   constexpr int64_t steps = 256;
   constexpr auto work = std::chrono::milliseconds(2);

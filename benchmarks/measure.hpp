@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contestants take turns on the same cores, each in processes of its own: the heap and the caches of one must not serve another.
+// Contestants take turns on the same cores, each in its own processes, so that they do not share heap or caches.
 #pragma once
 #include <ATen/Parallel.h>
 
@@ -17,10 +17,10 @@
 
 namespace tw::benchmark {
 
-/// The ranks of a run, in as many groups as there are contestants; ours is the last one.
+/// The ranks of a run, divided into one group per contestant; ours is the last one.
 class Contest {
  public:
-  /// Collective. @param world its size a multiple of `contestants`; borrowed.
+  /// Collective. @param world its size is a multiple of `contestants`; kept by reference.
   explicit Contest(const Communicator& world, int contestants = 2)
       : world_(world),
         contestants_(contestants),
@@ -31,7 +31,7 @@ class Contest {
 
   const Communicator& world() const noexcept { return world_; }
   int contestants() const noexcept { return contestants_; }
-  /// Whose rank this is.
+  /// The contestant of this rank.
   int contestant() const noexcept { return contestant_; }
   /// The ranks of this contestant.
   const Communicator& comm() const noexcept { return comm_; }
@@ -44,13 +44,13 @@ class Contest {
   Communicator comm_;
 };
 
-/// A barrier that leaves the cores to those who still work: it looks every 0.2 ms.
+/// A barrier that leaves the cores to ranks that still compute: it polls every 0.2 ms.
 inline void sleeping_barrier(const Communicator& comm) {
   Work work = mpi::start(comm, {.collective = Collective::barrier}, mpi::barrier_transfer(comm));
   while (!work.test()) std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
-/// Value below which `share` of `values` lies, by linear interpolation.
+/// The value below which `share` of `values` lies, by linear interpolation.
 inline double percentile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
   const double at = share * static_cast<double>(values.size() - 1);
@@ -64,14 +64,14 @@ struct Case {
   std::string name;       ///< such as "lenet"
   std::string baseline;   ///< such as "mpi_per_parameter"
   int rounds = 20;
-  int steps = 10;                   ///< calls in a round
-  std::function<void()> step = {};  ///< this contestant's
-  /// Not timed, before every step: fresh data for a communication, and a barrier. Without it the steps of a round follow each other.
+  int steps = 10;                   ///< calls per round
+  std::function<void()> step = {};  ///< step of this contestant
+  /// Untimed preparation before every step: fresh data for a communication, and a barrier. If empty, the steps of a round follow each other directly.
   std::function<void()> prepare = {};
-  double units = 1;  ///< what one call of this contestant does, in common units; times are per unit
+  double units = 1;  ///< work of one call of this contestant, in common units; times are per unit
 };
 
-/// One round of this contestant.
+/// Time of one round of this contestant.
 inline Seconds time_round(const Contest& contest, const Case& of) {
   contest.comm().barrier();
   if (!of.prepare) {
@@ -90,8 +90,8 @@ inline Seconds time_round(const Contest& contest, const Case& of) {
   return total;
 }
 
-/// Lets the contestants take turns, round by round, after a warm-up of three rounds each; who begins changes every round. Collective over the world.
-/// @return by contestant, the time of each round in ms per unit, the slowest rank's
+/// Runs the contestants in turns, round by round, after a warm-up of three rounds each; the first contestant alternates. Collective over the world.
+/// @return by contestant, the time of each round in ms per unit, on the slowest rank
 inline std::vector<std::vector<double>> take_turns(const Contest& contest, const Case& of) {
   constexpr int warm_up = 3;
   const auto rounds = static_cast<size_t>(of.rounds);
@@ -115,7 +115,7 @@ inline std::vector<std::vector<double>> take_turns(const Contest& contest, const
   return by_contestant;
 }
 
-/// Prints one JSON line on the world's rank 0. @param baseline, ours of each round, in ms.
+/// Prints one JSON line on the world's rank 0. @param baseline, ours times of each round, in ms.
 inline void print(const Contest& contest, const Case& of, const std::vector<double>& baseline, const std::vector<double>& ours) {
   if (contest.world().rank() != 0) return;
   const double baseline_ms = percentile(baseline, 0.5);
@@ -132,13 +132,13 @@ inline void print(const Contest& contest, const Case& of, const std::vector<doub
             << std::endl;
 }
 
-/// Ours against the one baseline of a contest of two. Collective over the world.
+/// Compares ours with the baseline in a contest of two. Collective over the world.
 inline void compare(const Contest& contest, const Case& of) {
   const auto times = take_turns(contest, of);
   print(contest, of, times.front(), times.back());
 }
 
-/// What the main() of a driver does: MPI, one thread a rank, and the contest in which `cases` are measured.
+/// The main() of a benchmark: initialises MPI, sets one thread per rank, and runs `cases` in a contest.
 inline int run(int argc, char** argv, const std::function<void(const Contest&)>& cases, int contestants = 2) {
   const Environment mpi(argc, argv);
   const Communicator world = mpi.world().dup();

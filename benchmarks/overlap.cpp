@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_overlap: an all-reduce of 16 MiB after as much computing as it takes alone. Made for two hosts (tests/cluster/hosts.sh): inside a node
-// all cores compute, and there is nothing to hide behind.
+// bench_overlap: an all-reduce of 16 MiB, overlapped with the same duration of computation. Made for two hosts (tests/cluster/hosts.sh): inside a
+// node all cores compute, and overlap gains nothing.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -11,10 +11,10 @@ namespace {
 
 using tw::Seconds;
 
-/// Work in slices of about half a millisecond, as a network has layers.
+/// Work in slices of about half a millisecond, like the layers of a network.
 class Computation {
  public:
-  /// Computes for `duration`. @return how many slices that took
+  /// Computes for `duration`. @return the number of slices
   int run_for(Seconds duration) {
     const tw::Stopwatch watch;
     int slices = 0;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   const at::Tensor data = torch::zeros({4 << 20});
   Computation computation;
 
-  constexpr int rounds = 11;  // the first is for warming up
+  constexpr int rounds = 11;  // the first one warms up
   std::vector<double> apart;
   std::vector<double> together;
   std::vector<double> exposed;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// parameter_server/pull and push: one rank reads, or adds to, what another rank of its node holds, against MPI_Get and MPI_Accumulate on memory of
-// MPI_Win_allocate ("mpi_rma"), and against a memcpy. parameter_server/requests: pushes of 1 KiB by messages, 16 in flight, against as many messages
-// of 1 KiB that are answered by one of 8 bytes ("isend_irecv"). With the arguments "two_hosts RATE", parameter_server/two_hosts: what a server on
-// another host gives and takes, against messages of as many bytes; for two ranks. With "slow_rank", parameter_server/slow_rank: training steps of
-// three ranks, one of which sleeps four times a step's length in each of its own, against gradients that are reduced ("all_reduce").
+// parameter_server/pull and push: one rank reads from, or adds to, the tensor on another rank of its node. The baselines are MPI_Get and
+// MPI_Accumulate on memory of MPI_Win_allocate ("mpi_rma"), and a memcpy.
+// parameter_server/requests: pushes of 1 KiB by messages, 16 in flight, against the same number of messages of 1 KiB, each answered by one of 8 bytes
+// ("isend_irecv").
+// parameter_server/two_hosts, with the arguments "two_hosts RATE": pushes and pulls between two hosts, against messages with the same number of
+// bytes; for two ranks.
+// parameter_server/slow_rank, with "slow_rank": training steps of three ranks, one of which sleeps for four step lengths in each step, against
+// reduced gradients ("all_reduce").
 #include "measure.hpp"
 
 #include <mpi.h>
@@ -28,7 +31,7 @@ using tw::benchmark::Contest;
 
 std::string size_name(int64_t bytes) { return bytes >= 1 << 20 ? tw::concat(bytes >> 20, "MiB") : tw::concat(bytes >> 10, "KiB"); }
 
-/// Memory of rank 1 that rank 0 can reach.
+/// Memory of rank 1 that rank 0 can access.
 class Window {
  public:
   Window(const tw::Communicator& comm, int64_t floats) {
@@ -89,12 +92,12 @@ void measure_bandwidth(const Contest& contest, const std::string& what, int64_t 
   tw::benchmark::compare(contest, of);
 }
 
-/// The same where both only copy, against a memcpy from memory that both ranks have mapped, and into it.
+/// Pulls, and pushes that only copy, against a memcpy from or to memory that both ranks have mapped.
 void measure_copies(const Contest& contest, const std::string& what, int64_t bytes) {
   const tw::Communicator& comm = contest.comm();
   const int64_t floats = bytes / 4;
   const at::Tensor mapped = tw::node_tensor(comm, {floats}, at::kFloat);
-  if (comm.rank() == 1) mapped.zero_();  // its memory lies where a server's does
+  if (comm.rank() == 1) mapped.zero_();  // places the memory where a server's would be
   std::optional<ShardedTensor> centre;
   if (contest.is_ours()) centre.emplace(comm, torch::zeros({floats}), ShardedTensorOptions{.servers = {1}});
   const at::Tensor local = torch::ones({floats});
@@ -114,7 +117,7 @@ void measure_copies(const Contest& contest, const std::string& what, int64_t byt
   tw::benchmark::compare(contest, of);
 }
 
-/// A thousand messages of 1 KiB to rank 1, `depth` in flight, each of which is answered.
+/// Sends `requests` messages of 1 KiB to rank 1, `depth` in flight; each is answered.
 void exchange(const tw::Communicator& comm, int64_t requests) {
   constexpr size_t depth = 16;
   const MPI_Comm native = tw::native_handle(comm);
@@ -159,7 +162,7 @@ void measure_requests(const Contest& contest) {
   of.units = requests;
   of.step = [&] {
     if (!contest.is_ours()) return exchange(comm, requests);
-    if (comm.rank() != 0) return;  // serves in the barrier after the round
+    if (comm.rank() != 0) return;  // rank 1 serves in the barrier after the round
     std::array<ShardedTensor::Handle, depth> handles;
     for (int64_t i = 0; i < requests; ++i) {
       const auto slot = static_cast<size_t>(i) % depth;
@@ -171,7 +174,7 @@ void measure_requests(const Contest& contest) {
   tw::benchmark::compare(contest, of);
 }
 
-/// Eight pushes or pulls in flight against as many messages of as many bytes, all in flight. Rank 1 serves; the same two ranks do both in turn.
+/// Eight pushes or pulls in flight, against the same number of equal messages in flight. Rank 1 serves; the same two ranks run both in turn.
 void measure_across(const Contest& contest, const std::string& what, int64_t bytes, std::string_view rate) {
   constexpr size_t depth = 8;
   constexpr int rounds = 10;
@@ -194,7 +197,7 @@ void measure_across(const Contest& contest, const std::string& what, int64_t byt
     MPI_Waitall(depth, requests.data(), MPI_STATUSES_IGNORE);
   };
   const auto requests = [&] {
-    if (!client) return;  // serves in the barrier
+    if (!client) return;  // the other rank serves in the barrier
     std::vector<ShardedTensor::Handle> handles;
     for (const at::Tensor& each : tensors) handles.push_back(what == "push" ? centre.push(each) : centre.pull(each));
     for (ShardedTensor::Handle& each : handles) each.wait();
@@ -220,14 +223,14 @@ void measure_across(const Contest& contest, const std::string& what, int64_t byt
   tw::benchmark::print(contest, {.benchmark = "parameter_server/two_hosts", .name = name, .baseline = "isend_irecv", .rounds = rounds}, theirs, ours);
 }
 
-/// How many training steps all ranks make together, whoever makes them.
+/// Time for a fixed number of training steps of all ranks together, whichever ranks make them.
 void measure_slow_rank(const Contest& contest, const std::string& algorithm) {
   constexpr int64_t steps = 60;
   const tw::Communicator& comm = contest.comm();
   torch::manual_seed(1);
   tw::benchmark::Trainee lenet = tw::benchmark::make_lenet(16);
 
-  // The length of a step, where two of our ranks compute at a time: the same for both contestants.
+  // The length of a step while two of our ranks compute: the same for both contestants.
   tw::Seconds length{0};
   for (int i = 0; i < 12 && contest.is_ours(); ++i) {
     comm.barrier();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline/step: a forward and backward pass of a batch in micro-batches, in stages on as many ranks, against one rank that runs the same
-// micro-batches ("one_rank_micro") or the batch in one piece ("one_rank"); and against what the schedule would take if stages computed at the speed
-// at which they do beside each other, and nothing else took time ("stages_apart").
+// pipeline/step: a forward and backward pass of a batch in micro-batches, in one stage per rank. It is compared with one rank that runs the same
+// micro-batches ("one_rank_micro") or the whole batch ("one_rank"). A third baseline ("stages_apart") is the schedule's time if stages compute
+// concurrently at their usual speed and nothing else takes time.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -29,7 +29,7 @@ void measure_step(const Contest& contest, const std::string& name, Schedule (*sc
   const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
   const tw::Communicator& ranks = contest.is_ours() ? contest.comm() : alone;
   const bool unsplit = !contest.is_ours() && baseline == "one_rank";
-  const bool apart = !contest.is_ours() && baseline == "stages_apart";  // each rank a stage of its own, with neither messages nor waits
+  const bool apart = !contest.is_ours() && baseline == "stages_apart";  // each rank is an independent stage, without messages or waits
   const int stages = contest.comm().size();
   const std::vector<BlockFactory> layers(static_cast<size_t>(apart ? blocks / stages : blocks), block([] { return Layer(); }));
   torch::manual_seed(1);

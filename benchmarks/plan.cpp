@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline/plan: how long planning takes, against what it may take ("limit"), and against the time of 1,000 operators times this many more
-// ("linear").
+// pipeline/plan: planning time, against a fixed limit ("limit"), and against the time for 1,000 operators scaled linearly ("linear").
 #include "measure.hpp"
 
 #include <tw/planning/analytic.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train/precision: a training step of the trainer's models under autocast, in bfloat16 and in float16, against the same in float32; one process each.
-// 3 ranks, of which one works at a time.
+// train/precision: a training step of the trainer's models under autocast, in bfloat16 and in float16, against float32; one process each. 3 ranks,
+// one of which works at a time.
 #include "measure.hpp"
 
 #include <torch/torch.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline/predicted: the step that a plan predicts from its measured profile against the step that its stages take, for models in two stages.
-// pipeline/bubble, with the argument "virtual": by how much a step of p stages that sleep is longer than m (F + B), what each of them takes for its
-// micro-batches by itself, against (p - 1)(F + B).
+// pipeline/predicted: the step time that a plan predicts from its measured profile, against the measured one, for models in two stages.
+// pipeline/bubble, with the argument "virtual": how much longer a step of p sleeping stages takes than m (F + B), the time of each stage for its
+// micro-batches alone, against (p - 1)(F + B).
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -20,7 +20,7 @@ using tw::benchmark::Contest;
 
 constexpr int rounds = 15;
 
-/// The fastest one of two stages on one device each, by prediction.
+/// The fastest predicted plan with two stages on one device each.
 Plan two_stages(const PlanResult& result, int micro_batches) {
   const auto count = static_cast<int>(result.profile.operators.size());
   Plan best;
@@ -41,7 +41,7 @@ void measure_prediction(const Contest& contest, const std::string& name, Module&
   const torch::Tensor example = x.narrow(0, 0, x.size(0) / micro_batches);
   std::vector<double> predicted_ms;
   std::vector<double> measured_ms;
-  for (int round = 0; round < 3; ++round) {  // profiles differ as well
+  for (int round = 0; round < 3; ++round) {  // profiles vary too
     ModelPlan plan = plan_together(comm, model, example, {.devices = 2, .batch = x.size(0), .micro_batches = micro_batches});
     plan.use(two_stages(plan.result(), micro_batches));
     Pipeline pipeline(comm, model, plan);
@@ -110,7 +110,7 @@ void measure_bubble(const Contest& contest, const std::string& name, Schedule (*
   Pipeline pipeline = stages_on(comm);
   Pipeline alone = stages_on(alone_comm);
   const torch::Tensor x = torch::ones({micro_batches, 4});
-  const auto step_ms = [&](Pipeline& stages) {  // the mean of all ranks
+  const auto step_ms = [&](Pipeline& stages) {  // mean over all ranks
     comm.barrier();
     const tw::Stopwatch watch;
     stages.run(x, x, [](const torch::Tensor& a, const torch::Tensor& b) { return torch::mse_loss(a, b); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe_device KIND: which devices of that kind, such as cuda, LibTorch finds here, as a JSON object. Ends with 77, and a line that says so, where it
-// finds none.
+// probe_device KIND: prints the devices of that kind, such as cuda, that LibTorch finds here, as a JSON object. If it finds none, it prints a message
+// and exits with 77.
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>

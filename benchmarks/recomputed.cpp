@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor/recomputed: forward and backward pass of a chain of recomputed segments, against plain calls, and one more forward pass without gradients
-// ("plain_and_forward"): the least that recomputation costs.
+// tensor/recomputed: forward and backward pass of a chain of recomputed segments, against plain calls plus one forward pass without gradients
+// ("plain_and_forward"), the minimum cost of recomputation.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -38,7 +38,7 @@ Segment layer(int64_t width) {
   return [linear = torch::nn::Linear(width, width)](const at::Tensor& x) mutable { return linear->forward(x).tanh(); };
 }
 
-/// Twice a convolution of `channels` channels and what follows it, added to the input.
+/// Twice a convolution with `channels` channels, batch norm and ReLU, added to the input.
 Segment residual(int64_t channels) {
   torch::nn::Sequential branch;
   for (int i = 0; i < 2; ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// search/rate: evaluations a second of an objective that costs nothing, in 30 dimensions, with journal and migration; the last tenth of the trials
-// against the first. search/busy, with the argument "busy": the share of time that workers evaluate, with evaluations of log-normal length.
-// search/cma, with "cma" and two ranks, one of each contestant: ask() and tell() of CMA-ES, against the linear algebra that it cannot do without.
+// search/rate: evaluations per second of an objective that costs nothing, in 30 dimensions, with journal and migration; the last tenth of the trials
+// against the first.
+// search/busy, with the argument "busy": the share of time that workers spend evaluating, with evaluations of log-normal length.
+// search/cma, with "cma" and two ranks, one for each contestant: ask() and tell() of CMA-ES, against the linear algebra that they require.
 #include "measure.hpp"
 
 #include <Eigen/Eigenvalues>
@@ -30,7 +31,7 @@ void print_line(const Contest& contest, nlohmann::ordered_json line) {
   if (contest.world().rank() == 0) std::cout << line << std::endl;
 }
 
-/// Seconds that the evaluations [begin, end) of all, in the order of their ends, took.
+/// Seconds for the share [begin, end) of all evaluations, in the order in which they ended.
 double span(const std::vector<double>& ends, double begin, double end) {
   const auto at = [&](double share) { return ends[static_cast<size_t>(share * static_cast<double>(ends.size() - 1))]; };
   return at(end) - at(begin);
@@ -110,8 +111,8 @@ double ellipsoid(const std::vector<double>& x) {
   return total;
 }
 
-/// Generations of an ellipsoid in 100 dimensions, whose covariance is still being learnt at the end. The baseline decomposes a full covariance
-/// and draws lambda samples from it: in this many dimensions that is due every generation.
+/// Generations on an ellipsoid in 100 dimensions, whose covariance is still adapting at the end. The baseline decomposes a full covariance and draws
+/// lambda samples from it; in this many dimensions that is due in every generation.
 void measure_cma(const Contest& contest) {
   constexpr Eigen::Index n = 100;
   const Space space = cube(n);

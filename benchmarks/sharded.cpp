@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sharded/step: a training step in slices of parameters, gradients and optimizer state, against the same with all of them on each rank, on two ranks:
-// gathered unit by unit, and with one copy of the parameters for the node. Three contestants: 6 ranks.
+// sharded/step: a training step with sharded parameters, gradients and optimizer state, against the same with full copies on each rank, on two ranks.
+// Parameters are gathered unit by unit, or kept in one copy per node. Three contestants: 6 ranks.
 #include "measure.hpp"
 #include "trainees.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_slow_network TRAINEE RATE: a training step (trainees.hpp) with gradients reduced plainly, compressed, and rarely, across a network; made for
-// several hosts (tests/cluster/hosts.sh). `allowed` is the ratio that the bytes allow: with c the time of computing and t that of plain
-// communication, (c + t) / (c + t bytes / plain bytes).
+// bench_slow_network TRAINEE RATE: a training step (trainees.hpp) whose gradients are reduced plainly, compressed, or rarely, across a network. Made
+// for several hosts (tests/cluster/hosts.sh). `allowed` is the speed-up that the number of bytes allows: with computation time c and plain
+// communication time t, (c + t) / (c + t bytes / plain bytes).
 #include "measure.hpp"
 #include "trainees.hpp"
 
@@ -15,7 +15,7 @@ using tw::benchmark::Trainee;
 struct Mode {
   std::string name;
   tw::DataParallelOptions options = {.reduction = tw::Reduction::mean};
-  int64_t period = 0;  ///< of DiLoCo; 0: gradients are reduced in every step
+  int64_t period = 0;  ///< period of DiLoCo; 0: gradients are reduced in every step
   bool alone = false;  ///< computation only
 };
 
@@ -31,7 +31,7 @@ std::vector<Mode> modes() {
           {.name = "diloco_50", .period = 50}};
 }
 
-/// One way of training, its network and what it measured.
+/// One mode of training, with its network and its measurements.
 class Contestant {
  public:
   Contestant(const tw::Communicator& comm, Mode mode, Trainee trainee) : comm_(comm), mode_(std::move(mode)), trainee_(std::move(trainee)) {
@@ -42,7 +42,7 @@ class Contestant {
     }
   }
 
-  /// A round: a whole period, or a few steps.
+  /// One round: a whole period, or a few steps.
   void round(bool counts) {
     const int64_t steps = mode_.period > 0 ? mode_.period : 4;
     const int64_t bytes = this->bytes();
@@ -58,7 +58,7 @@ class Contestant {
   }
   const std::string& name() const { return mode_.name; }
 
-  std::vector<double> ms;  // a step, by round
+  std::vector<double> ms;  // ms per step, by round
   double bytes_per_step = 0;
 
  private:

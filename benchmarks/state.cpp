@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_state DIRECTORY: one rank, 8e6 float32 parameters with Adam's state (96 MB); files go to a folder below DIRECTORY.
+// bench_state DIRECTORY: one rank, 8e6 float32 parameters with Adam's state (96 MB); files go to a folder in DIRECTORY.
 // state/save:  how long save() blocks training, against a memcpy of the bytes into memory that was touched before.
-// state/write: from the beginning of save() to its commit, against dd with fsync of as many bytes to the same disk. The system's write-back is waited
-//              for between rounds.
+// state/write: from the beginning of save() to its commit, against dd with fsync of the same number of bytes to the same disk. Between rounds,
+//              the benchmark waits for the system's write-back.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -21,7 +21,7 @@ using tw::NamedShard;
 constexpr int rounds = 15;
 constexpr int warm_up = 3;
 
-// An MLP of 1024-1600-1600-1600-800-10, as data_parallel/step has it, with Adam's state.
+// An MLP of 1024-1600-1600-1600-800-10, as in data_parallel/step, with Adam's state.
 std::vector<NamedShard> make_state() {
   const std::vector<int64_t> widths{1024, 1600, 1600, 1600, 800, 10};
   std::vector<NamedShard> shards;
@@ -56,7 +56,7 @@ void print(const std::string& benchmark, const std::string& baseline_name, const
             << std::endl;
 }
 
-// Lets the two take turns; who begins alternates.
+// Runs the two in turns; the first one alternates.
 void take_turns(const std::function<double()>& baseline, const std::function<double()>& ours, std::vector<double>& baseline_ms,
                 std::vector<double>& ours_ms) {
   for (int round = -warm_up; round < rounds; ++round) {

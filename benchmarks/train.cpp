@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train/overhead: an epoch by the Trainer, with metrics, log, progress display and the look for non-finite numbers, against the loop that one would
-// write by hand around the same DataParallel, loader and optimizer. Making model and DataParallel is part of both.
+// train/overhead: an epoch with the Trainer, including metrics, log, progress display and the check for non-finite numbers, against a hand-written
+// loop around the same DataParallel, loader and optimizer. Both include the construction of model and DataParallel.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int64_t batch = 64;  // of a rank
+constexpr int64_t batch = 64;  // per rank
 const tw::TensorDataset no_test_set(torch::empty({0, 1}), torch::empty({0}, torch::kLong));
 
 void train_by_hand(const tw::Communicator& comm, const tw::train::Model& model, const tw::Dataset& data) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks whose training is measured.
+// Networks whose training is measured.
 #pragma once
 #include <torch/torch.h>
 
@@ -67,7 +67,7 @@ inline Trainee make_gpt() {
 
 struct TraineeCase {
   std::string name;
-  int steps = 1;  ///< in a round
+  int steps = 1;  ///< per round
   std::function<Trainee()> make;
 };
 
@@ -78,7 +78,7 @@ inline std::vector<TraineeCase> trainees() {
           {"mlp_8e6", 5, [] { return make_mlp({1024, 1600, 1600, 1600, 800, 10}, 32); }}};
 }
 
-/// The one of this name, or gpt_12. @throws ContractError: there is none
+/// The trainee of this name, or gpt_12. @throws ContractError for an unknown name
 inline TraineeCase trainee(const std::string& name) {
   if (name == "gpt_12") return {name, 3, make_gpt};
   for (TraineeCase& each : trainees()) {

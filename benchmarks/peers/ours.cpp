@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the milliseconds of a training step with DataParallel or FullySharded, for compare.sh, which lets it take turns with other programs.
+// Prints the milliseconds of a training step with DataParallel or FullySharded. compare.sh runs it in turns with other programs.
 #include "../measure.hpp"
 #include "../trainees.hpp"
 

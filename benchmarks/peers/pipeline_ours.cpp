@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the milliseconds of a forward and backward pass of a Pipeline, for compare_pipelining.sh, which lets it take turns with other programs.
+// Prints the milliseconds of a forward and backward pass of a Pipeline. compare_pipelining.sh runs it in turns with other programs.
 #include "../measure.hpp"
 
 #include <torch/torch.h>

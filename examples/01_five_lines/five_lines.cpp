@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// original.cpp on any number of ranks. The five lines that differ are marked; the optimizer and its calls are as they were. Every rank sees
-// its share of the samples, 40 at a time; Reduction::mean fits, since the ranks' batches are equal but for the last.
+// original.cpp on any number of ranks. The five changed lines are marked; the optimizer and its calls stay the same. Each rank gets its share of the
+// samples, 40 at a time. Reduction::mean fits, because all batches except the last have the same size on every rank.
 //
 // Build:   cmake --build build/release --target 01_five_lines
 // Run:     mpirun -n 2 build/release/bin/01_five_lines
@@ -11,7 +11,7 @@
 #include <iostream>
 #include <tw/data_parallel.hpp>
 
-// 2000 points of two spirals that wind around each other.
+// 2000 points on two interleaved spirals.
 struct Spirals : torch::data::datasets::Dataset<Spirals> {
   torch::data::Example<> get(size_t index) override {
     const auto arm = static_cast<int64_t>(index % 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ordinary LibTorch program: a small network learns to tell two spirals apart. five_lines.cpp is the same on many ranks.
+// An ordinary LibTorch program: a small network learns to classify the points of two spirals. five_lines.cpp does the same on many ranks.
 //
 // Build:   cmake --build build/release --target 01_original
 // Run:     build/release/bin/01_original
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <iostream>
 
-// 2000 points of two spirals that wind around each other.
+// 2000 points on two interleaved spirals.
 struct Spirals : torch::data::datasets::Dataset<Spirals> {
   torch::data::Example<> get(size_t index) override {
     const auto arm = static_cast<int64_t>(index % 2);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulation that owns MPI trains a surrogate of itself inside its time loop, in place and in double precision. It hands in a communicator of its
-// own; Torchweave duplicates it and neither initialises nor finalises MPI. Ranks hold unequal numbers of samples, one of them none. A second
-// surrogate is trained by the loop that simulation codes write, one blocking all-reduce a parameter, to show what each costs.
+// A simulation that owns MPI trains a surrogate of itself inside its time loop, in double precision. It passes its own communicator. Torchweave
+// duplicates it, and neither initialises nor finalises MPI. Ranks have different numbers of samples, one of them none. For comparison, a second
+// surrogate is trained by the loop that simulation codes usually have, with one blocking all-reduce per parameter.
 //
 // Build:   cmake --build build/release --target 02_simulation
 // Run:     mpirun -n 3 build/release/bin/02_simulation
-// Expect:  surrogate error 2.1e-01 -> 1.3e-04, the solver's mass is conserved     (the second at most 1e-3)
+// Expect:  surrogate error 2.1e-01 -> 1.3e-04, the solver's mass is conserved     (the second number is at most 1e-3)
 //          training takes 610 us a time step; with an all-reduce a parameter 720 us
 #include <torch/torch.h>
 
@@ -15,16 +15,16 @@
 #include <tw/mpi/interop.hpp>
 
 constexpr int64_t cells = 16;
-// Heat on a ring, explicit Euler: ten small steps a time step.
+// Heat conduction on a ring by explicit Euler: a time step consists of ten small steps.
 at::Tensor advance(at::Tensor heat) {
   for (int i = 0; i < 10; ++i) heat = heat + 0.2 * (heat.roll(1, 1) - 2 * heat + heat.roll(-1, 1));
   return heat;
 }
 
-/// Learns what a time step does, on this rank's share of the domain.
+/// Learns the map of one time step, from this rank's share of the domain.
 struct Surrogate {
   Surrogate() { net->to(torch::kDouble); }
-  /// One step of training; `reduce` between backward and update, for the loop by hand.
+  /// One training step. The hand-written loop passes `reduce`, which runs between the backward pass and the update.
   void train(const at::Tensor& before, const at::Tensor& after, const std::function<void()>& reduce = [] {}) {
     const tw::Stopwatch watch;
     adam.zero_grad();
@@ -39,20 +39,20 @@ struct Surrogate {
 };
 
 void simulate(MPI_Comm solver_comm, const std::optional<std::filesystem::path>& folder) {
-  const auto mpi = tw::Environment::adopt();                      // MPI is running; we never finalise it
-  const auto comm = tw::Communicator::duplicate_of(solver_comm);  // solver_comm stays untouched
+  const auto mpi = tw::Environment::adopt();                      // MPI is already running; Torchweave never finalises it
+  const auto comm = tw::Communicator::duplicate_of(solver_comm);  // solver_comm is not used for Torchweave's messages
   const int rank = comm.rank();
   torch::manual_seed(100 + rank);
   const at::Tensor first = torch::rand({rank == 1 ? 0 : 40 + 25 * rank, cells}, torch::kDouble);  // uneven, as after a mesh refinement
   const auto samples = static_cast<double>(first.size(0));
   const auto sum = [&](double value) {
-    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, solver_comm);  // the solver's own messages, as ever
+    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, solver_comm);  // the solver's own messages, unchanged
     return value;
   };
 
   Surrogate ours, by_hand;
   tw::DataParallel parallel(comm, *ours.net, {.reduction = tw::Reduction::sample_weighted});
-  parallel.set_samples(first.size(0));  // may be 0
+  parallel.set_samples(first.size(0));  // 0 is allowed
   const double all_samples = sum(samples);
   tw::synchronize(comm, *by_hand.net);
   const auto reduce_each_parameter = [&] {
@@ -80,7 +80,7 @@ void simulate(MPI_Comm solver_comm, const std::optional<std::filesystem::path>& 
               << (conserved ? "conserved" : "lost") << "\ntraining takes " << std::fixed << std::llround(1e6 * ours.time.count() / time_steps)
               << " us a time step; with an all-reduce a parameter " << std::llround(1e6 * by_hand.time.count() / time_steps) << " us" << std::endl;
   }
-  if (!folder) return;  // else leaves the samples of all ranks in files, for `torchweave train configs/surrogate.toml`
+  if (!folder) return;  // otherwise write the samples of all ranks to files, for `torchweave train configs/surrogate.toml`
   const auto write = [&](const char* part, const at::Tensor& rows) {
     std::filesystem::create_directories(*folder / part);
     tw::write_npy(*folder / part / tw::concat("inputs_", rank, ".npy"), rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do together with tensors: blocking and not, one tensor or several, in ordinary memory or in memory that the ranks of a node share.
+// Collectives on tensors: blocking and non-blocking, on one tensor or several, in ordinary memory or in memory shared by the ranks of a node.
 //
 // Build:   cmake --build build/release --target 03_collectives
 // Run:     mpirun -n 2 build/release/bin/03_collectives
@@ -14,15 +14,16 @@
 
 double first(const at::Tensor& tensor) { return tensor.flatten()[0].item<double>(); }
 
-/// In ordinary memory, in place: the sum of 1, 2, ... over the ranks.
+/// Sums 1, 2, ... over the ranks, in place and in ordinary memory.
 double sum_of_numbers(const tw::Communicator& comm) {
   const at::Tensor numbers = torch::full({3}, comm.rank() + 1.0);
   tw::allreduce(comm, numbers, tw::ReduceOp::sum);
   return first(numbers);
 }
 
-/// A step of gradient descent in shared memory: the calls are the same, and nothing is copied on their way. Every rank averages the gradients of its
-/// own part of the weights, updates that part alone, and gives it to all: an all-reduce in two halves, with the work between them divided.
+/// A step of gradient descent in shared memory: the calls are the same, and the data is not copied. Each rank averages the gradients of its own part
+/// of the weights, updates that part, and sends it to all ranks. Together this is an all-reduce in two halves, with the update divided between the
+/// ranks.
 std::string sharded_step(const tw::Communicator& comm) {
   constexpr int64_t part = 1000;
   const at::Tensor weights = tw::shared_tensor(comm, {comm.size(), part}, at::kFloat);
@@ -31,7 +32,7 @@ std::string sharded_step(const tw::Communicator& comm) {
   gradients.fill_(comm.rank() == 0 ? -0.5 * comm.size() : 0.0);  // their average is -0.5
   const double before = first(weights);
 
-  const at::Tensor mine = weights[comm.rank()];  // a view of a shared tensor is as good
+  const at::Tensor mine = weights[comm.rank()];  // a view of a shared tensor works too
   const at::Tensor gradient = torch::empty({part});
   tw::reduce_scatter(comm, gradients, gradient, tw::ReduceOp::average);
   mine.sub_(gradient, 0.5);
@@ -43,20 +44,21 @@ std::string sharded_step(const tw::Communicator& comm) {
   return text.str() + (tw::compare_replicas(comm, updated).identical ? ", alike everywhere" : ", different");
 }
 
-/// Begins, works, and waits for what is left. Where no thread drives communication (ProgressDriver), long work lets it move on with progress().
+/// Begins an operation, computes, and then waits for it. If no thread drives communication (see ProgressDriver), call progress() during long
+/// computations.
 double overlapped(const tw::Communicator& comm) {
   const at::Tensor ones = torch::ones({1 << 20});
   tw::Work work = tw::iallreduce(comm, ones, tw::ReduceOp::sum);
   at::Tensor rotation = torch::eye(64);
   for (int i = 0; i < 50; ++i) {
-    rotation = rotation.mm(rotation);  // leave `ones` alone until the end
+    rotation = rotation.mm(rotation);  // do not touch `ones` until wait() returns
     tw::progress(comm);
   }
   work.wait();
   return first(ones);
 }
 
-/// Several tensors of any shapes and dtypes as one operation.
+/// Several tensors of any shapes and dtypes in one operation.
 std::pair<double, double> group(const tw::Communicator& comm) {
   const at::Tensor weight = torch::full({10, 10}, double{comm.rank() * 1.0});
   const at::Tensor bias = torch::full({10}, comm.rank() * 10.0, torch::kDouble);
@@ -64,7 +66,7 @@ std::pair<double, double> group(const tw::Communicator& comm) {
   return {first(weight), first(bias)};
 }
 
-/// A caller's bug is a ContractError, before anything has been sent: on every rank, or the others would wait for this one.
+/// A caller's mistake is a ContractError, thrown before any data is sent. Every rank throws, because otherwise the others would wait for this one.
 std::string refused(const tw::Communicator& comm) {
   try {
     tw::allreduce(comm, torch::tensor(true), tw::ReduceOp::sum);
@@ -81,7 +83,7 @@ int main() {
   std::ostringstream text;
   text << "rank " << comm.rank() << ": sum " << sum_of_numbers(comm) << "; " << sharded_step(comm) << "; overlapped " << overlapped(comm)
        << "; group " << weight << " and " << bias;
-  for (const std::string& line : tw::gather_strings(comm, text.str(), tw::Rank(0))) std::cout << line << std::endl;  // on rank 0
+  for (const std::string& line : tw::gather_strings(comm, text.str(), tw::Rank(0))) std::cout << line << std::endl;  // printed on rank 0
   const std::string why = refused(comm);
   if (comm.rank() == 0) std::cout << "refused: " << why << std::endl;
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code of one's own inside the training loop: a hook that clips gradients to a global norm and keeps a moving average of the parameters, and one on
-// rank 0 that prints. Hooks are called on every rank that added them.
+// Your own code in the training loop: one hook clips gradients to a global norm, one keeps a moving average of the parameters, and one prints on rank
+// 0. A hook is called on every rank that added it.
 //
 // Build:   cmake --build build/release --target 05_custom_hook
 // Run:     mpirun -n 2 build/release/bin/05_custom_hook
-// Expect:  epoch 20: loss 0.0058, 16 of 320 steps clipped; averaged parameters lie 11.8 % away        (the loss below 0.01)
+// Expect:  epoch 20: loss 0.0058, 16 of 320 steps clipped; averaged parameters lie 11.8 % away        (a loss below 0.01)
 #include <torch/torch.h>
 
 #include <iostream>
 #include <tw/train.hpp>
 
-/// Scales gradients down to a norm of at most `limit`, with any strategy. (To do only that, set Options::max_gradient_norm.)
+/// Scales gradients to a norm of at most `limit`, with any strategy. (If this is all you need, set Options::max_gradient_norm.)
 class Clip : public tw::train::Hook {
  public:
   explicit Clip(double limit) : limit_(limit) {}
@@ -25,7 +25,7 @@ class Clip : public tw::train::Hook {
   double limit_;
 };
 
-/// Keeps `decay` of what it has and takes the rest from the parameters, after every update.
+/// Updates the averages after every step: `decay` of the old average, plus 1 - `decay` of the parameters.
 class MovingAverage : public tw::train::Hook {
  public:
   explicit MovingAverage(double decay) : decay_(decay) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that ends in the middle and is resumed has the bits of one that was not. Here a hook ends it; a batch system's SIGTERM or SIGUSR1, or a kill,
-// do as well. It could go on with another number of ranks, too.
+// A run that is interrupted and resumed ends with exactly the same bits as an uninterrupted one. Here a hook ends the run; SIGTERM or SIGUSR1 from a
+// batch system, or a kill, would work too. It could also resume on a different number of ranks.
 //
 // Build:   cmake --build build/release --target 06_resume
 // Run:     mpirun -n 2 build/release/bin/06_resume
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Asks for the end in step `step`. The others hear of it with the next step, so the run ends after that.
+/// Requests a stop in step `step`. The other ranks learn of it during the next step, and the run ends after that.
 class Stop : public tw::train::Hook {
  public:
   explicit Stop(int64_t step) : step_(step) {}
@@ -39,7 +39,7 @@ Outcome train(const tw::Communicator& comm, const std::string& name, tw::train::
   torch::optim::Adam adam(model.tensors(), 1e-2);
 
   tw::train::Options options{.name = name, .epochs = 3, .global_batch = 16};
-  options.checkpoint = {.every_steps = 10};  // beside one an epoch, and one at the end
+  options.checkpoint = {.every_steps = 10};  // in addition to one after each epoch, and one at the end
   options.resume = resume;
   tw::train::Trainer trainer(comm, model, adam, tw::train::regression(), data, data, options);
   Stop stop(stop_at);

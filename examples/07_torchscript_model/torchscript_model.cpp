@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a model that comes as a TorchScript file, such as Python writes with torch.jit.script(net).save("net.pt"). To need no Python here, the file
-// is written by this program first; afterwards `torchweave train configs/torchscript.toml` trains it as well.
+// Trains a model from a TorchScript file, as Python writes it with torch.jit.script(net).save("net.pt"). So that the example needs no Python, it
+// first writes the file itself. Afterwards `torchweave train configs/torchscript.toml` can train it as well.
 //
 // Build:   cmake --build build/release --target 07_torchscript_model
 // Run:     mpirun -n 2 build/release/bin/07_torchscript_model

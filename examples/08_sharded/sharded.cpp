@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer whose state is spread over the ranks (ZeRO), for models whose state does not fit beside each copy: each rank updates its share of the
-// parameters, and all have the result. It is what one process would have, but for rounding.
+// An optimizer whose state is sharded over the ranks (ZeRO), for models whose optimizer state does not fit on every rank. Each rank updates its share
+// of the parameters, and all ranks receive the result. Up to rounding, it equals the result of one process.
 //
 // Build:   cmake --build build/release --target 08_sharded
 // Run:     mpirun -n 2 build/release/bin/08_sharded
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Bytes of what an optimizer remembers of its parameters.
+/// Bytes of an optimizer's state.
 int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
   int64_t bytes = 0;
   for (const auto& [parameter, state] : optimizer.state()) {
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   torch::nn::Sequential model(torch::nn::Linear(8, 480), torch::nn::Tanh(), torch::nn::Linear(480, 500), torch::nn::Tanh(),
                               torch::nn::Linear(500, 1));
 
-  torch::optim::Adam prototype(model->parameters(), 1e-3);  // says which rule, groups and rates; never steps
+  torch::optim::Adam prototype(model->parameters(), 1e-3);  // defines the rule, groups and rates; never makes a step
   tw::DataParallel parallel(comm, *model, {.reduction = tw::Reduction::mean, .sharding = tw::Sharding::slices});
   tw::ShardedOptimizer adam(parallel.reducer(), parallel.parameters(), tw::optimizer_like(prototype, parallel.parameters()));
 
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   for (int step = 0; step < steps; ++step) {
     const at::Tensor inputs = torch::rand({32, 8});
     const at::Tensor loss = torch::mse_loss(model->forward(inputs), inputs.square().sum(1, true));
-    loss.backward();  // reduces, and leaves each rank its share
+    loss.backward();  // reduces gradients; each rank keeps its share
     adam.step();      // updates that share, and gathers the parameters
     loss_value = loss.item<double>();
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that train alone and meet every 50 steps (DiLoCo), for networks between them that are slow: a fiftieth of the bytes, and of the waiting.
+// Ranks train alone and synchronise every 50 steps (DiLoCo), for slow networks: a fiftieth of the bytes, and of the waiting time.
 //
 // Build:   cmake --build build/release --target 09_diloco
 // Run:     mpirun -n 2 build/release/bin/09_diloco
-// Expect:  loss 0.031 after 600 steps; the ranks met 12 times and gave 0.107 MB where reducing every gradient gives 5.3 MB      (the loss below
-// 0.02)
+// Expect:  loss 0.031 after 600 steps; the ranks met 12 times and gave 0.107 MB where reducing every gradient gives 5.3 MB
+//          (a loss below 0.2)
 #include <torch/torch.h>
 
 #include <iostream>
@@ -16,8 +16,9 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   torch::nn::Sequential model(torch::nn::Linear(8, 128), torch::nn::Tanh(), torch::nn::Linear(128, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
 
-  torch::optim::AdamW inner(model->parameters(), 3e-3);  // each rank's own
-  // Rank 0's parameters to all, then an outer step every 50 inner ones. The paper's momentum, 0.9, wants more than 12 of them.
+  torch::optim::AdamW inner(model->parameters(), 3e-3);  // independent on each rank
+  // Copies rank 0's parameters to all ranks, and makes an outer step every 50 inner steps. The paper's momentum of 0.9 needs more than 12 outer
+  // steps.
   tw::DiLoCo outer(comm, *model, {.period = 50, .outer_momentum = 0.5});
 
   torch::manual_seed(100 + comm.rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor on servers, which every rank changes by a rule whenever it likes: here one that keeps the largest of what anyone has pushed.
+// A tensor on parameter servers, which any rank can change by a rule at any time. Here the rule keeps the largest value that any rank has pushed.
 //
 // Build:   cmake --build build/release --target 10_parameter_server
 // Run:     mpirun -n 3 build/release/bin/10_parameter_server
@@ -13,7 +13,7 @@ using namespace tw::parameter_server;
 
 int main(int argc, char** argv) {
   tw::Environment mpi(argc, argv);
-  const Rule largest{.name = "largest", .apply = [](const Stretch& s) {  // runs on the server's node, on a stretch of its elements
+  const Rule largest{.name = "largest", .apply = [](const Stretch& s) {  // runs on the server's node, on some consecutive elements
                        auto* x = reinterpret_cast<float*>(s.values);
                        const auto* g = reinterpret_cast<const float*>(s.pushed);
                        for (int64_t i = 0; i < s.count; ++i) x[i] = std::max(x[i], g[i]);
@@ -21,10 +21,10 @@ int main(int argc, char** argv) {
   ShardedTensor centre(mpi.world(), torch::zeros({1000}), {.rules = {largest}});  // a third on each of three ranks
 
   torch::manual_seed(mpi.world().rank());
-  for (int i = 0; i < 100; ++i) centre.push(torch::rand({1000}));  // nobody waits for anybody
-  auto pulled = centre.prefetch();                                 // as it is about now
+  for (int i = 0; i < 100; ++i) centre.push(torch::rand({1000}));  // no rank waits for another
+  auto pulled = centre.prefetch();                                 // the current values, approximately
   const double so_far = pulled.take().mean().item<double>();
-  centre.finish();  // all pushes of all ranks are applied
+  centre.finish();  // all pushes of all ranks are applied now
 
   const double mean = centre.prefetch().take().mean().item<double>();
   centre.finish();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers of two ranks each: inside, gradients are averaged at every step; between them, a spring binds each to a centre on servers, and nobody
-// waits.
+// Elastic averaging with workers of two ranks each. Inside a worker, gradients are averaged in every step. Between workers, an elastic force pulls
+// each one towards a centre on parameter servers, and no worker waits for another.
 //
 // Build:   cmake --build build/release --target 12_easgd_hybrid
 // Run:     mpirun -n 4 build/release/bin/12_easgd_hybrid
-// Expect:  2 workers of 2 ranks: loss 0.0... of the centre after 40 elastic steps of the slower one      (from about 8; below 0.1)
+// Expect:  2 workers of 2 ranks: loss 0.0... of the centre after 40 elastic steps of the slower one      (about 8 at first; below 0.1 at the end)
 #include <torch/torch.h>
 
 #include <iostream>
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     sgd.step();
     if (elastic.step()) ++elastic_steps;
   }
-  elastic.finish();  // all now hold the centre
+  elastic.finish();  // all ranks now have the centre
 
   const double loss = loss_of().item<double>();
   if (mpi.world().rank() == 0) {

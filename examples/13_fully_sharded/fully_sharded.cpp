@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is nowhere whole: made without memory, each rank fills and keeps its slices, layers are gathered while they compute, and activations
-// are computed again in the backward pass. The model's own code knows nothing of it.
+// A model that no rank holds as a whole (FSDP, ZeRO-3). It is created without memory, and each rank initialises and keeps only its slices. Layers are
+// gathered while they compute, and activations are recomputed in the backward pass. The model's code needs no changes for sharding.
 //
 // Build:   cmake --build build/release --target 13_fully_sharded
 // Run:     mpirun -n 2 build/release/bin/13_fully_sharded
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   tw::Communicator comm = mpi.world().dup();
   torch::manual_seed(1);
   tw::InitialValues initial(1);
-  Net net = initial.record([] { return Net(); });  // of the large weights no rank has more than its slices, now and later
+  Net net = initial.record([] { return Net(); });  // records initial values; a rank allocates only its slices of large weights
 
   tw::FullySharded sharded(comm, *net, {.reduction = tw::Reduction::mean, .unit_bytes = 1200 << 10}, {.initial = &initial});
   torch::optim::AdamW optimizer(sharded.slices(), 3e-4);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time steps that depend on each other, made by all ranks at once: multigrid in time solves three differential equations. The step is all that one
-// writes; it is given any dt, and coarse levels correct what the ranks do with blocks of time of their own.
+// Dependent time steps, computed by all ranks in parallel: multigrid in time (MGRIT) solves three differential equations. You write only the step,
+// for any dt. Each rank works on its own block of time, and coarse levels correct the result.
 //
 // Build:   cmake --build build/release --target 20_parallel_ode
 // Run:     mpirun -n 2 build/release/bin/20_parallel_ode
-// Expect:  the residual of each iteration, and behind those of a problem, on any number of ranks:
+// Expect:  the residual of each iteration, followed by a line for each problem, on any number of ranks:
 //          Dahlquist: 7 iterations, residual 7.9e-10; 6.3e-11 from the serial solution
 //          heat: 9 iterations, residual 2.7e-09; 1.5e-10 from the serial solution
-//          Lorenz: 5 iterations, residual 1.2e-10; 5.2e-13 from the serial solution     (its last digits are rounding)
+//          Lorenz: 5 iterations, residual 1.2e-10; 5.2e-13 from the serial solution     (the last digits depend on rounding)
 #include <torch/torch.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace mgrit = tw::layer_parallel::mgrit;
 
-/// Steps one after the other, as everybody writes them.
+/// Sequential time steps, as usual.
 template <class T, class Step>
 T in_series(T u, int64_t steps, double final_time, const Step& step) {
   const double dt = final_time / static_cast<double>(steps);
@@ -27,13 +27,13 @@ T in_series(T u, int64_t steps, double final_time, const Step& step) {
 void print(const tw::Communicator& comm, const char* name, const tw::layer_parallel::Report& report, double error) {
   if (comm.rank() != 0) return;
   for (const auto& residual : report.residuals) {
-    if (residual) std::cout << "  residual " << *residual << '\n';  // the first iteration predicts, and has none
+    if (residual) std::cout << "  residual " << *residual << '\n';  // the first iteration makes a prediction and has no residual
   }
   std::cout << name << ": " << report.iterations << " iterations, residual " << *report.residuals.back() << "; " << error
             << " from the serial solution" << std::endl;
 }
 
-/// u' = -u, a number, by backward Euler.
+/// u' = -u with a scalar u, by backward Euler.
 void dahlquist(const tw::Communicator& comm) {
   constexpr int64_t steps = 1024;
   const auto step = [](double, double dt, double u) { return u / (1 + dt); };
@@ -42,7 +42,8 @@ void dahlquist(const tw::Communicator& comm) {
   print(comm, "Dahlquist", report, std::abs(u.end - in_series(1.0, steps, 8, step)));
 }
 
-/// u_t = u_xx on a rod with its ends held at 0, a tensor, by backward Euler: each step solves (1 + dt A) u_new = u by the sines, A's eigenvectors.
+/// u_t = u_xx on a rod whose ends are held at 0, with a tensor u, by backward Euler. Each step solves (1 + dt A) u_new = u in the basis of sines, A's
+/// eigenvectors.
 void heat(const tw::Communicator& comm) {
   constexpr int64_t steps = 256;
   constexpr int64_t inner = 63;
@@ -56,7 +57,8 @@ void heat(const tw::Communicator& comm) {
   print(comm, "heat", report, (u.end - in_series(u0, steps, 0.2, step)).norm().item<double>());
 }
 
-/// Three numbers, by the classical method of Runge and Kutta. A short time only: chaos doubles errors again and again, also those of iterations.
+/// A state of three numbers, by the classical Runge-Kutta method. The time is short, because chaos amplifies every error, including that of
+/// iterations.
 void lorenz(const tw::Communicator& comm) {
   using Point = std::array<double, 3>;
   constexpr int64_t steps = 512;

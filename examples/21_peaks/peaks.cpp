@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers in parallel: a network of 64 residual layers tells five levels of a landscape apart. The loop is that of one process; each rank has a part
-// of the layers and an optimizer of its own for them.
+// Layers in parallel: a network with 64 residual layers classifies points of the plane into five levels of a landscape. The training loop is that of
+// one process. Each rank has a part of the layers, and an optimizer for them.
 //
 // Build:   cmake --build build/release --target 21_peaks
 // Run:     mpirun -n 2 build/release/bin/21_peaks

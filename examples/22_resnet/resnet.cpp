@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers in parallel on images: 64 residual layers of convolutions, Fashion-MNIST, with two iterations forward and one backward; or the same network
-// serially, for comparison.
+// Layers in parallel on images: 64 residual convolutional layers on Fashion-MNIST, with two iterations forward and one backward. For comparison, the
+// same network can also run serially.
 //
 // Build:   cmake --build build/release --target 22_resnet
 // Run:     mpirun -n 2 build/release/bin/22_resnet [training images = 2560] [epochs = 1] [seed = 1] [parallel | serial]
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     const auto order = tw::random_permutation(images, seed, static_cast<uint64_t>(epoch));
     for (int64_t step = 0; step < steps; ++step) {
-      // Down to zero, so that what is compared at the end is no matter of the last few batches.
+      // Decays to zero, so that the comparison does not depend on the last few batches.
       const double left = 1 - static_cast<double>(epoch * steps + step) / static_cast<double>(epochs * steps);
       adam.param_groups()[0].options().set_lr(learning_rate * left);
       const tw::Batch samples = train.batch({order.data() + step * batch, static_cast<size_t>(batch)});

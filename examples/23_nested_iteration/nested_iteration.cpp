@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nested iteration: a network of 8 layers is trained, refined to 16, 32 and 64, and trained on; the larger ones begin near a good place, and most of
-// the work is done where layers are few. Beside it, the network of 64 layers from the start.
+// Nested iteration: a network of 8 layers is trained, refined to 16, 32 and 64 layers, and trained again after each refinement. The larger networks
+// start near a minimum, and most of the work happens where there are few layers. For comparison, a network of 64 layers is trained directly.
 //
 // Build:   cmake --build build/release --target 23_nested_iteration
 // Run:     mpirun -n 2 build/release/bin/23_nested_iteration [seed = 1]
@@ -70,13 +70,13 @@ int main(int argc, char** argv) {
   double goal = 0;
   for (uint64_t epoch = 0; epoch < epochs; ++epoch) goal = direct.train(data, epoch);
 
-  // Work in epochs of the largest network; an epoch of n layers costs n / 64 of one.
+  // Work in epochs of the largest network: an epoch of n layers counts n / 64.
   double work = 0;
   double loss = 0;
   uint64_t epoch = 0;
   auto nested = std::make_unique<Run>(comm, 8, seed);
   for (int64_t n = 8;; n *= 2) {
-    // The same work for each of the smaller ones.
+    // The same amount of work for each of the smaller networks.
     const int64_t most = n < layers ? 2 * layers / n : static_cast<int64_t>(epochs);
     for (int64_t i = 0; i < most && (i == 0 || loss > goal); ++i, work += static_cast<double>(n) / layers) loss = nested->train(data, epoch++);
     if (n == layers) break;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT whose blocks are in parallel over depth learns the licences that Debian ships, character by character. The first and last two blocks are
-// buffers: made one after the other, and exact; those between are solved by two iterations in each direction.
+// A GPT with its blocks in parallel over depth learns the licences in Debian, character by character. The first two and the last two blocks are
+// computed serially and exactly. The blocks in between are solved with two iterations in each direction.
 //
 // Build:   cmake --build build/release --target 24_gpt_layers
 // Run:     mpirun -n 2 build/release/bin/24_gpt_layers [STEPS = 400] [SEED = 1]
-// Expect:  bits per character of text that they have not seen, of the parallel run and of a serial one with the same batches: within 2 %
+// Expect:  bits per character of unseen text, for the parallel run and for a serial one with the same batches: within 2 %
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ double train(const tw::Communicator& comm, int levels, int steps, uint64_t seed)
   LayerParallel net(comm,
                     {block([] { return tw::models::GptOpening(gpt); }, 1), block([] { return tw::models::GptBranch(gpt); }, gpt.blocks),
                      block([] { return tw::models::gpt_closing(gpt); }, 1)},
-                    {.final_time = static_cast<double>(gpt.blocks),  // steps of one, as in any transformer
+                    {.final_time = static_cast<double>(gpt.blocks),  // each block is a step of length 1, as in any transformer
                      .levels = levels,
                      .coarsening = 4,
                      .forward = {.iterations = 2, .cycle = {.relaxations = 0}},
@@ -57,7 +57,7 @@ double train(const tw::Communicator& comm, int levels, int steps, uint64_t seed)
   torch::manual_seed(seed);
   torch::optim::Adam adam(net.parameters(), 3e-3);
   for (int step = 0; step < steps; ++step) {
-    adam.param_groups()[0].options().set_lr(3e-3 * std::min(step / 50.0, 1 - static_cast<double>(step) / steps));  // rises, then falls
+    adam.param_groups()[0].options().set_lr(3e-3 * std::min(step / 50.0, 1 - static_cast<double>(step) / steps));  // warm-up, then decay
     adam.zero_grad();
     loss_of(net, sequences(seen, torch::randint(seen.size(0) - context, {16}))).backward();
     adam.step();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The adding problem: a long sequence of numbers, two of which are marked; their sum is wanted at the end. A GRU learns it, with each rank's part of
-// the time steps made at the same time.
+// The adding problem: in a long sequence of numbers two are marked, and the network must output their sum at the end. A GRU learns it, with the time
+// steps divided among the ranks and computed in parallel.
 //
 // Build:   cmake --build build/release --target 25_gru
 // Run:     mpirun -n 2 build/release/bin/25_gru [updates = 300] [steps = 64]
-// Expect:  a mean squared error below 0.05 (that of always guessing 1 is 0.17)
+// Expect:  a mean squared error below 0.05 (always guessing 1 has 0.17)
 #include <torch/torch.h>
 #include <tw/layer_parallel/recurrent.hpp>
 #include <tw/mpi.hpp>
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   for (const Tensor& parameter : last->parameters()) parameters.push_back(parameter);
   torch::optim::Adam adam(parameters, 0.01);
 
-  const auto [begin, end] = gru.block(steps);  // this rank's part of the time
+  const auto [begin, end] = gru.block(steps);  // this rank's time steps
   double mean = 0;
   for (int update = 1; update <= updates; ++update) {
     const Batch batch = make_batch(steps, 64);

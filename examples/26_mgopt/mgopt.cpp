@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// MG/OPT: for each batch, a network of 16 layers finds most of the step that one of 64 layers takes. Beside it, plain gradient descent that does as
-// much work, counted in passes of the network of 64 layers, with each of four learning rates.
+// MG/OPT: for each batch, a network of 16 layers finds most of the update for one of 64 layers. For comparison, plain gradient descent does the same
+// amount of work, counted in passes of the network of 64 layers, with each of four learning rates.
 //
 // Build:   cmake --build build/release --target 26_mgopt
 // Run:     mpirun -n 2 build/release/bin/26_mgopt [seed = 1] [budget = 400]
-// Expect:  a lower loss than gradient descent reaches, with any of its rates
+// Expect:  a lower loss than gradient descent reaches with any of its rates
 #include <torch/torch.h>
 
 #include <iostream>
@@ -39,8 +39,8 @@ const tw::LossFunction cross_entropy = [](const at::Tensor& outputs, const at::T
   return torch::cross_entropy_loss(outputs, targets);
 };
 
-/// Trains until `budget` is used up. @param step makes one, and gives the loss before it and its work. @return the mean of these losses in the last
-/// tenth of the work
+/// Trains until `budget` is used up. @param step makes one step, and returns the loss before it and its work. @return the mean of these losses over
+/// the last tenth of the work
 template <class Step>
 double train(const tw::TensorDataset& data, double budget, const Step& step) {
   double work = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splines in depth: 64 residual layers that are values of a curve with 16 control points learn about as well as 64 layers of their own.
+// Splines in depth: the weights of 64 residual layers are points on a curve with 16 control points. The network learns about as well as one with 64
+// independent layers.
 //
 // Build:   cmake --build build/release --target 27_splinet
 // Run:     mpirun -n 2 build/release/bin/27_splinet [seed = 1] [epochs = 30]
@@ -33,7 +34,7 @@ std::shared_ptr<LayerParallel> network(const tw::Communicator& comm, uint64_t se
   return std::make_shared<LayerParallel>(comm, blocks, LayerParallelOptions{.final_time = 5, .coarsening = 8, .seed = seed});
 }
 
-/// The same for both: a TrainableModel. @return the loss of all samples
+/// Trains either network, because both are a TrainableModel. @return the loss of all samples
 double train(tw::TrainableModel& model, const tw::TensorDataset& data, int epochs) {
   const tw::LossFunction loss = [](const at::Tensor& outputs, const at::Tensor& targets) { return torch::cross_entropy_loss(outputs, targets); };
   torch::optim::Adam adam(model.tensors().tensors(), 3e-2);

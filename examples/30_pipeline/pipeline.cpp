@@ -4,7 +4,7 @@
 //
 // Build:   cmake --build build/release --target 30_pipeline
 // Run:     mpirun -n 2 build/release/bin/30_pipeline
-// Expect:  a Gantt chart of a step, if forward passes take 1 and backward passes 2; then about 95 % of the test points right
+// Expect:  a Gantt chart of a step, assuming that a forward pass takes 1 and a backward pass 2; then about 95 % of the test points right
 #include <torch/torch.h>
 
 #include <iostream>
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   blocks.push_back(block([] { return torch::nn::Linear(width, 5); }));
 
   constexpr int micro_batches = 4;
-  torch::manual_seed(1);  // on every rank: the blocks are those of one process
+  torch::manual_seed(1);  // on every rank, so that all blocks have the same initial values as in one process
   Pipeline net(comm, blocks, {.schedule = one_forward_one_backward(comm.size(), micro_batches)});
   if (comm.rank() == 0) std::cout << gantt_text(simulate(net.schedule(), std::vector<PassTimes>(static_cast<size_t>(comm.size()))), 72);
   torch::optim::Adam adam(net.parameters(), 1e-2);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for machines that one does not have: stages, replicas and micro-batches of a GPT of 1.3 billion parameters on 16 devices, and what smaller
-// devices would cost. No MPI, no model: a profile from arithmetic, and a search.
+// A plan for a cluster that you do not have: stages, replicas and micro-batches for a GPT with 1.3 billion parameters on 16 devices, and the cost of
+// smaller devices. It needs neither MPI nor a model: the profile is calculated, and a search finds the plan.
 //
 // Build:   cmake --build build/release --target 31_plan_for_a_cluster
 // Run:     build/release/bin/31_plan_for_a_cluster
-// Expect:  the plan for devices of 40 GB with its reasons; then a line for each of some sizes: the time of a step, or why nothing fits
+// Expect:  the plan for devices of 40 GB with its reasons; then a line for each of several sizes: the time of a step, or why nothing fits
 #include <iostream>
 #include <string>
 #include <tw/base/error.hpp>
@@ -17,7 +17,7 @@ using namespace tw::pipeline;
 
 constexpr double giga = 1e9;
 
-/// 16 devices, 100 Gbit/s between any two of them.
+/// 16 devices, with 100 Gbit/s between any two of them.
 Cluster cluster_of(double memory_bytes) {
   const Link link{.latency_s = 5e-6, .bytes_per_second = 12.5 * giga};
   return {.devices = 16, .memory_bytes = memory_bytes, .between_stages = link, .within_stage = link};

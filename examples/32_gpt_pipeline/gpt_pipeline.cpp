@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small GPT learns the licences that Debian ships, character by character. The module is an ordinary one: it is captured, measured, planned for the
-// ranks that there are, and each rank trains its part.
+// A small GPT learns the licences in Debian, character by character. The module is ordinary LibTorch code. Torchweave captures it, measures it and
+// plans a pipeline for the available ranks; each rank then trains its part.
 //
 // Build:   cmake --build build/release --target 32_gpt_pipeline
 // Run:     mpirun -n 2 build/release/bin/32_gpt_pipeline [STEPS]
-// Expect:  the plan and its reasons; bits per character of text that it has not seen, before (7.0) and after (about 2); a sample
+// Expect:  the plan and its reasons; bits per character of unseen text, before (7.0) and after (about 2); a sample
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using torch::Tensor;
 constexpr int64_t context = 32;
 constexpr int64_t batch = 32;
 
-/// The characters of all licences that exist, int64.
+/// The characters of all installed licences, int64.
 Tensor licences() {
   std::string text;
   for (const char* name : {"Apache-2.0", "LGPL-2.1", "GPL-2", "GPL-3"}) {
@@ -34,7 +34,7 @@ Tensor licences() {
   return torch::from_blob(text.data(), {static_cast<int64_t>(text.size())}, torch::kUInt8).to(torch::kInt64) % 128;
 }
 
-/// From each of `starts`, `context` characters and one more: [n, context + 1].
+/// `context` + 1 characters from each of `starts`: [n, context + 1].
 Tensor sequences(const Tensor& text, const Tensor& starts) { return text.index({starts.unsqueeze(1) + torch::arange(context + 1)}); }
 Tensor inputs_of(const Tensor& characters) { return characters.narrow(1, 0, context); }
 Tensor targets_of(const Tensor& characters) { return characters.narrow(1, 1, context); }
@@ -45,7 +45,7 @@ double bits(tw::pipeline::Pipeline& net, const Tensor& characters) {
   return loss_of(net.forward(inputs_of(characters)), targets_of(characters)).item<double>() / std::log(2.0);
 }
 
-/// `characters`, [1, context], and the likeliest ones after them.
+/// `characters`, [1, context], followed by the `count` likeliest next ones.
 std::string continued(tw::pipeline::Pipeline& net, Tensor characters, int count) {
   std::string text;
   for (int64_t i = 0; i < context; ++i) text += static_cast<char>(characters[0][i].item<int64_t>());
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   torch::optim::Adam adam(net.parameters(), 3e-3);
   const double before = bits(net, unseen);
   for (int step = 0; step < steps; ++step) {
-    adam.param_groups()[0].options().set_lr(3e-3 * std::min(step / 100.0, 1 - static_cast<double>(step) / steps));  // rises, then falls
+    adam.param_groups()[0].options().set_lr(3e-3 * std::min(step / 100.0, 1 - static_cast<double>(step) / steps));  // warm-up, then decay
     const Tensor characters = draw();
     adam.zero_grad();
     net.run(inputs_of(characters), targets_of(characters), loss_of);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule of one's own, as text: checked, simulated, run. This one is 1F1B with one more forward pass in advance, which hides the time that
-// messages take and holds the activations of one more micro-batch.
+// Your own schedule, as text: checked, simulated and run. This one is 1F1B with one more forward pass in advance. It hides the time of messages, and
+// holds the activations of one more micro-batch.
 //
 // Build:   cmake --build build/release --target 33_own_schedule
 // Run:     mpirun -n 2 build/release/bin/33_own_schedule
-// Expect:  what is wrong with two others; a Gantt chart; that it is shorter than 1F1B where messages take time; and that both give the same loss
+// Expect:  the problems of two invalid schedules; a Gantt chart, in which this schedule is shorter than 1F1B if messages take time;
+//          the same loss for both
 #include <torch/torch.h>
 
 #include <iostream>
@@ -31,7 +32,7 @@ constexpr const char* early = R"(
 )";
 constexpr int64_t width = 16;
 
-/// The loss after some steps, the same for every schedule.
+/// The loss after 100 steps; the same for every schedule.
 double trained(const tw::Communicator& comm, const Schedule& schedule) {
   torch::manual_seed(1);
   const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(width, width); }), block([] { return torch::nn::Tanh(); }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches the minimum of a function: each rank evaluates configurations, and tells the others what it found. The journal makes a second run go on
-// where the first one ended.
+// Searches for the minimum of a function. Each rank evaluates configurations and shares its results with the others. Thanks to the journal, a second
+// run continues where the first one ended.
 //
 // Build:   cmake --build build/release --target 40_search_function
 // Run:     mpirun -n 2 build/release/bin/40_search_function

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two islands that search by other means, one by CMA-ES and one by breeding, and send each other copies of what they found.
+// Two islands with different methods, one with CMA-ES and one with a genetic algorithm. They send each other copies of their individuals.
 //
 // Build:   cmake --build build/release --target 41_islands
 // Run:     mpirun -n 4 build/release/bin/41_islands
-// Expect:  a loss below 5 in 10 dimensions of Rastrigin's function, which has 11^10 minima, and individuals from both islands on each
+// Expect:  a loss below 5 for Rastrigin's function in 10 dimensions, which has 11^10 minima; each island has individuals from both
 #include <cmath>
 #include <iostream>
 #include <numbers>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials that are themselves parallel: each worker of two ranks trains a network by data parallelism, and stops early what does not look well on the
-// validation set. The best configuration is trained once more, and meets the test set for the first time.
+// Trials that are themselves parallel: each worker of two ranks trains a network by data parallelism, and stops trials early if they look bad on the
+// validation set. The best configuration is trained once more, and only then evaluated on the test set.
 //
 // Build:   cmake --build build/release --target 42_multi_rank
 // Run:     mpirun -n 4 build/release/bin/42_multi_rank
@@ -25,7 +25,7 @@ double share_wrong(Model& model, const tw::TensorDataset& set) {
   return 1 - model->forward(set.inputs()).argmax(1).eq(set.targets()).to(torch::kDouble).mean().item<double>();
 }
 
-/// Calls `go_on(epoch, share of validation points that are wrong)` after each epoch.
+/// Calls `go_on(epoch, share of misclassified validation points)` after each epoch.
 template <class GoOn>
 Model train(const tw::Communicator& comm, const Configuration& c, int64_t trial, const GoOn& go_on) {
   const tw::TensorDataset data = tw::make_peaks(4000, 1);

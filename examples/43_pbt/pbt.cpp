@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Population-based training: eight networks train side by side, and those that do badly go on from where good ones are, weights and optimizer, with
-// another learning rate. What comes out is a network, and a schedule that no single trial could have been given. Members are compared on a validation
-// set; the best network meets the test set for the first time.
+// Population-based training: eight networks train at the same time. Those that do badly copy the weights and the optimizer state of a good one, and
+// continue with another learning rate. The result is a network, and a learning-rate schedule that no single trial could have. Members are compared on
+// a validation set; only the best network is evaluated on the test set, at the end.
 //
 // Build:   cmake --build build/release --target 43_pbt
 // Run:     mpirun -n 2 build/release/bin/43_pbt
@@ -29,10 +29,10 @@ double share_wrong(Model& model, const tw::TensorDataset& set) {
   return 1 - model->forward(set.inputs()).argmax(1).eq(set.targets()).to(torch::kDouble).mean().item<double>();
 }
 
-using Networks = std::map<int64_t, Model>;  // by member, those that came to their end on this rank
+using Networks = std::map<int64_t, Model>;  // by member: those that finished on this rank
 
-/// The share of validation points that are wrong. Called again after each pause: the epoch and the tensors are then where they were, or where those
-/// of the member are that is copied.
+/// Returns the share of misclassified validation points. It is called again after each pause. attach() then restores the epoch and the tensors,
+/// either the member's own or those of the member that it copies.
 Outcome train(const Configuration& c, Trial& trial, Networks& networks) {
   const tw::TensorDataset data = tw::make_peaks(2000, 1);
   const tw::TensorDataset validation = tw::make_peaks(1000, 2);
@@ -53,7 +53,7 @@ Outcome train(const Configuration& c, Trial& trial, Networks& networks) {
   return wrong;
 }
 
-/// The share of test points that are wrong with a member's network, which some rank has; 2 where none has it.
+/// The share of test points that a member's network misclassifies, computed on the rank that has it; 2 if no rank has it.
 double test(const tw::Communicator& comm, Networks& networks, int64_t member) {
   const auto mine = networks.find(member);
   const at::Tensor wrong = torch::full({1}, mine == networks.end() ? 2.0 : share_wrong(mine->second, tw::make_peaks(1000, 3)), torch::kDouble);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ask and tell without MPI: a propagator breeds configurations, and whoever evaluates them, and wherever, tells it what they are worth.
+// Ask and tell without MPI: a propagator proposes configurations, you evaluate them wherever you like, and return the losses to it.
 //
 // Build:   cmake --build build/release --target 44_ask_tell
 // Run:     build/release/bin/44_ask_tell
-// Expect:  losses that fall to below 1e-6
+// Expect:  losses that fall below 1e-6
 #include <cmath>
 #include <iostream>
 #include <tw/evolution/cma_es.hpp>

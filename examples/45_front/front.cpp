@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two objectives and a constraint: beams that are to be light and to bend little under a load at their end, without breaking. What comes out is no
-// best one, but a front: whoever wants less of one gets more of the other.
+// Two objectives and a constraint: beams should be light, and bend little under a load at their end, without breaking. The result is not one best
+// beam but a Pareto front: improving one objective worsens the other.
 //
 // Build:   cmake --build build/release --target 45_front
 // Run:     mpirun -n 4 build/release/bin/45_front
-// Expect:  about 100 beams, from light ones that bend by some 1 cm to ones of 10 kg and more that hardly do; the heavier, the stiffer
+// Expect:  about 100 beams, from light ones that bend by about 1 cm to ones of 10 kg and more that hardly bend; the heavier, the stiffer
 #include <cmath>
 #include <iostream>
 #include <numbers>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace tw::search;
 
-/// A round beam of 1 m, fixed at one end, with 1 kN at the other: mass in kg, deflection F l^3 / (3 E I) in mm, and its stress in MPa.
+/// A round beam of 1 m, fixed at one end, with 1 kN at the other: mass in kg, deflection F l^3 / (3 E I) in mm, and stress in MPa.
 Outcome beam(const Configuration& c, Trial& /*trial*/) {
   const bool is_steel = c.text("material") == "steel";
   const double density = is_steel ? 7850 : 2700, modulus = is_steel ? 2.0e11 : 7.0e10, strength = is_steel ? 250 : 200;

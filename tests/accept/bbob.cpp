@@ -46,7 +46,7 @@ class Matrix {
   Vector rows_;
 };
 
-/// Random orthogonal rows, by Gram and Schmidt.
+/// A random orthogonal matrix, by Gram-Schmidt.
 Matrix rotation(size_t n, CounterRng& random) {
   Matrix q(n);
   for (size_t i = 0; i < n; ++i) {
@@ -74,7 +74,7 @@ Vector random_signs(size_t n, CounterRng& random) {
   return signs;
 }
 
-// The transformations of the definitions' section 0.2.
+// The transformations in section 0.2 of the definitions.
 double oscillated(double x) {
   if (x == 0) return 0;
   const double log = std::log(std::abs(x));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The share of targets that a propagator reaches on the black-box optimisation benchmark: of 24 functions, three instances each, and 11 targets from
-// 1e2 to 1e-8 above the minimum. Medians of seeds.
+// The share of targets that a propagator reaches on the black-box optimisation benchmark: 24 functions, three instances of each, and 11 targets from
+// 1e2 to 1e-8 above the minimum. Medians over seeds.
 // Run: accept_bbob PROPAGATOR EVALUATIONS_BY_DIMENSION [SEEDS] [IN_FLIGHT] [DIMENSIONS ...] [--functions]
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@ constexpr int functions = 24;
 constexpr int instances = 3;
 constexpr int targets = 11;
 
-/// The best that `in_flight` trials at a time come to, above the minimum.
+/// The best loss above the minimum, with `in_flight` trials in flight at any time.
 double precision(const std::string& name, const tw::testing::BbobFunction& function, size_t dimensions, int64_t evaluations, size_t in_flight,
                  uint64_t seed) {
   std::vector<Parameter> parameters;

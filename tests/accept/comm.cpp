@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of 2^31 + 5 elements. Values are checked at both ends, around 2^31, and by their sum.
+// Collectives of 2^31 + 5 elements. Checks values at both ends and around 2^31, and their sum.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -13,12 +13,12 @@ void expect(bool condition, const std::string& what) {
   if (!condition) tw::Environment::abort("wrong: " + what);
 }
 
-// Every element is `value`, except the last, which is `last`.
+// Checks that every element is `value`, except the last, which is `last`.
 void expect_content(const at::Tensor& tensor, int value, int last, const std::string& what) {
   for (const int64_t at : {int64_t{0}, (int64_t{1} << 31) - 1, int64_t{1} << 31, count - 2}) expect(tensor[at].item<int>() == value, what);
   expect(tensor[count - 1].item<int>() == last, what);
   int64_t sum = 0;
-  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24)) sum += piece.sum(at::kLong).item<int64_t>();  // it widens all that it adds
+  for (const at::Tensor& piece : tensor.split(int64_t{1} << 24)) sum += piece.sum(at::kLong).item<int64_t>();  // sum() copies its input as int64
   expect(sum == value * (count - 1) + last, what);
 }
 
@@ -36,7 +36,7 @@ void run(const tw::Communicator& comm, const std::string& backend) {
   const at::Tensor all = torch::empty({2, count}, torch::kByte);
   tw::allgather(comm, bytes, all);
   for (const int of : {0, 1}) expect_content(all[of], of + 1, of + 1, "allgather");
-  if (backend != "mpi") {  // Open MPI's takes more than six minutes for 4 GiB of bytes
+  if (backend != "mpi") {  // Open MPI needs more than six minutes for 4 GiB of bytes
     tw::reduce_scatter(comm, all, bytes, tw::ReduceOp::sum);
     expect_content(bytes, 2 * (rank + 1), 2 * (rank + 1), "reduce_scatter");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stopping rules save, and what they miss: steps of 120 trials, of up to 100 each, and the best loss that they find above that of the best
-// trial, on made-up curves of four kinds. Four trials run side by side, one step each in turn. Run: accept_curves [SEEDS]
+// What stopping rules save, and what they lose, on artificial curves of four kinds: the steps of 120 trials of up to 100 steps, and the best loss
+// found minus the loss of the best trial. Four trials run at the same time, one step each in turn. Run: accept_curves [SEEDS]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -29,7 +29,7 @@ constexpr size_t in_flight = 4;
 /// A learning rate on a logarithmic scale, and a second parameter.
 Space rates() { return {real("lr", 1e-4, 1, log_scale), real("decay", 0, 1)}; }
 
-/// One trial's losses, without noise. `x` is where lr lies in its scale, `y` the other one; both between 0 and 1.
+/// The noise-free losses of a trial. `x` is the position of lr in its scale, `y` the second parameter; both are between 0 and 1.
 struct Family {
   const char* name;
   double noise;
@@ -39,7 +39,7 @@ struct Family {
 double bowl(double x, double y) { return 0.1 + 1.5 * (x - 0.6) * (x - 0.6) + 0.2 * (y - 0.3) * (y - 0.3); }
 
 const Family families[] = {
-    // Power laws from a common beginning, which do not cross.
+    // Power laws from a common start, which do not cross.
     {"power laws", 0.003, [](double x, double y, double t) { return bowl(x, y) + (2.3 - bowl(x, y)) * std::pow(t, -0.8); }},
     // Small rates begin slowly and end better: curves cross.
     {"crossing", 0.005,
@@ -47,13 +47,13 @@ const Family families[] = {
        const double end = 0.1 + 0.6 * x * x + 0.2 * (y - 0.3) * (y - 0.3);
        return end + (2.3 - end) * std::exp(-t * (0.03 + 0.6 * x));
      }},
-    // Losses that fall below zero, large rates diverge.
+    // Losses fall below zero, and large rates diverge.
     {"diverging", 0.02,
      [](double x, double y, double t) {
        const double end = -3 + 4 * (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5);
        return end + 4 / std::sqrt(t) + (x > 0.75 ? 0.02 * std::exp((x - 0.75) * t / 2) : 0);
      }},
-    // Nothing to be seen for a while, the longer the smaller the rate, and then a fall.
+    // No change for a while, longer for smaller rates, and then a fall.
     {"late falls", 0.01,
      [](double x, double y, double t) {
        const double end = bowl(x, y);
@@ -63,7 +63,7 @@ const Family families[] = {
 
 struct Spent {
   double steps = 0;
-  double regret = 0;  // above the best of all trials, had none been stopped
+  double regret = 0;  // above the best of all trials without stopping
   double seconds = 0;
 };
 
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
       {"halving", [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = steps}); }},
       {"parametric", [] { return curve_rule(parametric_curves()); }},
   };
-  std::map<std::string, double> regret;  // by rule: medians, in all
+  std::map<std::string, double> regret;  // by rule: sum of medians
   bool few = true;
   for (const Family& family : families) {
     for (const NamedRule& rule : rules) {

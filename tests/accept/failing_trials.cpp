@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials that all fail, each in a communicator that is revoked with what a strategy made of it: after the first tenth a rank holds no more memory
-// and no more communicators. MPICH has 2,048 of them.
+// Trials that all fail, each in a communicator that is revoked together with those that a strategy made from it. After the first tenth of the trials,
+// no rank may hold more memory or more communicators. MPICH has 2,048 communicators.
 // Run: mpirun -n RANKS accept_failing_trials [TRIALS]; workers have two ranks
 #include <ATen/ops/ones.h>
 #include <malloc.h>
@@ -21,11 +21,11 @@ namespace {
 
 using namespace tw::search;
 
-/// What a rank holds, and how much more is allowed.
+/// Resources that a rank holds, and the allowed increase.
 struct Holdings {
   int64_t resident_kib = 0;
-  int64_t communicators = 0;  // that wait to be freed
-  int64_t place = 0;          // of the next one among MPI's: the lowest that is free
+  int64_t communicators = 0;  // communicators that wait to be freed
+  int64_t place = 0;          // lowest free index of a communicator in MPI
 };
 constexpr Holdings allowed{.resident_kib = 2048, .communicators = 64, .place = 64};
 
@@ -37,7 +37,7 @@ Holdings holdings(const tw::Communicator& trial) {
     if (word == "VmRSS:") status >> now.resident_kib;
   }
   now.communicators = tw::Environment::adopt().communicators_to_free();
-  constexpr int of_its_kind = (1 << 26) - 1;  // MPICH's handles begin with their kind
+  constexpr int of_its_kind = (1 << 26) - 1;  // MPICH's handles begin with bits for their kind
   now.place = MPI_Comm_c2f(tw::native_handle(trial)) & of_its_kind;
   return now;
 }
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   const tw::Communicator& world = mpi.world();
   const int64_t trials = argc > 1 ? std::atoll(argv[1]) : 2000;
   const int64_t workers = world.size() / 2;
-  const int64_t of_a_worker = trials / workers;  // about; whoever is faster makes more
+  const int64_t of_a_worker = trials / workers;  // approximate; faster workers run more
   int64_t made = 0;
   Holdings early;
   Holdings last;
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     ++made;
     last = holdings(part);
     if (made == std::max<int64_t>(of_a_worker / 10, 1)) early = last;
-    // By all ranks, or by one while the others wait for it.
+    // All ranks throw, or one throws while the others wait for it.
     const bool gives_up = trial.number() % 3 == 0 || trial.comm().rank() == trial.comm().size() - 1;
     if (gives_up) throw std::runtime_error("given up");
     while (true) tw::allreduce(part, at::ones({1000}), tw::ReduceOp::sum);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fully_sharded LAYERS: trains LAYERS layers of 4 MB, made without memory, for three steps of SGD; prints what a rank's address space was at most, in
-// MB, and the losses. fully_sharded 0: the same of nothing, which is what LibTorch and MPI take.
+// fully_sharded LAYERS: trains LAYERS layers of 4 MB, made without memory, for three steps of SGD. Prints the peak address space of a rank in MB, and
+// the losses. With LAYERS 0, that is the address space of LibTorch and MPI alone.
 #include <torch/torch.h>
 
 #include <fstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Medians of what a propagator, the automatic one by default, reaches on functions with known minima, against what Propulate reached with as many
-// evaluations on 152 ranks. Ref: Taubert et al. 2023, arXiv 2301.08713, table 2. Run: accept_functions [SEEDS] [PROPAGATOR] [FUNCTION] [--rotated]:
-// rotated, no axis is special
+// Medians of the losses that a propagator (by default the automatic one) reaches on functions with known minima, compared with Propulate's with the
+// same number of evaluations on 152 ranks. Ref: Taubert et al. 2023, arXiv 2301.08713, table 2.
+// Run: accept_functions [SEEDS] [PROPAGATOR] [FUNCTION] [--rotated]. With --rotated, no axis is special.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +28,7 @@ constexpr Goal goals[] = {{"sphere", 2, 3.4e-7},   {"rosenbrock", 2, 7.7e-6}, {"
                           {"quartic", 30, 6.9e-4}, {"rastrigin", 20, 4.59},   {"griewank", 10, 0.55},
                           {"schwefel", 10, 1.92},  {"bisphere", 30, 30.0},    {"birastrigin", 30, 40.3}};
 
-/// A minimum in the middle of the limits, which is a place that searches try, is moved by up to a tenth of them.
+/// Moves a minimum that lies in the middle of the limits, where searches try first, by up to a tenth of the range.
 TestFunction moved(const TestFunction& function, uint64_t seed) {
   tw::CounterRng random(seed, 1);
   std::vector<double> offset;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// LeNet on Fashion-MNIST: the training steps in which asynchronous successive halving, in both forms, finds as good a configuration as random search
-// does in all of its own. Rungs as in Li et al. 2020: eta 4, the first one at 1/64 of a training.
+// LeNet on Fashion-MNIST: the number of training steps after which asynchronous successive halving, in both forms, finds a configuration as good as
+// random search does with all its steps. Rungs as in Li et al. 2020: eta 4, the first one at 1/64 of a training.
 //
-// What halving can find is what losses on the way foretell, so what a loss says of its configuration must be more than chance. After 1,024 steps on 8
-// samples each, the best 11 of 309 random configurations had losses of 0.50 to 0.54, and 0.51 to 0.74 from other seeds: the least of 27 losses is
-// then the luckiest, and no rung can tell which that will be. Batches of 32 halve that: 0.42 to 0.46, and again 0.43 to 0.54. The goal is that of the
-// median random search: a race for what another search found by chance in 27 trials has no typical length. Drawn again and again from the curves of
-// 232 trainings, nine such searches have medians of 0.28 by stopping and 0.22 by promotion, and come to a third at most in 71 and 92 of 100 cases.
+// Halving relies on early losses as predictions, so a loss must say more about its configuration than chance does. After 1,024 steps with 8 samples
+// each, the best 11 of 309 random configurations had losses of 0.50 to 0.54, and 0.51 to 0.74 with other seeds. The least of 27 losses is then luck,
+// which no rung can predict. Batches of 32 halve that: 0.42 to 0.46, and with other seeds 0.43 to 0.54. The goal is the loss of the median random
+// search, because the time to match a lucky one has no typical length. In simulated searches on the curves of 232 trainings, the median over nine
+// searches is 0.28 by stopping and 0.22 by promotion. It is at most a third in 71 and 92 of 100 cases.
 //
-// Run: mpirun -n RANKS accept_halving DATA [SEEDS]; each rank searches with seeds of its own, so that the figures are a function of the seeds
+// Run: mpirun -n RANKS accept_halving DATA [SEEDS]; each rank searches with its own seeds, so results depend only on the seeds
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
@@ -35,8 +35,8 @@ namespace {
 using namespace tw::search;
 using tw::testing::median_of;
 
-constexpr int64_t trials = 27;  // of random search
-constexpr int64_t rounds = 64;  // of each
+constexpr int64_t trials = 27;  // in random search
+constexpr int64_t rounds = 64;  // in each trial
 constexpr int64_t steps_of_a_round = 8;
 constexpr int64_t eta = 4;
 constexpr int64_t batch = 32;
@@ -50,10 +50,10 @@ int64_t next_rung(int64_t round) {
   return rung;
 }
 
-/// Trains by stochastic gradient descent; the loss is that of the test samples after the last round.
+/// Trains by stochastic gradient descent; the loss is the test loss after the last round.
 class LeNetTraining {
  public:
-  /// @param most steps of all trials; after them every trial fails at once
+  /// @param most steps of all trials together; after them every trial fails immediately
   LeNetTraining(const char* data, double most)
       : most_(most),
         train_(tw::testing::first_samples(tw::load_mnist(data, tw::Split::train), train_samples)),
@@ -105,7 +105,7 @@ Found search(const tw::Communicator& alone, const char* data, SearchOptions opti
   return {loss, static_cast<double>(training.steps())};
 }
 
-/// By seed, on all ranks: each rank has what it found with its own.
+/// Results by seed, on all ranks; each rank computes those of its own seeds.
 template <class F>
 std::vector<double> for_all_seeds(const tw::Communicator& world, int seeds, F steps_or_loss) {
   std::vector<double> figures(static_cast<size_t>(seeds));
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
   const tw::Communicator alone = world.split(world.rank(), 0);
   const auto seeded = [](int64_t evaluations, int seed) { return SearchOptions{.evaluations = evaluations, .seed = static_cast<uint64_t>(seed)}; };
 
-  std::vector<double> steps(static_cast<size_t>(seeds));  // of random search, by seed
+  std::vector<double> steps(static_cast<size_t>(seeds));  // steps of random search, by seed
   const std::vector<double> losses = for_all_seeds(world, seeds, [&](int seed) {
     const Found found = search(alone, argv[1], seeded(trials, seed), HUGE_VAL);
     steps[static_cast<size_t>(seed)] = found.steps;
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
   }
 
-  // Until it is as good, or has cost as much.
+  // Runs until the loss is as good, or the number of steps is the same.
   const HalvingOptions halving{.grace = 1, .eta = eta, .max_steps = rounds};
   bool reached = true;
   for (const bool promotes : {false, true}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 10,000 steps of every way to reduce gradients, with parameters in slices and recomputation, too, and 100,000 evaluations in slices: the memory of a
-// rank after the last tenth is what it was before it, but for 1 MiB. A leak of one bucket a step would be some GiB, and one of 2 KiB a step is seen.
+// 10,000 steps of every method of reducing gradients, including sharded parameters and recomputation, and 100,000 sharded evaluations. In the last
+// tenth, the memory of a rank may grow by at most 1 MiB. A leak of one bucket a step would be some GiB, and even 2 KiB a step is detected.
 #include <torch/torch.h>
 
 #include <fstream>
@@ -23,7 +23,7 @@ torch::nn::Sequential make_net() { return torch::nn::Sequential(torch::nn::Linea
 
 void backward(torch::nn::Sequential& net) { net->forward(torch::ones({8, 64})).square().mean().backward(); }
 
-// The same in two segments, of which the second one's first run is freed when it has been run again.
+// The same in two segments. The first run of the second segment is freed when it has been recomputed.
 void recomputed_backward(torch::nn::Sequential& net, at::ScalarType dtype) {
   const at::Tensor hidden =
       tw::recomputed([&net](const at::Tensor& x) { return net[1]->as<torch::nn::Tanh>()->forward(net[0]->as<torch::nn::Linear>()->forward(x)); },
@@ -31,7 +31,7 @@ void recomputed_backward(torch::nn::Sequential& net, at::ScalarType dtype) {
   tw::recomputed([last = net[2]](const at::Tensor& x) { return last->as<torch::nn::Linear>()->forward(x).square().mean(); }, hidden).backward();
 }
 
-// Whether `step` leaves nothing after, on all ranks.
+// Whether `step` leaks no memory, on all ranks.
 bool holds(const tw::Communicator& comm, const std::string& name, const std::function<void()>& step, int steps = 10000) {
   int64_t before = 0;
   for (int i = 0; i < steps; ++i) {

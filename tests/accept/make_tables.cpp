@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a network in every configuration of five finite spaces, three times each, and writes the mean losses: tests/accept/tables, the objectives of
-// accept_tables. Trainings are short, a twentieth of a second to one, and the tables together take about an hour on two cores.
+// Trains a network in every configuration of five finite spaces, three times each, and writes the mean losses to tests/accept/tables, the objectives
+// of accept_tables. A training takes a twentieth of a second to one second, and all tables together about an hour on two cores.
 // Run: OMP_NUM_THREADS=1 accept_make_tables /usr/share/datasets/fashion-mnist tests/accept/tables [NAME ...]
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
@@ -60,26 +60,26 @@ Trainee trainee_of(Module module) {
           .set_training = [module](bool on) mutable { module->train(on); }};
 }
 
-/// How a trainee is trained, apart from what every table calls "lr", "optimizer", "momentum" and "beta".
+/// Settings of a training other than "lr", "optimizer", "momentum" and "beta", which all tables have.
 struct Recipe {
   int64_t batch = 32;
   int64_t epochs = 1;
   double weight_decay = 0;
-  double clip = 0;                                 // 0: gradients are left alone
-  std::function<double(double)> factor = nullptr;  // of the learning rate, by the share of the steps that are done
+  double clip = 0;                                 // 0: no clipping
+  std::function<double(double)> factor = nullptr;  // of the learning rate, by the completed share of the steps
   Tensor (*loss)(const Tensor&, const Tensor&) = nullptr;
 };
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) { return at::cross_entropy_loss(logits, targets); }
 Tensor squared_error(const Tensor& outputs, const Tensor& targets) { return at::mse_loss(outputs, targets); }
 
-/// Whether a table has such a parameter, and this configuration a value of it.
+/// Whether the table has such a parameter, and the configuration a value for it.
 bool has(const Configuration& c, const char* name) {
   const auto& parameters = c.space().parameters();
   return std::ranges::find(parameters, name, &tw::search::Parameter::name) != parameters.end() && c.has(name);
 }
 
-/// Adam, where it is not asked for another one.
+/// The optimizer; Adam unless the configuration names another one.
 std::unique_ptr<torch::optim::Optimizer> optimizer_of(const Configuration& c, const Trainee& trainee, double weight_decay) {
   const double lr = c.real("lr");
   const std::string name = has(c, "optimizer") ? c.text("optimizer") : "adam";
@@ -94,7 +94,7 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(const Configuration& c, co
   return std::make_unique<torch::optim::Adam>(trainee.parameters, torch::optim::AdamOptions(lr).betas({beta, 0.999}).weight_decay(weight_decay));
 }
 
-/// The loss of the test samples in the end.
+/// The test loss after training.
 double train(const Trainee& trainee, const Configuration& c, const Samples& samples, const Recipe& recipe) {
   const auto optimizer = optimizer_of(c, trainee, recipe.weight_decay);
   const double lr = c.real("lr");
@@ -132,14 +132,14 @@ Samples fashion(const char* data, int64_t train_samples) {
           tw::testing::first_samples(tw::load_mnist(data, tw::Split::test), 1000)};
 }
 
-/// Means of 2 x 2 pixels, [n, 196].
+/// Fashion-MNIST averaged over 2 x 2 pixels, [n, 196].
 Samples small_fashion(const char* data, int64_t train_samples) {
   Samples samples = fashion(data, train_samples);
   for (tw::Batch* batch : {&samples.train, &samples.test}) batch->inputs = at::avg_pool2d(batch->inputs, 2).flatten(1).contiguous();
   return samples;
 }
 
-constexpr uint64_t seeds = 3;  // of the networks that a configuration's loss is the mean of
+constexpr uint64_t seeds = 3;  // networks per configuration, over which the loss is averaged
 constexpr int64_t inputs = 196;
 constexpr int64_t classes = 10;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What propagators find where losses have noise whose standard deviation is a tenth of the function's range: the true loss of the trial that looked
-// best, against random search with as many evaluations. A propagator loses where its losses are above random search's more often than chance
-// makes them.
+// What propagators find under noise whose standard deviation is a tenth of the function's range: the true loss of the trial that looked best,
+// compared with random search with the same number of evaluations. A propagator loses if its losses are above random search's significantly often.
 // Run: accept_noise [SEEDS] [PROPAGATOR] [EVALUATIONS_BY_DIMENSION] [DIMENSIONS ...] [--functions]
 #include <algorithm>
 #include <cmath>
@@ -17,16 +16,16 @@ namespace {
 
 using namespace tw::search;
 
-constexpr double noise = 0.1;                // of the range
-constexpr double deviations = 3;             // of what chance makes of the share of pairs
-constexpr int64_t most_for_processes = 500;  // evaluations: what a proposal of a Gaussian process costs grows with them
+constexpr double noise = 0.1;                // as a share of the range
+constexpr double deviations = 3;             // allowed deviations of the share of pairs from one half
+constexpr int64_t most_for_processes = 500;  // evaluations: the cost of a Gaussian process's proposal grows with them
 const std::vector<std::string> all_propagators = {"automatic",   "hybrid", "quadratic_trust_region", "cma_es",
                                                   "nelder_mead", "tpe",    "gaussian_process",       "genetic"};
 
 struct Objective {
   std::string name;
-  TestFunction function;  // its minimizer is nowhere that a search tries first
-  double range = 0;       // of 10^4 places
+  TestFunction function;  // its minimizer is not where searches try first
+  double range = 0;       // over 10^4 points
 };
 
 Objective objective(const std::string& name, size_t dimensions, bool turned) {
@@ -56,7 +55,7 @@ std::vector<Objective> objectives(size_t dimensions) {
           objective("rastrigin", dimensions, false), objective("rastrigin", dimensions, true), objective("griewank", dimensions, true)};
 }
 
-/// The true loss at the trial that looked best, above the minimum, in ranges.
+/// The true loss of the trial that looked best, above the minimum, as a share of the range.
 double regret(const std::string& name, const Objective& objective, int64_t evaluations, uint64_t seed) {
   const Space space = objective.function.space();
   const auto propagator = tw::testing::propagator_named(name, space, evaluations, seed);
@@ -75,7 +74,7 @@ std::vector<double> regrets(const std::string& name, const Objective& objective,
   return all;
 }
 
-/// Of pairs of an a and a b those in which a is less. Ref: Mann & Whitney 1947.
+/// The share of pairs (a, b) in which a is less. Ref: Mann & Whitney 1947.
 double share_less(const std::vector<double>& a, const std::vector<double>& b) {
   double less = 0;
   for (const double x : a) {
@@ -95,7 +94,7 @@ int main(int argc, char** argv) {
   std::vector<size_t> all_dimensions;
   for (size_t i = 3; i < words.size(); ++i) all_dimensions.push_back(std::stoul(words[i]));
   if (all_dimensions.empty()) all_dimensions = {2, 5, 10};
-  // The variance of the share of pairs, of samples of n each from one distribution, is (2 n + 1) / (12 n^2).
+  // The variance of the share of pairs, for two samples of size n from one distribution, is (2 n + 1) / (12 n^2).
   const double least_share = 0.5 - deviations * std::sqrt((2.0 * seeds + 1) / (12.0 * seeds * seeds));
   int lost = 0;
   for (const size_t dimensions : all_dimensions) {

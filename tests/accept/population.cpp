@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that needs a falling learning rate: constant ones over a dense grid, against a population whose members copy each other.
+// A training that needs a falling learning rate: a population whose members copy each other, compared with constant rates on a dense grid.
 // Run: mpirun -n RANKS accept_population [SEEDS] [RATES]
 #include <algorithm>
 #include <cmath>
@@ -20,8 +20,8 @@ using tw::testing::NoisyRegression;
 
 constexpr double lowest_rate = 1e-5;
 constexpr double highest_rate = 0.1;
-constexpr double goal = 0.15;                // excess error: less than any constant rate comes to, and several times what the population does
-constexpr int64_t members_of_a_worker = 16;  // steps take microseconds: others may be far ahead or after, and no help
+constexpr double goal = 0.15;                // excess error: below the best constant rate, and several times the population's
+constexpr int64_t members_of_a_worker = 16;  // steps take microseconds, so other workers may be far ahead or late, and are no help
 constexpr int64_t interval = 10;
 
 double best_of_population(const tw::Communicator& comm, uint64_t seed) {
@@ -40,12 +40,12 @@ double best_of_population(const tw::Communicator& comm, uint64_t seed) {
   return search.run().best.loss;
 }
 
-/// Of `rates` rates, evenly on a logarithmic scale, each with the same samples.
+/// The best of `rates` rates, evenly spaced on a logarithmic scale, each with the same samples.
 double best_of_constant_rates(const tw::Communicator& comm, int rates, uint64_t seed) {
   double best = HUGE_VAL;
   for (int i = comm.rank(); i < rates; i += comm.size()) {
     const double rate = lowest_rate * std::pow(highest_rate / lowest_rate, static_cast<double>(i) / (rates - 1));
-    best = std::fmin(best, NoisyRegression::excess_at(rate, seed));  // NaN where it diverges
+    best = std::fmin(best, NoisyRegression::excess_at(rate, seed));  // NaN if it diverges
   }
   tw::mpi::allreduce(comm, {&best, 1, tw::ElementType::float64}, tw::ReduceOp::min);
   return best;

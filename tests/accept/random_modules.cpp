@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules at random, captured, cut at random and trained by pipelines, and trained by replicas, whole and sharded, against one process.
-// Run: mpirun -n RANKS accept_random_modules [SEEDS] [FIRST]; prints each that differs, and ends with 1 where one does
+// Random modules, captured, cut at random and trained by pipelines, and trained by replicas with and without sharding, compared with one process.
+// Run: mpirun -n RANKS accept_random_modules [SEEDS] [FIRST]; prints each module that differs, and exits with 1 if any does
 #include <cstdio>
 #include <cstdlib>
 #include <tw/comm/objects.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using tw::pipeline::Trainee;
 
-/// What differs, or is thrown.
+/// The difference that `run` returns, or the message of what it throws.
 std::string problem_of(const std::function<std::string()>& run) {
   try {
     return run();

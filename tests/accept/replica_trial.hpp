@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module trained by replicas, whole or sharded, each with its rows of the batch, and by one process.
+// A module trained by replicas, with or without sharding, each with its rows of the batch, and by one process.
 #pragma once
 #include <torch/torch.h>
 
@@ -21,14 +21,14 @@ namespace tw::pipeline {
 
 class ReplicaTrial {
  public:
-  /// @param make gives the same trainee each time, which neither draws nor looks at other rows
+  /// @param make returns the same trainee each time; it must not use random numbers or depend on other rows
   ReplicaTrial(const Communicator& comm, std::function<Trainee()> make, bool sharded) : comm_(comm), make_(std::move(make)), sharded_(sharded) {}
 
-  /// Collective. @return what differs from one process, as this rank sees it; empty: nothing
+  /// Collective. @return differences from one process, as this rank sees them; empty: none
   std::string run() const {
     const Trainee theirs = make_();
     torch::optim::SGD optimizer(once(theirs.module->parameters()), options());
-    double expected = 0;  // the last one shows all updates before it
+    double expected = 0;  // the last loss depends on all updates before it
     for (int i = 0; i < steps; ++i) {
       optimizer.zero_grad();
       expected = backward(theirs, theirs.inputs, theirs.targets);
@@ -45,7 +45,7 @@ class ReplicaTrial {
   using Tensor = torch::Tensor;
   using Tensors = std::vector<Tensor>;
   static constexpr int steps = 4;
-  static constexpr double tolerance = 1e-10;  // as CutTrial
+  static constexpr double tolerance = 1e-10;  // as in CutTrial
 
   static torch::optim::SGDOptions options() { return torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.1); }
 
@@ -63,7 +63,7 @@ class ReplicaTrial {
     return loss.item<double>();
   }
 
-  /// This rank's share of the steps. @return the last loss of all rows
+  /// Makes this rank's part of the steps. @return the last loss of all rows
   double steps_of(const Trainee& trainee, DataParallel& parallel, torch::optim::Optimizer& optimizer) const {
     const int64_t rows = trainee.inputs[0].size(0);
     const Rows mine = part_of({0, rows}, comm_.size(), comm_.rank());

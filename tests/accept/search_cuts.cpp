@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Journals of searches with every propagator, one file of which is cut at a random byte, or gone: all searches go on, keep what is left of theirs,
-// and have as many evaluations as were asked for. Run: mpirun -n WORKERS accept_search_cuts FOLDER [CUTS]
+// Journals of searches with every propagator, of which one file is truncated at a random byte, or missing. All searches must continue, keep the
+// remaining trials, and reach the requested number of evaluations. Run: mpirun -n WORKERS accept_search_cuts FOLDER [CUTS]
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t evaluations = 60;
 constexpr int64_t steps = 9;
-constexpr int64_t more = 12;  // evaluations of a search that went on
+constexpr int64_t more = 12;  // additional evaluations of a search that has continued
 
 const Space space{real("x", -5, 5), real("y", -5, 5)};
 
@@ -73,7 +73,7 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
   return all;
 }
 
-/// Cuts one of its files, or removes it.
+/// Truncates or removes one of the files.
 std::string damage(const fs::path& journal, tw::CounterRng& random) {
   std::vector<JournalFile> files = read_journal(journal);
   const fs::path path = files[index_below(random, files.size())].path;
@@ -86,7 +86,7 @@ std::string damage(const fs::path& journal, tw::CounterRng& random) {
   return tw::concat(path.filename().string(), " cut to ", bytes, " bytes");
 }
 
-/// Trials of `kept` that `now` has lost, or with another loss.
+/// Number of trials of `kept` that are missing in `now`, or have another loss.
 int64_t lost(const Ledger& kept, const Ledger& now) {
   int64_t count = 0;
   for (const LedgerEntry& each : kept.trials) {
@@ -98,7 +98,7 @@ int64_t lost(const Ledger& kept, const Ledger& now) {
   return count;
 }
 
-/// Goes on with a journal. @return what is wrong with what comes out; empty: nothing
+/// Continues from a journal. @return what is wrong with the result; empty: nothing
 std::string continued(const tw::Communicator& comm, SearchOptions options, const Ledger& kept) {
   Search search(comm, space, objective, options);
   const SearchResult result = search.run();
@@ -106,7 +106,7 @@ std::string continued(const tw::Communicator& comm, SearchOptions options, const
   if (const int64_t count = lost(kept, now); count > 0) return tw::concat(count, " trials are lost");
   if (const int64_t ended = result.complete + result.pruned; ended != options.evaluations || std::ssize(now.trials) < ended)
     return tw::concat(ended, " evaluations of ", options.evaluations);
-  // Each counts on one island: none is lost on its way, or doubled.
+  // Each trial is active on exactly one island: none is lost in transit or duplicated.
   const int workers = comm.size();
   const bool first_of_island = comm.rank() % (workers / options.islands) == 0;
   int64_t active = first_of_island ? static_cast<int64_t>(search.population().active()) : 0;
@@ -115,7 +115,7 @@ std::string continued(const tw::Communicator& comm, SearchOptions options, const
   return {};
 }
 
-/// @return whether all went on
+/// @return whether all searches continued
 bool holds(tw::Environment& mpi, const fs::path& folder, const std::string& name, SearchOptions options, int cuts) {
   const tw::Communicator& comm = mpi.world();
   const bool first = comm.rank() == 0;
@@ -138,7 +138,7 @@ bool holds(tw::Environment& mpi, const fs::path& folder, const std::string& name
       fs::copy(whole, options.journal);
     }
     std::string damages;
-    // Every other journal is cut once more after it has been gone on with.
+    // Every second journal is damaged again after it was continued.
     for (int time = 0; time <= cut % 2; ++time) {
       if (first) damages += (time > 0 ? ", then " : "") + damage(options.journal, random);
       comm.barrier();
@@ -158,7 +158,7 @@ bool holds(tw::Environment& mpi, const fs::path& folder, const std::string& name
         throw;
       }
       by_replay += static_cast<int>(time == 0 && read_ledger(options.journal, space).epochs == 1);
-      mpi.free_communicators();  // MPI has some ten thousand
+      mpi.free_communicators();  // MPI has about ten thousand
     }
   }
   if (first) {
@@ -173,7 +173,7 @@ bool holds(tw::Environment& mpi, const fs::path& folder, const std::string& name
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   tw::Environment mpi(argc, argv);
-  tw::set_log_level(tw::LogLevel::error);  // that journals are not whole is what is asked for here
+  tw::set_log_level(tw::LogLevel::error);  // warnings about incomplete journals are expected here
   const fs::path folder = argv[1];
   const int cuts = argc > 2 ? std::atoi(argv[2]) : 200;
   bool all = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a search that kill_search.sh kills: it goes on from its journal, and says what that had kept.
-// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL HOW [TIMES]], with the number of a
-// propagator, and of a trial whose last rank ends by SIGKILL, SIGTERM or MPI_Abort, so often at most
+// One run of a search that kill_search.sh kills: it continues from its journal, and prints what the journal had kept.
+// Run: mpirun -n RANKS accept_search_kills FOLDER EVALUATIONS ISLANDS RANKS_PER_WORKER PROPAGATOR [TRIAL HOW [TIMES]], where PROPAGATOR is a number.
+// The last rank of trial TRIAL ends by SIGKILL, SIGTERM or MPI_Abort, at most TIMES times
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 using namespace tw::search;
 
-/// Trials that came to their end, a line each: written by one call, before the search knows.
+/// One line for each trial that ended, written by one system call before the search receives the result.
 class Diary {
  public:
   explicit Diary(const std::filesystem::path& path) : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
@@ -66,7 +66,7 @@ std::set<int64_t> ended_trials(const std::filesystem::path& folder, const Space&
   return ended;
 }
 
-/// Entries of the diary that the journal does not have, at whatever loss: evaluations that were lost.
+/// Number of diary entries that are missing in the journal, at any loss: lost evaluations.
 int64_t lost(const std::filesystem::path& diary, const Ledger& ledger) {
   std::multiset<int64_t> entries;
   std::ifstream in(diary);
@@ -96,14 +96,14 @@ int main(int argc, char** argv) {
   const auto propagators = named_propagators();
   const NamedPropagator& named = propagators[static_cast<size_t>(std::atoi(argv[5])) % propagators.size()];
   const std::set<int64_t> ended = ended_trials(folder, space);
-  mpi.world().barrier();  // all have read before anyone writes
+  mpi.world().barrier();  // all ranks have read before any rank writes
   const Diary diary(diary_path);
   const auto objective = [&](const Configuration& c, Trial& trial) -> Outcome {
     if (ended.contains(trial.number())) tw::Environment::abort(tw::concat("trial ", trial.number(), " begins again though it had ended"));
     const bool last = trial.comm().rank() == trial.comm().size() - 1;
     if (last && trial.number() == deadly && attempts_of(deadly, folder, space) <= times) end_process(argv[7]);
     auto random = trial.rng();
-    // What is being worked on; the first trials are under way whenever another one ends the job.
+    // The work of a trial. The first trials are long, so that they are in flight when another one ends the job.
     const bool is_long = deadly >= 0 && trial.number() < 4;
     std::this_thread::sleep_for(std::chrono::microseconds(is_long ? 500000 : 1000 + random() % 4000));
     trial.comm().barrier();
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
                  .evaluations = std::atoll(argv[2]),
                  .seed = 1,
                  .journal = folder,
-                 .max_attempts = deadly >= 0 ? 2 : 1000,  // random moments may hit a trial again and again
+                 .max_attempts = deadly >= 0 ? 2 : 1000,  // random kills may hit a trial again and again
                  .propagator = [&](const WorkerContext& context) {
                    return named.make(context.space, context.evaluations, context.seed, context.worker, context.workers);
                  }});

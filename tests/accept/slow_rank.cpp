@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LeNet on Fashion-MNIST on ranks of which the first sleeps four times a step's length in each of its own: the time until 85 % of test images are
-// right, by all-reduce and by way of servers. Of the servers' algorithms the centre is tested. Run: mpirun -n 3 slow_rank DATA [SEEDS]
+// LeNet on Fashion-MNIST on several ranks, the first of which sleeps for four step lengths in each step: the time until 85 % of test images are
+// classified correctly, by all-reduce and by parameter servers. With servers, the centre is tested. Run: mpirun -n 3 slow_rank DATA [SEEDS]
 #include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
@@ -30,11 +30,11 @@ namespace {
 
 using namespace tw::parameter_server;
 
-constexpr int64_t batch = 64;  // of a rank
+constexpr int64_t batch = 64;  // per rank
 constexpr int64_t test_samples = 2000;
-constexpr int64_t steps_a_test = 25;  // of the rank that tests
+constexpr int64_t steps_a_test = 25;  // steps of the testing rank between tests
 constexpr double goal = 0.85;
-constexpr double sleeps = 4;  // lengths of a step
+constexpr double sleeps = 4;  // in step lengths
 constexpr double most_s = 300;
 
 struct Data {
@@ -66,7 +66,7 @@ struct Trainee {
   torch::optim::SGD sgd{model->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9).nesterov(true)};
 };
 
-/// The length of a step while all ranks compute, in s; the same on all.
+/// The length of a step in s while all ranks compute; the same on all ranks.
 double step_length(const tw::Communicator& comm, const Data& data) {
   Trainee trainee(1);
   constexpr int steps = 20;
@@ -84,7 +84,7 @@ std::unique_ptr<Worker> make_worker(const tw::Communicator& comm, const std::str
   return std::make_unique<ElasticAveraging>(comm, parameters, ElasticOptions{.period = 5});
 }
 
-/// Seconds until the goal; the last rank tests.
+/// Seconds until the goal is reached; the last rank tests.
 double time_to_goal(const tw::Communicator& comm, const std::string& algorithm, const Data& data, tw::Seconds sleep, uint64_t seed) {
   Trainee trainee(seed);
   Trainee tested(seed);
@@ -114,7 +114,7 @@ double time_to_goal(const tw::Communicator& comm, const std::string& algorithm, 
       if (accuracy(tested.model, data.test) >= goal || seconds > most_s) over.store(1);
     }
     if (worker) continue;
-    comm.barrier();  // all hear of it at the same step
+    comm.barrier();  // all ranks see `over` at the same step
     if (over.load() != 0) break;
     comm.barrier();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What trainings of every configuration of a finite space came to, as the objective of a search.
+// Results of training every configuration of a finite space, used as the objective of a search.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace tw::testing {
 
-/// A text file: a line for each parameter, an empty line, and a line for each configuration: the level of each parameter, '-' where it does not
-/// exist, and its loss, which is nan where training failed. Levels count from 0. A parameter is "NAME KIND LEVEL ... [when PARENT VALUE ...]", with
-/// KIND
-///   log       a real one on a logarithmic scale, between the first level and the last; losses in between are interpolated in its logarithm
+/// A text file: a line for each parameter, an empty line, and a line for each configuration. The latter has the level of each parameter, '-' where it
+/// does not exist, and the loss, which is nan if training failed. Levels count from 0. A parameter is "NAME KIND LEVEL ... [when PARENT VALUE ...]",
+/// with KIND
+///   log       a real parameter on a logarithmic scale, from the first level to the last; losses between levels are interpolated in its logarithm
 ///   ordinal, integer, categorical.
 class Table {
  public:
-  /// @throws Error for a line that it cannot read
+  /// @throws Error for a line that it cannot parse
   explicit Table(std::istream& text);
   static Table read(const std::filesystem::path& path);
 
@@ -27,9 +27,9 @@ class Table {
   void for_each(const std::function<void(const std::vector<double>& values, const std::vector<int>& levels)>& what) const;
 
   size_t size() const noexcept { return losses_.size(); }
-  /// NaN where any of the trainings that it lies between failed.
+  /// NaN if any of the trainings used for interpolation failed.
   double loss(const std::vector<double>& values) const;
-  /// Of the whole space, since what is between levels is interpolated.
+  /// The minimum over the whole space; interpolation does not go below the levels.
   double minimum() const noexcept { return minimum_; }
 
  private:

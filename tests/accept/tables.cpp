@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regret on tables of trainings after half of the trials, and after all: medians of seeds. On each, automatic() is to come to half of random
-// search's, and to no more than Optuna's; TPE to the second, and to the first in the geometric mean. Proposals are to take no more than 2 ms for TPE,
-// at 1,000 trials in 30 dimensions, and 50 ms for the Gaussian process at 300. Run: accept_tables FOLDER [SEEDS] [TRIALS] [IN_FLIGHT]
+// Regret on tables of trainings after half of the trials, and after all: medians over seeds. On each table, automatic() must reach half of random
+// search's regret, and at most Optuna's. TPE must reach at most Optuna's on each, and half of random search's in the geometric mean. A proposal may
+// take 2 ms with TPE, at 1,000 trials in 30 dimensions, and 50 ms with the Gaussian process at 300 trials. Run: accept_tables FOLDER [SEEDS] [TRIALS]
+// [IN_FLIGHT]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -28,10 +29,10 @@ using namespace tw::search;
 using tw::testing::median_of;
 using tw::testing::Table;
 
-constexpr double resolution = 1e-4;  // of regrets, by the digits of the tables
+constexpr double resolution = 1e-4;  // of regrets, given by the number of digits in the tables
 
-/// Medians over 40 seeds after 50 and 100 trials of the better of TPESampler() and TPESampler(multivariate=True, group=True) of Optuna 5.0.0, by
-/// benchmarks/peers/optuna_tables.py.
+/// Medians over 40 seeds after 50 and 100 trials, for the better of TPESampler() and TPESampler(multivariate=True, group=True) of Optuna 5.0.0,
+/// measured by benchmarks/peers/optuna_tables.py.
 struct Regret {
   double half;
   double full;
@@ -48,7 +49,7 @@ std::unique_ptr<Propagator> make(const std::string& name, const Space& space, in
   return std::make_unique<Tpe>(space);
 }
 
-/// Of one seed.
+/// The regret for one seed.
 Regret regret(const std::string& name, const Table& table, int64_t trials, size_t in_flight, uint64_t seed) {
   const auto propagator = make(name, table.space(), trials, seed);
   Population population;
@@ -82,7 +83,7 @@ Regret median_regret(const std::string& name, const Table& table, int64_t trials
   return {median_of(half), median_of(full)};
 }
 
-/// Milliseconds of this thread's time that 40 proposals take, in order, after so many trials in 30 dimensions.
+/// Milliseconds of this thread's time for each of 40 proposals, sorted, after `trials` trials in 30 dimensions.
 std::vector<double> proposals_ms(const std::string& name, int64_t trials) {
   std::vector<Parameter> parameters;
   for (int i = 0; i < 30; ++i) parameters.push_back(real("x" + std::to_string(i), 0, 1));
@@ -110,7 +111,7 @@ std::vector<double> proposals_ms(const std::string& name, int64_t trials) {
   return all;
 }
 
-/// Prints the times. @return whether the most is no more than `allowed`
+/// Prints the times. @return whether the longest is at most `allowed`
 bool is_fast(const std::string& name, int64_t trials, double allowed) {
   const std::vector<double> ms = proposals_ms(name, trials);
   std::printf("%s: a proposal at %ld trials in 30 dimensions takes %.2f ms in the median, %.2f at most; %g allowed\n", name.c_str(),
@@ -134,7 +135,7 @@ int main(int argc, char** argv) {
   }
   std::ranges::sort(paths);
   bool holds = !paths.empty();
-  double log_half = 0;  // sums over tables, of what TPE's regret is in random search's
+  double log_half = 0;  // sums over tables of the logarithm of TPE's regret divided by random search's
   double log_full = 0;
   for (const auto& path : paths) {
     const Table table = Table::read(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from Python, and recurrent and attention modules of torch::nn, captured, cut, and trained for three steps, against one process.
-// Run: mpirun -n RANKS accept_zoo DIR TABLE, as export_zoo.py writes DIR; writes a row each into TABLE, and ends with 1 where one differs
+// Models from Python, and recurrent and attention modules of torch::nn: captured, cut, trained for three steps, and compared with one process.
+// Run: mpirun -n RANKS accept_zoo DIR TABLE, with DIR as written by export_zoo.py; writes a row per model into TABLE, and exits with 1 if one differs
 #include <torch/script.h>
 
 #include <cstdio>
@@ -20,8 +20,8 @@ using tw::pipeline::Trainee;
 /// A line of inputs.txt.
 struct File {
   std::string name;
-  std::string values;          // "floats", or how many tokens there are
-  std::vector<int64_t> shape;  // of one row
+  std::string values;          // "floats", or the number of distinct tokens
+  std::vector<int64_t> shape;  // shape of one row
 };
 
 std::vector<File> files_of(const std::string& folder) {
@@ -56,7 +56,7 @@ Trainee of_file(const std::string& folder, const File& file) {
   return made;
 }
 
-/// @param forward of a batch [n, 5, 8] whose rows come first
+/// @param forward takes a batch [n, 5, 8] with rows first
 Trainee of_module(const std::string& name, const std::shared_ptr<torch::nn::Module>& module,
                   const std::function<torch::Tensor(torch::Tensor)>& forward) {
   module->to(torch::kDouble);

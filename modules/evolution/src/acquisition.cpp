@@ -19,7 +19,7 @@ using Eigen::VectorXd;
 constexpr size_t improved = 3;
 constexpr int steps = 25;
 constexpr int rounds_of_exchanges = 3;
-constexpr double parameters_drawn = 20;  // of a candidate, on average; Regis & Shoemaker 2013
+constexpr double parameters_drawn = 20;  // parameters redrawn per candidate, on average; Regis & Shoemaker 2013
 constexpr double least_deviation = 1e-12;
 
 struct Scored {
@@ -43,7 +43,7 @@ void score(std::vector<Scored>& places, const AcquisitionSearch& search, double 
   }
 }
 
-/// Half of them anywhere in the box, the others in ever smaller ones, down to a hundredth.
+/// Half of the candidates anywhere in the box, the others in smaller boxes, down to a hundredth of its size.
 std::vector<Scored> candidates(const AcquisitionSearch& search, CounterRng& random) {
   std::vector<Scored> all;
   const double share = std::min(1.0, parameters_drawn / static_cast<double>(search.coordinates.groups()));
@@ -56,14 +56,14 @@ std::vector<Scored> candidates(const AcquisitionSearch& search, CounterRng& rand
   return all;
 }
 
-/// Smooth coordinates by gradient.
+/// Improves smooth coordinates by gradient.
 Scored climbed(const Scored& from, const AcquisitionSearch& search, double best) {
   const VectorXd start = search.frame.inside(from.position);
   const VectorXd middle = search.frame.inside(search.centre);
   const VectorXd low = start.cwiseMin(middle - search.half);
   const VectorXd high = start.cwiseMax(middle + search.half);
   const VectorXd movable = search.coordinates.movable(from.position);
-  // Outside of the cube the value is that of the nearest place in it.
+  // Outside the cube, the value is that of the nearest point inside.
   const auto kept = [&](const VectorXd& u) -> VectorXd {
     const VectorXd x = search.frame.outside(u).cwiseMax(0).cwiseMin(1);
     return movable.select(x, from.position);
@@ -87,7 +87,7 @@ Scored climbed(const Scored& from, const AcquisitionSearch& search, double best)
   return {kept(found.x()), -found.value()};
 }
 
-/// Choices, the best exchange of each round.
+/// Improves choices by the best exchange in each round.
 Scored exchanged(Scored at, const AcquisitionSearch& search, double best) {
   for (int round = 0; round < rounds_of_exchanges; ++round) {
     std::vector<Scored> others;
@@ -110,7 +110,7 @@ Promising most_promising(const AcquisitionSearch& search, double best, CounterRn
   std::vector<Scored> finals;
   for (size_t i = 0; i < few; ++i) finals.push_back(climbed(exchanged(places[i], search, best), search, best));
   for (Scored& each : finals) each.position = search.coordinates.snapped(each.position);
-  score(finals, search, best);  // whole numbers are not where the gradient led
+  score(finals, search, best);  // rounding of whole numbers changed the position
   finals.insert(finals.end(), std::make_move_iterator(places.begin()), std::make_move_iterator(places.end()));
   std::ranges::stable_sort(finals, std::ranges::greater{}, &Scored::score);
   const auto found = std::ranges::find_if(finals, [&](const Scored& each) { return !search.is_taken(each.position); });

@@ -5,7 +5,7 @@
 
 namespace tw::search {
 
-/// Whether `individual` is what became of `proposal`: equal tags, and equal values, by which those of other workers with the same tag differ.
+/// Whether `individual` is the result of `proposal`: tags and values are equal. Values distinguish proposals of other workers with the same tag.
 inline bool answers(const Individual& individual, const Proposal& proposal) {
   return individual.tag == proposal.tag && same_values(individual.values, proposal.values);
 }

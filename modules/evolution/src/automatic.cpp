@@ -14,10 +14,10 @@
 namespace tw::search {
 namespace {
 
-constexpr int64_t least_to_learn = 3;         // evaluations for each dimension
-constexpr int64_t most_dimensions = 200;      // of a region, and of covariances
-constexpr int64_t most_for_processes = 300;   // evaluations: what a proposal costs grows with them
-constexpr int64_t most_for_densities = 2000;  // the same
+constexpr int64_t least_to_learn = 3;         // evaluations per dimension
+constexpr int64_t most_dimensions = 200;      // for trust regions and covariance matrices
+constexpr int64_t most_for_processes = 300;   // evaluations: the cost of a proposal grows with them
+constexpr int64_t most_for_densities = 2000;  // evaluations, for the same reason
 constexpr int64_t least_values_of_a_scale = 8;
 
 bool is_scale(const Parameter& p) {

@@ -16,10 +16,10 @@ using Eigen::VectorXd;
 VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, double radius, const Ellipsoid& ellipsoid) {
   const Index n = centre.size();
   VectorXd x = centre + radius * ellipsoid.from(model.minimizer());
-  VectorXd fixed = centre;  // coordinates that are at a face, and the centre's of others
+  VectorXd fixed = centre;  // coordinates at a face, and the centre's for the others
   std::vector<bool> is_fixed(static_cast<size_t>(n), false);
   for (Index rounds = 0; rounds < n && x.allFinite(); ++rounds) {
-    // The one that leaves by most.
+    // The coordinate that leaves the cube by most.
     Index leaves = -1;
     double most = 0;
     for (Index d = 0; d < n; ++d) {
@@ -36,7 +36,7 @@ VectorXd bounded_minimizer(const QuadraticModel& model, const VectorXd& centre, 
       if (!is_fixed[static_cast<size_t>(d)]) open.push_back(d);
     }
     if (open.empty()) return fixed;
-    // y = y0 + Q w with orthonormal columns of Q, and y0 orthogonal to them.
+    // y = y0 + Q w, where Q has orthonormal columns and y0 is orthogonal to them.
     MatrixXd columns = MatrixXd::Zero(n, static_cast<Index>(open.size()));
     for (size_t k = 0; k < open.size(); ++k) columns.col(static_cast<Index>(k)) = ellipsoid.to(VectorXd::Unit(n, open[k]));
     const MatrixXd q = orthonormal(columns);

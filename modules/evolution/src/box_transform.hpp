@@ -4,9 +4,9 @@
 
 namespace tw::search {
 
-/// A smooth map from the line to [0, 1]: z within [a, 1 - a], (z + a)^2 / 4 a within [-a, a], likewise above, mirrored at -a and 1 + a and so on. It
-/// rises strictly from -a to 1 + a, its slope is continuous, and 0 there: so an optimum on a bound is an optimum inside, and one inside stays as it
-/// is. Ref: pycma's BoundTransform.
+/// A smooth map from the real line to [0, 1]: z within [a, 1 - a], (z + a)^2 / 4 a within [-a, a], likewise near the upper bound, and mirrored at -a,
+/// 1 + a and so on. It increases strictly from -a to 1 + a, and its slope is continuous, and 0 at these two points. An optimum on a bound therefore
+/// becomes an interior optimum, and an interior optimum stays as it is. Ref: pycma's BoundTransform.
 inline constexpr double box_margin = 0.01;  // a
 
 inline double into_box(double z) noexcept {
@@ -18,7 +18,7 @@ inline double into_box(double z) noexcept {
   return upper ? 1 - u : u;
 }
 
-/// The z within [-a, 1 + a] with into_box(z) = u. @param u in [0, 1]
+/// The z in [-a, 1 + a] with into_box(z) = u. @param u in [0, 1]
 inline double out_of_box(double u) noexcept {
   if (u > 0.5) return 1 - out_of_box(1 - u);
   return u < box_margin ? 2 * std::sqrt(box_margin * u) - box_margin : u;

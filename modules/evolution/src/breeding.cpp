@@ -14,7 +14,7 @@ bool is_better(const Individual* a, const Individual* b) { return std::pair(a->s
 
 void expect_probability(double probability) { TW_EXPECTS(probability >= 0 && probability <= 1, "a probability is 0 to 1, got ", probability); }
 
-/// The child; the first parent's values where there is none yet, and a uniform one where there are no parents.
+/// The child. Without a child it starts as a copy of the first parent, and without parents as a uniform sample.
 std::vector<double>& child_of(Brood& brood) {
   if (!brood.child.empty()) return brood.child;
   if (brood.parents.empty()) {
@@ -27,7 +27,7 @@ std::vector<double>& child_of(Brood& brood) {
 
 void draw_gene(Brood& brood, size_t gene) { brood.child[gene] = brood.space.from_unit(gene, uniform(brood.random)); }
 
-/// @param takes_second asked for each gene
+/// @param takes_second called for each gene; whether it comes from the second parent
 template <class Choice>
 void cross(Brood& brood, const Choice& takes_second) {
   if (brood.parents.size() < 2) return;
@@ -38,7 +38,7 @@ void cross(Brood& brood, const Choice& takes_second) {
   }
 }
 
-/// u in [0, 1] again after any step.
+/// Reflects u into [0, 1].
 double reflected(double u) {
   u = std::abs(std::fmod(u, 2.0));
   return u > 1 ? 2 - u : u;
@@ -51,7 +51,7 @@ void move_gene(Brood& brood, size_t gene, double sigma) {
   value = brood.space.from_unit(gene, reflected(brood.space.to_unit(gene, value) + sigma * normal(brood.random)));
 }
 
-/// `change` of `n` genes that differ.
+/// Applies `change` to `n` different genes.
 template <class Change>
 void change_genes(Brood& brood, size_t n, const Change& change) {
   const size_t genes = child_of(brood).size();
@@ -98,7 +98,7 @@ Step any(size_t n) {
       brood.parents.resize(wanted);
       return;
     }
-    // Few of many: draw again what was drawn before. Ref: Floyd's algorithm, Bentley 1987.
+    // Few out of many: a sample without replacement. Ref: Floyd's algorithm, Bentley 1987.
     std::vector<size_t> drawn;
     for (size_t last = all - wanted; last < all; ++last) {
       const size_t i = index_below(brood.random, last + 1);
@@ -132,7 +132,7 @@ Step sigmoid_crossover(double temperature) {
   TW_EXPECTS(temperature > 0, "a temperature is positive, got ", temperature);
   return [temperature](Brood& brood) {
     if (brood.parents.size() < 2) return;
-    const double ahead = brood.parents[0]->loss - brood.parents[1]->loss;  // positive: the second is better
+    const double ahead = brood.parents[0]->loss - brood.parents[1]->loss;  // positive if the second parent is better
     const double second = 1 / (1 + std::exp(-ahead / temperature));
     cross(brood, [&] { return bernoulli(brood.random, second); });
   };

@@ -14,7 +14,7 @@ namespace {
 using Eigen::Index;
 using Kind = Parameter::Kind;
 
-/// q with P(a normal number is above q) = p, by halving. @param p below 0.5
+/// The q with P(X > q) = p for a standard normal X, by bisection. @param p below 0.5
 double upper_quantile(double p) {
   double low = 0;
   double high = 40;
@@ -96,7 +96,7 @@ void CmaCoordinates::least_deviations(const Eigen::VectorXd& mean, double alpha,
       least[at] = (share.high - share.low) / 2 / quantile;
       continue;
     }
-    // The difference of two coordinates, each with this deviation, has sqrt(2) of it.
+    // The difference of two coordinates with this deviation has sqrt(2) times the deviation.
     const auto choices = static_cast<Index>(p.choices.size());
     Index leader = 0;
     const double largest = mean.segment(at, choices).maxCoeff(&leader);

@@ -79,7 +79,7 @@ void CmaDistribution::update(const Eigen::MatrixXd& samples, const std::vector<C
   whitened_ = steps_ * (p.c_mu * weights).asDiagonal();
   covariance_.noalias() += whitened_ * steps_.transpose();
   covariance_.noalias() += p.c_1 * path_c_ * path_c_.transpose();
-  // No more than e-fold: an injected solution may make the path long.
+  // At most by a factor of e: an injected solution may make the path long.
   sigma_ *= std::exp(std::min(1.0, p.c_sigma / p.d_sigma * (norm / p.expected_norm - 1)));
 
   ++generation_;

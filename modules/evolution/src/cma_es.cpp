@@ -56,7 +56,7 @@ class CmaEs::Core {
   }
 
  private:
-  /// Goes over to the run of this individual, if that is a later one of a worker with the same runs. Those of other islands are others.
+  /// Switches to the run of this individual if it is a later one of a worker with the same runs. Runs of other islands differ.
   bool joins(const Individual& individual) {
     const CmaRunNumber number = CmaRunNumber::unpacked(individual.tag.run);
     if (options_.restarts == CmaOptions::Restarts::none || individual.moves > 0 || individual.tag.run < number_.packed() || !number.is_possible())
@@ -82,7 +82,7 @@ class CmaEs::Core {
   CmaCoordinates coordinates_;
   CmaOptions options_;
   uint64_t seed_;
-  size_t lambda_;  // of the first run
+  size_t lambda_;  // lambda of the first run
   CmaRestarts restarts_;
   CmaRunNumber number_;
   CmaRun run_;

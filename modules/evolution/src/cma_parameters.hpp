@@ -9,12 +9,12 @@ namespace tw::search {
 struct CmaParameters {
   size_t dimensions;
   size_t lambda;
-  size_t mu;                ///< samples with a positive weight: floor(lambda / 2)
-  Eigen::VectorXd weights;  ///< [lambda], by rank; the first mu sum up to 1, the others are negative, or 0 if not active
-  double mu_eff;            ///< (sum w)^2 / sum w^2 of the first mu
+  size_t mu;                ///< number of samples with positive weight: floor(lambda / 2)
+  Eigen::VectorXd weights;  ///< [lambda], by rank; the first mu add up to 1, the others are negative, or 0 if not active
+  double mu_eff;            ///< (sum w)^2 / sum w^2 over the first mu
   double c_sigma, d_sigma;  ///< rate and damping of the step size
   double c_c, c_1, c_mu;    ///< rates of the path, the rank-one update and the rank-mu update
-  double expected_norm;     ///< of a standard normal vector
+  double expected_norm;     ///< expected norm of a standard normal vector
   size_t eigen_every;       ///< generations between eigendecompositions: max(1, 1 / (10 n (c_1 + c_mu)))
 
   /// @param active use negative weights. @param lambda at least 2

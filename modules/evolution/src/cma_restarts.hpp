@@ -7,8 +7,8 @@
 
 namespace tw::search {
 
-/// A run, named by a number from which alone, with the seed, its settings follow, so that workers that meet the number agree on them. A later restart
-/// has a larger number: its bits are restart (25) | doublings of the last large run (5) | whether it is large (1).
+/// A run, identified by a number. The settings follow from the number and the seed alone, so workers that see the number agree on them. Later
+/// restarts have larger numbers; the bits are restart (25) | doublings of the last large run (5) | whether it is large (1).
 struct CmaRunNumber {
   static constexpr int32_t most_doublings = 9;
 
@@ -18,40 +18,42 @@ struct CmaRunNumber {
 
   int32_t packed() const noexcept { return restart << 6 | doublings << 1 | static_cast<int32_t>(large); }
   static CmaRunNumber unpacked(int32_t number) noexcept { return {number >> 6, number >> 1 & 31, (number & 1) != 0}; }
-  /// Whether it can be one of a run at all: tags of other optimizers are other numbers.
+  /// Whether the number can identify a run: tags of other optimizers have other numbers.
   bool is_possible() const noexcept { return restart >= 0 && doublings <= std::min(restart, most_doublings) && (!large || doublings > 0); }
   bool operator==(const CmaRunNumber&) const = default;
 };
 
-/// What a run starts with.
+/// Initial settings of a run.
 struct CmaRunSettings {
   size_t lambda;
   double sigma;
-  /// Draws for its first mean.
+  /// Draws the first mean.
   CounterRng random;
 };
 
-/// large: lambda 2^doublings. Small, from the first restart: lambda (2^doublings / 2)^(U^2) and sigma 10^(-2 U'), U uniform. Ref: Hansen 2009.
+/// Large runs: lambda 2^doublings. Small runs, from the first restart on: lambda (2^doublings / 2)^(U^2) and sigma 10^(-2 U'), with U and U' uniform.
+/// Ref: Hansen 2009.
 CmaRunSettings settings_of(CmaRunNumber run, size_t lambda, double sigma, uint64_t seed);
 
-/// Says which run follows, from the evaluations that earlier ones took.
-/// IPOP (Auger & Hansen 2005): each has twice the lambda. BIPOP (Hansen 2009): large ones like these, and small ones as long as all small ones
-/// together, the first run among them, have taken less than all large ones; a small one may take half of what the last large one took.
+/// Selects the next run from the number of evaluations that earlier runs used.
+/// IPOP (Auger & Hansen 2005) doubles lambda at each restart. BIPOP (Hansen 2009) does the same in its large runs. It makes small runs while all
+/// small ones together, including the first run, have used fewer evaluations than all large ones. A small run may use half of what the last large one
+/// used.
 class CmaRestarts {
  public:
   explicit CmaRestarts(CmaOptions::Restarts policy) : policy_(policy) {}
 
-  /// This many evaluations went into a run that is over.
+  /// Counts the evaluations of a finished run.
   void count(CmaRunNumber run, int64_t evaluations);
   CmaRunNumber after(CmaRunNumber run) const;
-  /// Evaluations that this run may take.
+  /// Most evaluations that this run may use.
   int64_t limit(CmaRunNumber run) const;
 
  private:
   CmaOptions::Restarts policy_;
-  int64_t small_ = 0;       // evaluations of all
-  int64_t large_ = 0;       // evaluations of all
-  int64_t last_large_ = 0;  // evaluations
+  int64_t small_ = 0;       // evaluations of all small runs
+  int64_t large_ = 0;       // evaluations of all large runs
+  int64_t last_large_ = 0;  // evaluations of the last large run
 };
 
 }  // namespace tw::search

@@ -11,7 +11,7 @@ namespace {
 
 using Eigen::Index;
 
-/// Deviations above this share of the ranges say nothing more.
+/// As a share of the ranges; larger deviations carry no more information.
 constexpr double largest_deviation = 1;
 
 }  // namespace
@@ -34,7 +34,7 @@ Proposal CmaRun::ask(int32_t run, CounterRng& random) {
   sample.values = coordinates_->values_of(sample.z);
   Proposal proposal{sample.values, {run, version_, asked_++}};
   in_flight_.emplace(std::pair{proposal.tag.generation, proposal.tag.index}, std::move(sample));
-  // Those that never come back are forgotten; if one does after all, it is used as somebody else's.
+  // Forgets the oldest proposals, which may never return. A result that returns later counts as foreign.
   if (in_flight_.size() > 16 * distribution_.parameters().lambda + 1024) in_flight_.erase(in_flight_.begin());
   return proposal;
 }

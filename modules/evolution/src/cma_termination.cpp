@@ -15,7 +15,7 @@ double median_of(std::vector<double> numbers) {
   return *middle;
 }
 
-/// Whether the median of the last 30 % is no better than that of the first.
+/// Whether the median of the newest 30 % is no better than that of the oldest 30 %.
 bool no_better(const std::deque<double>& newest_first) {
   const auto part = static_cast<int64_t>(0.3 * static_cast<double>(newest_first.size()));
   return median_of({newest_first.begin(), newest_first.begin() + part}) >= median_of({newest_first.end() - part, newest_first.end()});
@@ -53,7 +53,7 @@ CmaStop CmaTermination::after(const CmaDistribution& distribution, const std::ve
   if (distribution.mean() + along == distribution.mean()) return CmaStop::no_effect_axis;
   if (((distribution.mean() + 0.2 * deviations).array() == distribution.mean().array()).any()) return CmaStop::no_effect_coordinate;
   if (generations_ >= most_generations_) return CmaStop::generations;
-  // Looked at rarely, since it takes the whole history.
+  // Checked rarely, because it reads the whole history.
   if (generations_ > watched_ && generations_ % (kept / 20) == 0 && no_better(best_) && no_better(median_)) return CmaStop::stagnation;
   return CmaStop::none;
 }

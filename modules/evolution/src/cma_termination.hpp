@@ -7,16 +7,16 @@
 
 namespace tw::search {
 
-/// Why a run of CMA-ES has nothing to gain any more.
+/// Why a run of CMA-ES cannot improve any more.
 enum class CmaStop { none, tol_fun, tol_fun_hist, tol_x, condition, stagnation, no_effect_axis, no_effect_coordinate, generations };
 
-/// Watches a run, and says when it should end. Ref: Hansen 2016, arXiv 1604.00772, B.3; Hansen 2009 for the number of generations and stagnation.
+/// Watches a run and decides when it should end. Ref: Hansen 2016, arXiv 1604.00772, B.3; Hansen 2009 for the number of generations and stagnation.
 class CmaTermination {
  public:
-  /// Losses that differ by less than `tol_fun` are equal; positions, by less than `tol_x`.
+  /// @param tol_fun losses that differ by less are equal @param tol_x positions that differ by less are equal
   CmaTermination(const CmaParameters& parameters, double tol_fun, double tol_x);
 
-  /// After each update. @param losses of its samples, sorted, infinite for failed ones; not all infinite
+  /// Call after each update. @param losses losses of its samples, sorted, infinite for failed ones; not all infinite
   CmaStop after(const CmaDistribution& distribution, const std::vector<double>& losses);
 
  private:
@@ -24,11 +24,11 @@ class CmaTermination {
 
   double tol_fun_;
   double tol_x_;
-  size_t recent_;            // generations in which equal losses mean that nothing changes: 10 + 30 n / lambda
+  size_t recent_;            // generations of equal losses that end the run: 10 + 30 n / lambda
   size_t watched_;           // generations before stagnation: 120 + 30 n / lambda
   size_t most_generations_;  // 100 + 50 (n + 3)^2 / sqrt(lambda)
   size_t generations_ = 0;
-  std::deque<double> best_;  // of the last generations, newest first
+  std::deque<double> best_;  // best losses of the last generations, newest first
   std::deque<double> median_;
 };
 

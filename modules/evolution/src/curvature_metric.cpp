@@ -8,8 +8,8 @@
 namespace tw::search {
 namespace {
 
-constexpr double most_conditioned = 900;  // of the eigenvalues
-constexpr double share = 0.5;             // of the way to a sphere; 0.3 to 0.5 are alike on BBOB, 1 is worse
+constexpr double most_conditioned = 900;  // largest condition of the eigenvalues
+constexpr double share = 0.5;             // 0: no change, 1: a sphere; on BBOB 0.3 to 0.5 perform alike, 1 is worse
 
 }  // namespace
 

@@ -18,7 +18,7 @@ class CurveRule : public StoppingRule {
   void observe(const Report& report) override {
     if (!std::isfinite(report.value)) return;
     LearningCurve& curve = curves_[report.trial];
-    if (!curve.reports.empty() && report.step <= curve.reports.back().step) curve.reports.clear();  // begun again
+    if (!curve.reports.empty() && report.step <= curve.reports.back().step) curve.reports.clear();  // restarted
     curve.reports.push_back(report);
   }
 
@@ -48,10 +48,10 @@ class CurveRule : public StoppingRule {
  private:
   std::unique_ptr<CurveModel> model_;
   CurveRuleOptions options_;
-  std::unordered_map<int64_t, LearningCurve> curves_;  // of those that have not ended, by trial
+  std::unordered_map<int64_t, LearningCurve> curves_;  // curves of unfinished trials, by trial
   size_t complete_ = 0;
-  double best_ = std::numeric_limits<double>::infinity();  // loss of these
-  int64_t last_step_ = 0;                                  // the same
+  double best_ = std::numeric_limits<double>::infinity();  // best loss of complete trials
+  int64_t last_step_ = 0;                                  // last step of complete trials
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ using Eigen::VectorXd;
 
 constexpr size_t memory = 8;
 constexpr int most_halvings = 20;
-constexpr double first_step = 0.1;  // of the box's diagonal
+constexpr double first_step = 0.1;  // share of the box's diagonal
 constexpr double sufficient = 1e-4;
 constexpr double negligible = 1e-10;  // relative decrease of the value
 
@@ -51,7 +51,7 @@ VectorXd Descent::free_coordinates() const {
   return free;
 }
 
-/// The two loops, on what may move.
+/// The two-loop recursion, restricted to free coordinates.
 VectorXd Descent::direction(VectorXd q, const VectorXd& free) const {
   std::vector<double> shares;
   const auto dot = [&](const VectorXd& a, const VectorXd& b) { return (a.array() * b.array() * free.array()).sum(); };

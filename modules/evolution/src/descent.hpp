@@ -6,17 +6,17 @@
 
 namespace tw::search {
 
-/// A function with its gradient. Where it has none it is infinite.
+/// A function with its gradient; infinite where it is undefined.
 using Differentiable = std::function<double(const Eigen::VectorXd& x, Eigen::VectorXd& gradient)>;
 
-/// On the way to a local minimum of a function in a box, by L-BFGS on the coordinates that may move, with steps projected into the box, and halved
+/// Finds a local minimum of a function in a box, in several calls, by L-BFGS on the free coordinates. Steps are projected into the box, and halved
 /// until Armijo's condition holds. Ref: Nocedal & Wright 2006, algorithm 7.4; Bertsekas 1982.
 class Descent {
  public:
-  /// @param start is projected, too. @param iterations at most
+  /// @param start is projected into the box. @param iterations at most
   Descent(Eigen::VectorXd start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
 
-  /// Goes on until it has ended, or has evaluated `f` so often. @return how often
+  /// Continues until the descent ends or `f` has been called `evaluations` times. @return the number of calls
   int go_on(const Differentiable& f, int evaluations);
 
   bool has_ended() const noexcept { return ended_; }
@@ -27,7 +27,7 @@ class Descent {
  private:
   struct Pair {
     Eigen::VectorXd step;
-    Eigen::VectorXd change;  // of the gradient
+    Eigen::VectorXd change;  // change of the gradient
   };
 
   Eigen::VectorXd free_coordinates() const;
@@ -38,16 +38,16 @@ class Descent {
   Eigen::VectorXd x_;
   Eigen::VectorXd low_;
   Eigen::VectorXd high_;
-  int iterations_;  // left
+  int iterations_;  // remaining iterations
   Eigen::VectorXd gradient_ = {};
   double value_;
   std::deque<Pair> pairs_ = {};
-  Eigen::VectorXd along_ = {};  // of this iteration; empty: to be chosen
-  int halvings_ = 0;            // of the step along it
+  Eigen::VectorXd along_ = {};  // direction of this iteration; empty: not chosen yet
+  int halvings_ = 0;            // halvings of the step along it
   bool ended_ = false;
 };
 
-/// All of the way.
+/// A complete descent.
 Descent descended(const Differentiable& f, Eigen::VectorXd start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
 
 }  // namespace tw::search

@@ -5,7 +5,7 @@
 
 namespace tw::search {
 
-/// For what holds numbers for each pair of dimensions. @throws ContractError for a space of more than `most`
+/// For methods whose memory is quadratic in the number of dimensions. @throws ContractError for a space with more than `most` dimensions
 inline void expect_few_dimensions(const Space& space, size_t most, const char* who) {
   TW_EXPECTS(space.dimensions() <= most, who, " takes ", most, " dimensions at most, and the space has ", space.dimensions(),
              ", of which each choice is one; genetic search, TPE and swarms take any number");

@@ -19,7 +19,7 @@ namespace {
 constexpr int attempts = 10;
 constexpr size_t most_places = 2000;
 
-/// Configurations of the space; infinite where nobody has counted.
+/// Number of configurations of the space; infinite for a continuum, and for conditional parameters, which are not counted.
 double count_of(const Space& space) {
   double count = 1;
   for (const Parameter& p : space.parameters()) {
@@ -65,8 +65,8 @@ class Avoiding final : public Propagator {
 
  private:
   struct Known {
-    std::optional<Individual> result = {};  // none: in flight
-    std::vector<Tag> waiting = {};          // of proposals that have the same result
+    std::optional<Individual> result = {};  // none: still in flight
+    std::vector<Tag> waiting = {};          // tags of proposals that wait for the same result
   };
 
   bool is_countable(const std::vector<double>& values) const {
@@ -89,7 +89,7 @@ class Avoiding final : public Propagator {
     other_->tell(individual);
   }
 
-  /// Breadth first.
+  /// Breadth-first search.
   std::optional<std::vector<double>> nearest_unknown(const std::vector<double>& from, CounterRng& random) {
     ValuesSet seen{from};
     std::deque<std::vector<double>> frontier{from};
@@ -104,13 +104,13 @@ class Avoiding final : public Propagator {
       return seen.size() > most_places;
     };
     while (!frontier.empty() && !any_neighbour(space_, frontier.front(), random, looks_at)) frontier.pop_front();
-    if (frontier.empty()) count_ = static_cast<double>(known_.size());  // there are no others
+    if (frontier.empty()) count_ = static_cast<double>(known_.size());  // no others exist
     return found;
   }
 
   const Space& space_;
   std::unique_ptr<Propagator> other_;
-  std::vector<size_t> continua_;  // parameters with one
+  std::vector<size_t> continua_;  // continuous parameters
   bool is_continuous_ = false;
   double count_;
   std::unordered_map<std::vector<double>, Known, ValuesHash, ValuesEqual> known_;

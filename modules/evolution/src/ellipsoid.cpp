@@ -6,7 +6,7 @@
 namespace tw::search {
 namespace {
 
-constexpr double least_eigenvalue = 0.01;  // of the largest
+constexpr double least_eigenvalue = 0.01;  // as a share of the largest
 constexpr double most_condition = 1e5;
 
 }  // namespace
@@ -21,7 +21,7 @@ Eigen::MatrixXd Ellipsoid::follow(const Eigen::MatrixXd& hessian) {
   Eigen::VectorXd stretch = sizes.cwiseMax(least_eigenvalue * sizes.maxCoeff()).array().log() / 4;
   stretch = (stretch.array() - stretch.mean()).exp();
   const Eigen::MatrixXd map = matrix_of(vectors, stretch) * map_;
-  const Eigen::VectorXd squares = eigensystem_of(map.transpose() * map).values;  // of singular values
+  const Eigen::VectorXd squares = eigensystem_of(map.transpose() * map).values;  // squares of the singular values
   if (!(squares[n - 1] <= most_condition * most_condition * squares[0])) return none;
   map_ = map;
   inverse_ = inverse_of(map);

@@ -4,7 +4,7 @@
 
 namespace tw::search {
 
-/// A linear map A of determinant 1, by which lengths are measured; the identity at first.
+/// A linear map A of determinant 1 that defines lengths; initially the identity.
 class Ellipsoid {
  public:
   explicit Ellipsoid(Eigen::Index dimensions) : map_(Eigen::MatrixXd::Identity(dimensions, dimensions)), inverse_(map_) {}
@@ -13,8 +13,8 @@ class Ellipsoid {
   Eigen::VectorXd from(const Eigen::VectorXd& y) const { return inverse_ * y; }
   double length(const Eigen::VectorXd& x) const { return (map_ * x).norm(); }
 
-  /// A <- |H|^(1/4) A, scaled, so that level lines of y H y / 2 are half as far from balls; left as it is if its condition would pass 1e5.
-  /// @return |H|^(-1/4), scaled: what takes the new y to the old one
+  /// A <- |H|^(1/4) A, scaled, which moves the level lines of y H y / 2 halfway to spheres. Unchanged if the condition would exceed 1e5.
+  /// @return |H|^(-1/4), scaled, which maps the new y to the old one
   Eigen::MatrixXd follow(const Eigen::MatrixXd& hessian);
 
  private:

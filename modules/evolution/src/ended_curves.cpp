@@ -7,9 +7,9 @@
 namespace tw::search {
 namespace {
 
-constexpr double most_above = 10;  // units, of where curves begin
+constexpr double most_above = 10;  // units above the point where curves begin
 
-/// Of an even number, the larger one in the middle.
+/// The median; for an even number, the larger of the two middle values.
 double upper_median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
@@ -25,7 +25,7 @@ CurvePoints points_of(const LearningCurve& curve, const LossUnits& units, size_t
   std::vector<size_t> chosen;
   const double first = step_of(reports.front());
   const double ratio = step_of(reports.back()) / first;
-  size_t points = 0;  // of those asked for, how many lie at the last step chosen or before
+  size_t points = 0;  // number of requested points at or before the last chosen step
   for (size_t i = 0; i < reports.size(); ++i) {
     const double share = ratio > 1 ? std::log(step_of(reports[i]) / first) / std::log(ratio) : 0;
     const auto at = static_cast<size_t>(share * static_cast<double>(max_points - 1)) + 1;

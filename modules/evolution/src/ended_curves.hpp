@@ -8,8 +8,8 @@
 
 namespace tw::search {
 
-/// Losses as models of curves see them: 0 is the best loss of a complete trial, and 1 the median one. What lies beyond a bound, where no curve
-/// begins, has diverged, and counts as if it lay there.
+/// Scales losses for curve models: 0 is the best loss of a complete trial, 1 the median loss. Losses above the bound, higher than any curve begins,
+/// have diverged and count as the bound.
 class LossUnits {
  public:
   LossUnits(double best, double unit, double bound) : best_(best), unit_(unit), bound_(bound) {}
@@ -18,10 +18,10 @@ class LossUnits {
  private:
   double best_;
   double unit_;
-  double bound_;  // a loss
+  double bound_;  // largest loss before scaling
 };
 
-/// A curve as models see it: steps of 1 at least, and values in those units.
+/// A curve in the form that models use: steps of at least 1, and scaled values.
 struct CurvePoints {
   Eigen::ArrayXd steps;
   Eigen::ArrayXd values;
@@ -31,18 +31,18 @@ struct CurvePoints {
   double last() const { return values[values.size() - 1]; }
 };
 
-/// The first and the last report, and of those in between as many as make `max_points`, evenly in the logarithm of the step.
-/// @param max_points 2 at least
+/// The first and the last report, and reports in between that make up to `max_points`, evenly spaced in the logarithm of the step.
+/// @param max_points at least 2
 CurvePoints points_of(const LearningCurve& curve, const LossUnits& units, size_t max_points);
 
-/// The curves of trials that have ended, as many of them as a model looks at.
+/// The curves of finished trials, up to the number that a model uses.
 class EndedCurves {
  public:
   explicit EndedCurves(const CurveModelOptions& options) : options_(options) {}
 
   void add(const LearningCurve& curve);
   const std::vector<LearningCurve>& all() const noexcept { return curves_; }
-  /// None: fewer than two are complete, or they have equal losses.
+  /// Empty if fewer than two trials are complete, or all losses are equal.
   std::optional<LossUnits> units() const;
   CurvePoints points(const LearningCurve& curve, const LossUnits& units) const { return points_of(curve, units, options_.max_points); }
 

@@ -27,16 +27,16 @@ using Eigen::VectorXd;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int first_iterations = 30;
 constexpr int later_iterations = 12;
-constexpr Index trials_at_first = 70;  // of which the first fit knows, since no proposal can do without
+constexpr Index trials_at_first = 70;  // in the first fit, which a single proposal must complete
 constexpr size_t fits_between_starts = 5;
-constexpr double cubes_at_a_time = 6e7;  // of likelihoods, n^3 each, in one proposal: some 20 ms
-constexpr double apart = 0.02;           // what is in flight, at least, as a share of the box's sides
-constexpr double rescaled = 2;           // a frame that has changed by this factor needs other lengths
-constexpr double significant = 1e-3;     // an improvement, as a share of what separates the best trial from the median of the model's
-constexpr double most_stretched = 4;     // a side of the box, over their mean
-constexpr double worthwhile = 1e-2;      // an expected improvement, likewise: with less a branch of the space is exhausted
-constexpr uint32_t turns = 4;            // of which one goes everywhere, once a branch is exhausted
-constexpr double neighbourhood = 2;      // trials that the model knows, as a multiple of the box's sides, where enough are
+constexpr double cubes_at_a_time = 6e7;  // sum of n^3 over the likelihoods in one proposal: about 20 ms
+constexpr double apart = 0.02;           // least distance between proposals in flight, as a share of the box's sides
+constexpr double rescaled = 2;           // a frame that has changed by this factor needs new length parameters
+constexpr double significant = 1e-3;     // an improvement, as a share of the difference between the best and the median loss in the model
+constexpr double most_stretched = 4;     // a side of the box relative to the mean side
+constexpr double worthwhile = 1e-2;      // an expected improvement, as a share of the same difference; below it a branch of the space is exhausted
+constexpr uint32_t turns = 4;            // one of these proposals searches everywhere, once a branch is exhausted
+constexpr double neighbourhood = 2;      // distance within which the model uses all trials, in sides of the box
 
 GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t parameters) {
   if (options.initial == 0) options.initial = std::max<size_t>(4, 2 * parameters);
@@ -105,20 +105,20 @@ class GaussianProcess::Core {
     Proposal proposal;
     VectorXd position;
   };
-  /// A trial around which better ones are looked for, and how far.
+  /// A trial around which the search looks for better ones, and its trust region.
   struct Focus {
     Focus(int32_t which, size_t since, size_t parameters) : run(which), begin(since), region(parameters) {}
     int32_t run;
-    size_t begin;  // in `known_`
+    size_t begin;  // index in `known_`
     TrustRegion region;
-    size_t best = nobody;  // since then
+    size_t best = nobody;  // index of the best trial since then
   };
-  /// What is to become of metric and parameters. Over several proposals, where trials are many.
+  /// A fit of metric and parameters in progress. With many trials it takes several proposals.
   struct Fit {
     Eigen::MatrixXd metric;
     std::optional<GpFit> parameters = {};
-    double scale = 0;  // of its frame
-    size_t known = 0;  // trials when it began
+    double scale = 0;  // scale of its frame
+    size_t known = 0;  // number of trials when it began
   };
 
   void restart() {
@@ -130,7 +130,7 @@ class GaussianProcess::Core {
     metric_.setIdentity();
   }
 
-  /// The last trial that is known.
+  /// Learns from the last known trial.
   void learn(Focus& focus, bool own, const Tag& tag, size_t in_flight) {
     const Standing& standing = known_.back().standing;
     const bool is_best = std::isfinite(standing.decisive()) && (focus.best == nobody || standing < known_[focus.best].standing);
@@ -144,7 +144,7 @@ class GaussianProcess::Core {
     return std::ranges::any_of(exhausted_, [&](const VectorXd& each) { return each == branch; });
   }
 
-  /// Goes on with the best of the other branches; where there is none, with all of them again.
+  /// Continues with the best of the other branches; if none is left, reopens all branches.
   void exhaust(const VectorXd& position) {
     exhausted_.push_back(coordinates_.branch(position));
     aside_.emplace(++runs_, known_.size(), coordinates_.groups());
@@ -158,8 +158,8 @@ class GaussianProcess::Core {
     exhausted_.clear();
   }
 
-  /// The trials nearest to the best one: those in the neighbourhood, or as many as a quadratic function has coefficients; no more than the option
-  /// says.
+  /// The trials nearest to the best one: all in the neighbourhood, and at least slightly more than a quadratic function has coefficients. At most
+  /// options_.trials.
   std::vector<size_t> neighbours(const Focus& focus) const {
     std::vector<std::pair<double, size_t>> all;
     for (size_t i = 0; i < known_.size(); ++i) {
@@ -172,7 +172,7 @@ class GaussianProcess::Core {
     n = std::min({n, options_.trials, all.size()});
     std::vector<size_t> chosen;
     for (size_t i = 0; i < n; ++i) chosen.push_back(all[i].second);
-    // The best one, of all at its place.
+    // Several trials may share the best one's position: keep the best itself.
     if (std::ranges::find(chosen, focus.best) == chosen.end()) chosen.back() = focus.best;
     return chosen;
   }
@@ -182,7 +182,7 @@ class GaussianProcess::Core {
     const VectorXd& best_position = known_[focus.best].position;
     const std::vector<size_t> chosen = neighbours(focus);
     const auto n = static_cast<Index>(chosen.size());
-    Eigen::MatrixXd steps(coordinates_.size(), n);  // from the best one
+    Eigen::MatrixXd steps(coordinates_.size(), n);  // differences from the best one
     std::vector<Standing> standings;
     for (size_t i = 0; i < chosen.size(); ++i) {
       steps.col(static_cast<Index>(i)) = known_[chosen[i]].position - best_position;
@@ -225,7 +225,7 @@ class GaussianProcess::Core {
     return found.position;
   }
 
-  /// Half of what separates the best one from the farthest becomes half.
+  /// Scales the frame so that the farthest of `steps` has length 1/2.
   ModelFrame frame_around(const VectorXd& centre, const Eigen::MatrixXd& steps, const Eigen::MatrixXd& metric) const {
     double farthest = 0;
     for (Index i = 0; i < steps.cols(); ++i) farthest = std::max(farthest, coordinates_.length(metric * steps.col(i)));
@@ -235,7 +235,7 @@ class GaussianProcess::Core {
     return {centre, in, inverse_of(in), farthest > 0 ? 2 * farthest : 1};
   }
 
-  /// A metric by the curvature of the model over the box.
+  /// A metric from the model's curvature over the box.
   Eigen::MatrixXd turned(const GpRegression& model, const ModelFrame& frame, double side) const {
     const VectorXd half = half_widths(frame, side);
     const Index n = half.size();
@@ -252,7 +252,7 @@ class GaussianProcess::Core {
     return metric_of(frame.in.transpose() * ((curvature + curvature.transpose()) / 2) * frame.in, coordinates_.mixable());
   }
 
-  /// Lengths that are good for any axes, where those were of others.
+  /// Replaces the lengths of mixable coordinates by their mean, because the axes have changed.
   GpParameters with_mean_lengths(GpParameters parameters) const {
     const VectorXd& mixable = coordinates_.mixable();
     const auto log_of = [&](Index d) -> double& { return parameters.logs[coordinates_.group()[static_cast<size_t>(d)]]; };
@@ -264,7 +264,7 @@ class GaussianProcess::Core {
     return parameters;
   }
 
-  /// What separates the least loss from the median.
+  /// The difference between the median and the least loss.
   static double spread_of(std::vector<double> losses) {
     std::ranges::sort(losses);
     const double median = losses[losses.size() / 2];
@@ -277,7 +277,7 @@ class GaussianProcess::Core {
            scale * rescaled < fitted_scale_;
   }
 
-  /// Of a metric, and of the parameters within it.
+  /// Begins a fit of the metric, and of the parameters in that metric.
   void begin_fit(const Eigen::MatrixXd& steps, const VectorXd& warped, const ModelFrame& frame, double side) {
     fit_.emplace(Fit{.metric = metric_});
     std::vector<GpParameters> starts;
@@ -289,7 +289,7 @@ class GaussianProcess::Core {
         starts.back() = with_mean_lengths(*parameters_);
       }
     }
-    // What looks like waves may be noise, and what looks like noise may be waves: of both the likelihood has a maximum.
+    // The likelihood can have two maxima, because waves and noise can explain the same data. Try a start for both.
     if (fits_++ % fits_between_starts == 0) {
       for (const double noise : {1e-4, 0.3}) starts.push_back(first_parameters(coordinates_.groups(), coordinates_.size(), noise));
     }
@@ -301,7 +301,7 @@ class GaussianProcess::Core {
                              parameters_ ? later_iterations : first_iterations);
   }
 
-  /// No more at a time than a proposal may take, but where there is none without. @return whether that was the end
+  /// Continues the fit within the time limit of a proposal; without parameters there is no limit. @return whether it is complete
   bool go_on_with_fit() {
     GpFit& fit = *fit_->parameters;
     const double share = cubes_at_a_time / std::pow(static_cast<double>(fit.size()), 3);
@@ -316,13 +316,13 @@ class GaussianProcess::Core {
     return true;
   }
 
-  /// In the frame. Sides go with the lengths, and have that of the region as their geometric mean.
+  /// Half-widths of the box in the frame. Its sides are proportional to the lengths; their geometric mean is the side of the region.
   VectorXd half_widths(const ModelFrame& frame, double side) const {
     VectorXd logs(coordinates_.size());
     for (Index d = 0; d < logs.size(); ++d) logs[d] = parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]];
     logs.array() -= logs.mean();
     const VectorXd stretched = logs.array().exp().max(1 / most_stretched).min(most_stretched);
-    // The metric keeps volumes: what one side of the frame is, in the cube.
+    // The metric preserves volumes, so a unit of the frame is frame.scale in the cube.
     return stretched * side / 2 / frame.scale;
   }
 
@@ -330,16 +330,16 @@ class GaussianProcess::Core {
   GaussianProcessOptions options_;
   Sobol cover_;
   Focus main_;
-  std::optional<Focus> aside_;       // on what is not exhausted, if anything is
-  std::vector<VectorXd> exhausted_;  // branches
-  Eigen::MatrixXd metric_;           // what differences are multiplied with, so that they are distances
+  std::optional<Focus> aside_;       // search in branches that are not exhausted, if there is one
+  std::vector<VectorXd> exhausted_;  // exhausted branches
+  Eigen::MatrixXd metric_;           // multiplied with differences of positions before their length is computed
   std::vector<Known> known_;
   std::vector<InFlight> in_flight_;
-  double spread_ = 0;  // of the losses in the model
+  double spread_ = 0;  // spread of the losses in the model
   std::optional<GpParameters> parameters_;
   std::optional<Fit> fit_;
-  size_t fitted_with_ = 0;    // trials that were known
-  size_t fitted_trials_ = 0;  // of these in the model
+  size_t fitted_with_ = 0;    // number of known trials at the last fit
+  size_t fitted_trials_ = 0;  // number of trials in the model of that fit
   double fitted_scale_ = 0;
   size_t fits_ = 0;
   int32_t runs_ = 0;

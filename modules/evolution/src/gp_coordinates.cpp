@@ -16,7 +16,7 @@ constexpr double most_redrawn = 0.3;
 
 double step_of(const Parameter& p) { return p.step > 0 ? p.step : 1; }
 
-/// Which of its values this one is, from 0 on.
+/// Index of this value among the parameter's values.
 int64_t choice_of(const Parameter& p, double value) {
   return static_cast<int64_t>(p.has_choices() ? value : std::round((value - p.low) / step_of(p)));
 }
@@ -90,7 +90,7 @@ VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& shif
     } else if (smooth_[i]) {
       double& x = position[first_[i]];
       x = std::clamp(x + shift[first_[i]], 0.0, 1.0);
-      // A small shift leaves whole numbers where they are.
+      // A small shift would not change a whole number.
       const int64_t count = space_->parameters()[i].count();
       if (count > 0 && bernoulli(random, most_redrawn)) x = std::clamp(x + uniform(random, -1, 1) / static_cast<double>(count), 0.0, 1.0);
     }

@@ -44,7 +44,7 @@ double log_prior(const GpParameters& parameters, Index dimensions, VectorXd& gra
   };
   for (Index i = 0; i < groups; ++i) {
     add(i, length);
-    value -= parameters.logs[i];  // a density of lengths, not of their logarithms
+    value -= parameters.logs[i];  // the density is over lengths, not over their logarithms
     gradient[i] -= 1;
   }
   add(groups, amplitude_prior);

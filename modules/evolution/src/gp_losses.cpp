@@ -14,7 +14,7 @@ Eigen::VectorXd warped_losses(const std::vector<double>& losses) {
   if (finite.empty()) return warped;
   std::ranges::sort(finite);
   const double least = finite.front();
-  // Halves, since the difference of two doubles may be none.
+  // Halves, because the difference of two doubles may overflow.
   const auto above = [&](double y) { return y / 2 - least / 2; };
   double scale = above(finite[finite.size() / 2]);
   if (scale == 0) scale = above(finite.back());

@@ -5,9 +5,9 @@
 
 namespace tw::search {
 
-/// Losses as a Gaussian process likes them: with b the least and m the median of the finite ones, t = (y - b) / (m - b) where that is at most 1, and
-/// 1 + log t above, so that the good half keeps its shape and heavy tails become light; what is infinite gets the largest t there is. Then of mean 0
-/// and deviation 1. All equal, or none finite: zeros.
+/// Losses warped for a Gaussian process. With the least finite loss b and the median m, t = (y - b) / (m - b) up to 1, and 1 + log t above. The
+/// better half keeps its shape, and heavy tails become light. Infinite losses get the largest t. The result has mean 0 and deviation 1. If all are
+/// equal or none is finite: zeros.
 Eigen::VectorXd warped_losses(const std::vector<double>& losses);
 
 }  // namespace tw::search

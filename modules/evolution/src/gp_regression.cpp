@@ -16,7 +16,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double curvature = 4;  // of the quadratic part
+constexpr double curvature = 4;  // factor in the quadratic part
 
 }  // namespace
 
@@ -44,7 +44,7 @@ ArrayXXd GpRegression::squared_distances(const MatrixXd& scaled) const {
   return squared.array().max(0);
 }
 
-/// [n, columns]. @param slopes what matern52_slope() is, times the amplitude
+/// Covariances [n, columns]. @param slopes set to matern52_slope() times the amplitude
 MatrixXd GpRegression::covariances(const MatrixXd& columns, ArrayXXd* slopes) const {
   ArrayXXd matern;
   matern52(squared_distances(inverse_lengths_.asDiagonal() * columns), matern, slopes);
@@ -73,7 +73,7 @@ double GpRegression::log_likelihood(VectorXd* gradient) const {
   ArrayXXd slopes;
   matern52(squared_distances(scaled_), matern, &slopes);
   const MatrixXd weighted = w.array() * slopes * parameters_.amplitude();
-  // The sum over pairs of weighted (s_i - s_j)^2, s one of the scaled coordinates.
+  // The sum over all pairs of weighted (s_i - s_j)^2, where s is a scaled coordinate.
   const VectorXd sums = weighted.rowwise().sum();
   const VectorXd by_coordinate =
       2 * (scaled_.array().square().matrix() * sums - ((scaled_ * weighted).array() * scaled_.array()).rowwise().sum().matrix());
@@ -128,7 +128,7 @@ void GpRegression::believe(const VectorXd& position) {
   const VectorXd k = covariances(position, nullptr);
   const double mean = k.dot(weights_);
   const VectorXd row = factor_.triangularView<Eigen::Lower>().solve(k);
-  // Rounding may leave less than the noise.
+  // Rounding may make it smaller than the noise.
   const double rest = std::max(own_covariance(position) - row.squaredNorm(), 0.0) + parameters_.noise();
   factor_.conservativeResize(n + 1, n + 1);
   factor_.col(n).setZero();
@@ -141,7 +141,7 @@ void GpRegression::believe(const VectorXd& position) {
   losses_.conservativeResize(n + 1);
   losses_[n] = mean;
   weights_.conservativeResize(n + 1);
-  weights_[n] = 0;  // K^-1 (y, mean): what is expected adds nothing
+  weights_[n] = 0;  // K^-1 (y, mean): an observation equal to the mean adds nothing
 }
 
 }  // namespace tw::search

@@ -6,12 +6,12 @@
 
 namespace tw::search {
 
-/// The covariance of losses at u and v, of D coordinates that share G lengths:
+/// The covariance of losses at u and v, for D coordinates that share G lengths:
 ///   k(u, v) = amplitude matern52(sum_d ((u_d - v_d) / length_{group of d})^2) + quadratic (1 + 4 u.v)^2,
-/// and `noise` more for a loss with itself. The second part is the prior of a quadratic function around the origin with independent normal
-/// coefficients (Rasmussen & Williams 2006, section 4.2.2): near a minimum it knows more than the Matern part does.
+/// plus `noise` for a loss with itself. The second part is the prior of a quadratic function around the origin with independent normal coefficients
+/// (Rasmussen & Williams 2006, section 4.2.2). Near a minimum it predicts better than the Matern part.
 struct GpParameters {
-  Eigen::VectorXd logs;  ///< of the lengths, [G], and then of amplitude, quadratic and noise
+  Eigen::VectorXd logs;  ///< logarithms of the lengths, [G], then of amplitude, quadratic and noise
 
   Eigen::Index groups() const noexcept { return logs.size() - 3; }
   double amplitude() const { return std::exp(logs[groups()]); }
@@ -19,34 +19,34 @@ struct GpParameters {
   double noise() const { return std::exp(logs[groups() + 2]); }
 };
 
-/// Regression of standardized losses with a Gaussian process of mean 0. Positions are columns.
+/// Regression of standardized losses by a Gaussian process of mean 0. Positions are columns.
 class GpRegression {
  public:
-  /// @param positions [D, n]. @param losses [n]. @param group of each coordinate, [D], 0 to G - 1. Cost: O(n^3 + n^2 D)
+  /// @param positions [D, n]. @param losses [n]. @param group by coordinate, [D], 0 to G - 1. Cost: O(n^3 + n^2 D)
   GpRegression(Eigen::MatrixXd positions, Eigen::VectorXd losses, GpParameters parameters, std::vector<Eigen::Index> group);
 
-  /// Whether the covariance has a Cholesky factor; without it nothing else may be called.
+  /// Whether the covariance has a Cholesky factor. If not, no other member may be called.
   bool is_valid() const noexcept { return valid_; }
   Eigen::Index size() const noexcept { return positions_.cols(); }
   const Eigen::MatrixXd& positions() const noexcept { return positions_; }
 
-  /// -y' K^-1 y / 2 - log |K| / 2 - n log(2 pi) / 2. @param gradient by the logs of the parameters; null: not needed. Cost: O(n^2), O(n^3) with it.
-  /// Ref: Rasmussen & Williams 2006, equations 5.8 and 5.9.
+  /// -y' K^-1 y / 2 - log |K| / 2 - n log(2 pi) / 2. @param gradient by the logs of the parameters; null: not needed. Cost: O(n^2), with gradient
+  /// O(n^3). Ref: Rasmussen & Williams 2006, equations 5.8 and 5.9.
   double log_likelihood(Eigen::VectorXd* gradient = nullptr) const;
 
   struct Prediction {
     double mean;
-    double variance;  ///< without noise; not negative
+    double variance;  ///< without noise; at least 0
   };
   /// Cost: O(n^2 + n D)
   Prediction at(const Eigen::VectorXd& position) const;
-  /// The same, with derivatives by the position, [D].
+  /// Prediction with its derivatives by the position, [D].
   Prediction at(const Eigen::VectorXd& position, Eigen::VectorXd& mean_slope, Eigen::VectorXd& variance_slope) const;
-  /// Of all columns. @param means,variances [columns]
+  /// Predictions at all columns. @param means,variances [columns]
   void at(const Eigen::MatrixXd& columns, Eigen::VectorXd& means, Eigen::VectorXd& variances) const;
 
-  /// As if the loss at `position` were known to be what is expected there: means stay, variances fall. Cost: O(n^2).
-  /// Ref: the kriging believer of Ginsbourger, Le Riche & Carraro 2010.
+  /// Adds an observation at `position` that equals the predicted mean: means stay the same, variances decrease. Cost: O(n^2). Ref: the kriging
+  /// believer of Ginsbourger, Le Riche & Carraro 2010.
   void believe(const Eigen::VectorXd& position);
 
  private:
@@ -59,8 +59,8 @@ class GpRegression {
   GpParameters parameters_;
   std::vector<Eigen::Index> group_;
   Eigen::VectorXd inverse_lengths_;  // [D]
-  Eigen::MatrixXd scaled_;           // positions over lengths
-  Eigen::MatrixXd factor_;           // L of K = L L', lower
+  Eigen::MatrixXd scaled_;           // positions divided by lengths
+  Eigen::MatrixXd factor_;           // lower Cholesky factor L, K = L L'
   Eigen::VectorXd weights_;          // K^-1 y
   bool valid_ = false;
 };

@@ -6,15 +6,15 @@
 namespace tw::search {
 namespace {
 
-constexpr int64_t early = 150;  // proposals for each dimension, of all workers
-constexpr int64_t late = 1000;  // the same
+constexpr int64_t early = 150;  // proposals per dimension, over all workers
+constexpr int64_t late = 1000;  // in the same unit
 constexpr double of_region_early = 0.95;
 constexpr double of_region = 0.1;
 constexpr double bred_late = 0.75;
 constexpr double deviation = 0.1;
 constexpr int32_t of_no_run = -1;
 
-/// Of the region's runs, which those of CMA-ES, from 0 on, are not.
+/// Run number of the region, distinct from those of CMA-ES, which start at 0.
 int32_t marked(int32_t run) { return -2 - run; }
 
 }  // namespace

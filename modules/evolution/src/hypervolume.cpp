@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A point adds the box between it and the reference, without what others dominate of that box: the same problem, with the others moved to the box's
-// border, where many of them no longer matter.
+// A point adds the box between itself and the reference, minus the part that other points dominate. That part is the same problem again, with the
+// other points moved to the border of the box, where many of them become dominated.
 #include <tw/evolution/hypervolume.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ double box(ObjectiveView point, ObjectiveView reference) {
   return volume;
 }
 
-/// Those that no other one dominates, each once, by ascending objectives.
+/// The non-dominated points, each once, by ascending objectives.
 Points without_dominated(Points points) {
   std::ranges::sort(points);
   Points kept;
@@ -34,7 +34,7 @@ Points without_dominated(Points points) {
 
 double volume_of(const Points& front, ObjectiveView reference);
 
-/// @param others a range of points; none need be on a front
+/// @param others points, which need not be on a front
 double exclusive(ObjectiveView point, std::span<const std::vector<double>> others, ObjectiveView reference) {
   Points limited;
   for (const std::vector<double>& other : others) {
@@ -44,11 +44,11 @@ double exclusive(ObjectiveView point, std::span<const std::vector<double>> other
   return box(point, reference) - volume_of(without_dominated(std::move(limited)), reference);
 }
 
-/// @param front without dominated points, by ascending objectives
+/// @param front non-dominated points, by ascending objectives
 double volume_of(const Points& front, ObjectiveView reference) {
   double volume = 0;
   if (reference.size() <= 2) {
-    // Ascending firsts, descending seconds: each is a step of a stair.
+    // Ascending first objectives mean descending second ones: each point is a step of a staircase.
     double above = reference.back();
     for (const std::vector<double>& each : front) {
       volume += reference.size() == 1 ? reference[0] - each[0] : (reference[0] - each[0]) * (above - each[1]);
@@ -56,7 +56,7 @@ double volume_of(const Points& front, ObjectiveView reference) {
     }
     return volume;
   }
-  // From the best first objective on, what comes before a point is, limited to its box, at its own first objective: one objective less to look at.
+  // Sweep over the first objective. Each point adds a slab, in which earlier points limit its box. The slab has one objective less.
   Points before;
   for (const ObjectiveView each : front) {
     volume += (reference[0] - each[0]) * exclusive(each.subspan(1), before, reference.subspan(1));

@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-/// Mills' ratio (1 - cdf(t)) / pdf(t) by Laplace's continued fraction. @param t 4 at least
+/// Mills' ratio (1 - cdf(t)) / pdf(t), by Laplace's continued fraction. @param t at least 4
 double mills_ratio(double t) noexcept {
   double tail = t;
   for (int k = 40; k >= 1; --k) tail = t + k / tail;
@@ -27,7 +27,7 @@ LogImprovement log_expected_improvement(double mean, double deviation, double be
     log_h = std::log(h);
     cdf_over_h = cdf / h;
   } else {
-    // h = pdf (1 - t m), t = -z, with m the ratio. 1 - t m = m / (t + 2 / (t + 3 / ...)) has no cancellation.
+    // h = pdf (1 - t m), where t = -z and m is the ratio. 1 - t m = m / (t + 2 / (t + 3 / ...)) avoids cancellation.
     const double t = -z;
     double tail = t;
     for (int k = 40; k >= 2; --k) tail = t + k / tail;

@@ -11,13 +11,13 @@ inline double matern52(double squared_distance) noexcept {
   return (1 + s + s * s / 3) * std::exp(-s);
 }
 
-/// -2 d matern52 / d(r^2) = 5/3 (1 + s) exp(-s): of the derivative by a coordinate x_d, what -(x_d - y_d) / length_d^2 is multiplied with.
+/// -2 d matern52 / d(r^2) = 5/3 (1 + s) exp(-s): the factor of -(x_d - y_d) / length_d^2 in the derivative by a coordinate x_d.
 inline double matern52_slope(double squared_distance) noexcept {
   const double s = std::sqrt(5 * squared_distance);
   return 5.0 / 3 * (1 + s) * std::exp(-s);
 }
 
-/// Both for all of an array. @param squared_distances 0 at least. @param slope null: not needed
+/// Both functions for an array. @param squared_distances at least 0 @param slope null: not needed
 inline void matern52(const Eigen::ArrayXXd& squared_distances, Eigen::ArrayXXd& value, Eigen::ArrayXXd* slope) {
   const Eigen::ArrayXXd s = (5 * squared_distances).sqrt();
   const Eigen::ArrayXXd decay = (-s).exp();

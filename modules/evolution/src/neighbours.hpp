@@ -7,9 +7,9 @@
 
 namespace tw::search {
 
-/// Configurations that differ from `values` in one parameter that has a number of values: numbers by one step up or down, choices by any other one,
-/// all in random order. What exists only then is drawn. @param takes called with each, until it says that this one will do
-/// @return whether one will do
+/// Visits configurations that differ from `values` in one parameter with several values, in random order. Numbers move one step up or down; choices
+/// change to any other one. Parameters that exist only in the neighbour are drawn. @param takes called with each until it returns true
+/// @return whether `takes` returned true
 bool any_neighbour(const Space& space, const std::vector<double>& values, CounterRng& random,
                    const std::function<bool(std::vector<double> neighbour)>& takes);
 

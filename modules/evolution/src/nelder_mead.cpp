@@ -230,8 +230,8 @@ bool NelderMead::lies_within(double side) const {
 bool NelderMead::has_collapsed() const { return simplex_.front().standing == simplex_.back().standing || lies_within(options_.collapsed); }
 
 bool NelderMead::is_lost_in_noise() const {
-  constexpr double small = 0.1;  // of the first side
-  constexpr double alike = 0.3;  // of the first spread; where losses are smooth it is small with the simplex
+  constexpr double small = 0.1;  // as a share of the initial side
+  constexpr double alike = 0.3;  // as a share of the initial spread; for smooth losses the spread shrinks with the simplex
   return std::isfinite(spread()) && spread() > alike * first_spread_ && lies_within(small * options_.side);
 }
 

@@ -8,16 +8,16 @@ namespace tw::search {
 namespace {
 
 constexpr int in_a_row = 2;
-constexpr double of_the_error = 0.01;    // of two normal numbers of deviation s, one in 200 pairs differs by less than a 100th of s
-constexpr double of_the_spread = 1e-6;   // losses have 16 digits
-constexpr double still_possible = 1e-6;  // as a share of an error that was not noise's: noise that has not shown
+constexpr double of_the_error = 0.01;    // for normal noise of deviation s, one pair in 200 differs by less than s / 100
+constexpr double of_the_spread = 1e-6;   // because losses have 16 digits
+constexpr double still_possible = 1e-6;  // as a share of an error that was not noise: noise this small may remain undetected
 
 }  // namespace
 
 void NoiseWatch::refuted(double error) noexcept {
   ++refuted_;
   if (refuted_ < in_a_row || !std::isfinite(error) || !(error < suspect_below_)) return;
-  suspect_below_ = 0;  // until it is known
+  suspect_below_ = 0;  // until the answer is known
   error_ = error;
   asking_ = true;
 }

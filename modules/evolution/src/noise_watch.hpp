@@ -4,24 +4,24 @@
 
 namespace tw::search {
 
-/// Whether losses have noise, by as few evaluations as can be: a second one, right beside a trial, where a model has been refuted twice in a row and
-/// noise may be why. Losses that differ there have noise, as large as what was wrong; those that do not have none, or far less.
+/// Detects noise in losses with few extra evaluations. It requests a second trial very close to another one, when a model was refuted twice in a row
+/// and noise may be the reason. If their losses differ by about the model's error, there is noise. If they are equal, or nearly so, there is none.
 class NoiseWatch {
  public:
-  /// What a model foretold has become true.
+  /// A prediction of a model was right.
   void confirmed() noexcept { refuted_ = 0; }
-  /// It has not. @param error of the loss that was foretold; not finite: it counts for nothing
+  /// A prediction was wrong. @param error of the predicted loss; ignored unless finite
   void refuted(double error) noexcept;
-  /// Whether a trial is to be evaluated again. One answer is true for each question.
+  /// Whether a trial must be evaluated again. Returns true once per request.
   bool asks_for_a_twin() noexcept;
-  /// @param difference of the losses of two trials at one place. @param spread of all losses: what is less than 1e-6 of it is rounding
+  /// @param difference of the losses of two trials at one position. @param spread of all losses: differences below 1e-6 of it are rounding errors
   void compare(double difference, double spread) noexcept;
   bool found() const noexcept { return found_; }
 
  private:
   int refuted_ = 0;                                                 // in a row
-  double suspect_below_ = std::numeric_limits<double>::infinity();  // errors as large as this were not noise's
-  double error_ = 0;                                                // the question
+  double suspect_below_ = std::numeric_limits<double>::infinity();  // errors from this size on were not noise
+  double error_ = 0;                                                // error that triggered the request
   bool asking_ = false;
   bool found_ = false;
 };

@@ -7,8 +7,8 @@
 
 namespace tw::search {
 
-/// The share of a normal distribution above z, for z >= 0: cubics between values and slopes at multiples of 1/32, whose errors are below 3e-9. It is
-/// needed twice for each number of each trial, and erfc would be what a proposal takes most of its time for.
+/// P(Z > z) for a standard normal Z and z >= 0: cubic interpolation of values and slopes at multiples of 1/32, with errors below 3e-9. It is needed
+/// twice for each number of each trial; with erfc it would take most of the time of a proposal.
 class NormalTail {
  public:
   NormalTail() {

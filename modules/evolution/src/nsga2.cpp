@@ -13,7 +13,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t selections = 8;  // while as many individuals arrive as there are parents
+constexpr size_t selections = 8;  // number of selections while one generation of individuals arrives
 
 }  // namespace
 
@@ -75,7 +75,7 @@ void Nsga2::select() {
   }
 }
 
-/// Parents are sorted by what decides: front, and then crowding distance.
+/// Parents are sorted by front, then by crowding distance, so the smaller index wins.
 const Individual& Nsga2::tournament(CounterRng& random) const {
   const size_t a = index_below(random, parents_.size());
   const size_t b = index_below(random, parents_.size());

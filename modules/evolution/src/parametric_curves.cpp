@@ -11,7 +11,7 @@
 namespace tw::search {
 namespace {
 
-/// How a curve falls; lengths are shares of the last step. A power law (t + offset)^-power or, where `scale` is given, exp(-t / scale).
+/// How a curve falls; lengths are shares of the last step. Either a power law (t + offset)^-power or, if `scale` is set, exp(-t / scale).
 struct Shape {
   double offset = 0;
   double power = 0;
@@ -20,7 +20,7 @@ struct Shape {
   double log_height(double t, double last) const { return scale > 0 ? -t / (scale * last) : -power * std::log(t + offset * last); }
 };
 
-constexpr double ratio_of_powers = 1.09;  // of one to the next: coarser ones have extrapolations that lie off by more than the noise
+constexpr double ratio_of_powers = 1.09;  // between neighbouring powers: with a coarser grid, extrapolations are off by more than the noise
 
 std::vector<Shape> all_shapes() {
   std::vector<Shape> shapes;
@@ -31,30 +31,30 @@ std::vector<Shape> all_shapes() {
   return shapes;
 }
 
-constexpr std::array<double, 6> noises{0.003, 0.01, 0.03, 0.1, 0.3, 1};  // deviations, in the units of losses
-constexpr double least_variance = 0.25;                                  // of what is expected of a curve before it begins
+constexpr std::array<double, 6> noises{0.003, 0.01, 0.03, 0.1, 0.3, 1};  // standard deviations, in units of losses
+constexpr double least_variance = 0.25;                                  // least prior variance of the ends
 
-/// What is expected of the values at both ends before a curve begins: independent, normal.
+/// Prior of the values at both ends of a curve: independent and normal.
 struct Ends {
   double first_mean = 0, first_variance = 1;
   double last_mean = 0, last_variance = 1;
 };
 
-/// Of a shape and a size of noise: how likely the curve is with them, and the value at the last step.
+/// The likelihood of a curve for one shape and noise level, and the predicted value at the last step.
 struct ShapeFit {
   double log_likelihood = 0;
   double mean = 0;
-  double variance = 0;  // with noise
+  double variance = 0;  // including noise
 };
 
-/// All fits of a curve, noises in turn for each shape.
+/// All fits of a curve, by shape and then by noise.
 std::vector<ShapeFit> fits_of(const CurvePoints& points, const std::vector<Shape>& shapes, const Ends& ends, double last) {
   std::vector<ShapeFit> fits;
   fits.reserve(shapes.size() * noises.size());
   for (const Shape& shape : shapes) {
     const double at_first = shape.log_height(points.steps[0], last);
     const double rest = std::exp(shape.log_height(last, last) - at_first);
-    // Sums over the points, with a and b what s and c are multiplied by, and r what is left of the value expected.
+    // Sums over the points; a and b are the coefficients of the first and the last value, r the residual from the prior mean.
     double aa = 0, ab = 0, bb = 0, ar = 0, br = 0, rr = 0;
     for (Eigen::Index i = 0; i < points.size(); ++i) {
       const double a = rest < 1 ? (std::exp(shape.log_height(points.steps[i], last) - at_first) - rest) / (1 - rest) : 0;
@@ -80,7 +80,7 @@ std::vector<ShapeFit> fits_of(const CurvePoints& points, const std::vector<Shape
   return fits;
 }
 
-/// What each fit counts, in all 1. @param weights before the curve
+/// The posterior weights of the fits; they add up to 1. @param weights prior weights
 std::vector<double> posterior_weights(const std::vector<ShapeFit>& fits, const std::vector<double>& weights) {
   const double best = std::ranges::max_element(fits, {}, &ShapeFit::log_likelihood)->log_likelihood;
   std::vector<double> posterior;
@@ -114,7 +114,7 @@ class ParametricCurves : public CurveModel {
   }
 
  private:
-  /// Where curves begin and end, and then how often each shape and noise was that of one; once in all, each as likely, where none has ended.
+  /// Computes the prior of the ends, and then of shapes and noise levels from finished curves. One pseudo-count is spread evenly over all of them.
   void prepare(double last) {
     last_ = last;
     units_ = ended_.units();
@@ -146,7 +146,7 @@ class ParametricCurves : public CurveModel {
 
   const std::vector<Shape> shapes_ = all_shapes();
   EndedCurves ended_;
-  double last_ = 0;  // step for which what follows holds; 0: none
+  double last_ = 0;  // step for which the following members are valid; 0: none
   std::optional<LossUnits> units_;
   Ends ends_;
   std::vector<double> weights_;

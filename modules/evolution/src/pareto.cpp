@@ -10,7 +10,7 @@
 namespace tw::search {
 namespace {
 
-/// By violation, objectives, and trial: whoever dominates another one stands before it.
+/// Order by violation, objectives, and trial: an individual that dominates another comes before it.
 bool comes_before(const Individual* a, const Individual* b) {
   if (a->violation != b->violation) return a->violation < b->violation;
   const ObjectiveView x = a->all_objectives(), y = b->all_objectives();
@@ -18,9 +18,9 @@ bool comes_before(const Individual* a, const Individual* b) {
   return order != 0 ? order < 0 : a->trial < b->trial;
 }
 
-/// @param front of individuals that stand before `next`, in their order
+/// @param front individuals that come before `next`, in this order
 bool is_dominated(const std::vector<const Individual*>& front, const Individual& next) {
-  // In two objectives the last one has the least second objective, and the others' firsts are no larger than that of `next` either.
+  // With two objectives, the last one of the front has the least second objective, and no first objective in the front is larger than that of `next`.
   if (next.all_objectives().size() <= 2) return dominates(*front.back(), next);
   return std::any_of(front.rbegin(), front.rend(), [&](const Individual* each) { return dominates(*each, next); });
 }
@@ -48,7 +48,7 @@ std::vector<size_t> front_numbers(std::span<const Individual* const> individuals
   std::vector<std::vector<const Individual*>> fronts;
   std::vector<size_t> numbers(individuals.size());
   for (const size_t i : order) {
-    // Whoever is dominated in one front is in all before it.
+    // An individual that is dominated in one front is dominated in all earlier ones.
     const auto front = std::ranges::partition_point(fronts, [&](const auto& each) { return is_dominated(each, *individuals[i]); });
     numbers[i] = static_cast<size_t>(front - fronts.begin());
     (front == fronts.end() ? fronts.emplace_back() : *front).push_back(individuals[i]);

@@ -14,10 +14,10 @@
 namespace tw::search {
 namespace {
 
-constexpr double least_deviation = 1e-3;  // of the range: what is told again and again is no point
-constexpr double anywhere = 0.1;          // of each kernel over a few values is uniform: so one parameter may change and others stay
+constexpr double least_deviation = 1e-3;  // as a share of the range: repeated results must not shrink a kernel to a point
+constexpr double anywhere = 0.1;          // uniform share of each kernel over a few values, so that one parameter may change while others stay
 
-/// Without those of which the axis does not exist.
+/// Coordinates on an axis, without those where the axis does not exist.
 std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
   std::vector<double> all;
   all.reserve(centres.size());
@@ -27,7 +27,7 @@ std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
   return all;
 }
 
-/// That kernels are on; `count`: uniform.
+/// Values where the kernels are centred; `count`: uniform.
 std::vector<uint32_t> numbers_of(const Parzen::Centres& centres, size_t axis, size_t count) {
   std::vector<uint32_t> numbers(centres.size() + 1, static_cast<uint32_t>(count));
   for (size_t i = 0; i < centres.size(); ++i) {
@@ -106,7 +106,7 @@ Parzen::Column Parzen::values(size_t axis, const Centres& centres, double bandwi
   return column;
 }
 
-/// Without a table: there may be many.
+/// Without a table, because there may be many choices.
 Parzen::Column Parzen::choices(size_t axis, const Centres& centres) const {
   const size_t count = axes_[axis].places.size();
   const auto seen = static_cast<double>(of_axis(centres, axis).size() + 1);
@@ -159,7 +159,7 @@ double Parzen::draw(size_t axis, size_t component, CounterRng& random) const {
   const Column& column = columns_[axis];
   if (axes_[axis].is_continuum()) {
     if (column.inverse[component] == 0) return uniform(random);
-    for (;;) {  // its middle is within, and it is no wider than the range: a third of what is drawn is within, or more
+    for (;;) {  // the centre is inside, and the deviation at most the range: a third of the samples or more are inside
       const double x = column.centre[component] + normal(random) / column.inverse[component];
       if (x >= 0 && x <= 1) return x;
     }
@@ -174,7 +174,7 @@ double Parzen::draw(size_t axis, size_t component, CounterRng& random) const {
   return static_cast<double>(count - 1);
 }
 
-/// Each from the least u that is its own on: those before `number`, itself, and those behind it.
+/// Inverts the cumulative distribution: the choices before `number`, `number` itself, and the choices after it.
 double Parzen::draw_choice(const Column& column, size_t count, size_t number, CounterRng& random) const {
   const double u = uniform(random);
   const double last = static_cast<double>(count) - 1;

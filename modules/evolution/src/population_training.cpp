@@ -69,7 +69,7 @@ std::optional<int64_t> PopulationTraining::original_for(const Report& report, Co
   const auto ago = std::ranges::upper_bound(own_curve, report.step - options_.interval, {}, step_of);
   const int64_t earliest = ago == own_curve.begin() ? 0 : std::prev(ago)->first;
   const uint64_t draw = random();
-  std::vector<std::tuple<bool, double, uint64_t, int64_t>> ranks;  // what diverged is last, and of equal values chance decides
+  std::vector<std::tuple<bool, double, uint64_t, int64_t>> ranks;  // diverged trials are last, and ties are broken at random
   for (const auto& [trial, curve] : curves_) {
     const auto behind = std::ranges::upper_bound(curve, report.step, {}, step_of);
     if (behind == curve.begin() || std::prev(behind)->first < earliest) continue;

@@ -10,7 +10,7 @@
 
 namespace tw::search {
 
-/// Values that came to a rung, and whose of them wait there.
+/// Values that reached a rung, and the trials that wait there.
 class PromotionRung {
  public:
   explicit PromotionRung(int64_t eta) : values_(eta, 0) {}
@@ -19,7 +19,7 @@ class PromotionRung {
     values_.add(entry);
     if (waits) waiting_.insert(entry);
   }
-  /// The best that waits, if it is among the best of all: if it is not, none is. It waits no longer.
+  /// Removes and returns the best waiting trial, if it is among the best of all. If it is not, no waiting trial is.
   std::optional<int64_t> take() {
     if (waiting_.empty() || !values_.has_among_best(*waiting_.begin())) return std::nullopt;
     return waiting_.extract(waiting_.begin()).value().trial;
@@ -56,7 +56,7 @@ std::pair<int, int> Promotion::reached(const Report& report) {
   return {first, next};
 }
 
-/// Where reports are rare, it has passed rungs without a pause, and waits at the last of them alone.
+/// If reports are rare, a trial may pass several rungs at the same time. It then waits only at the last of them.
 bool Promotion::arrive(const Report& report) {
   const auto [first, end] = reached(report);
   for (int rung = first; rung < end; ++rung) rungs_[static_cast<size_t>(rung)].add({report.value, report.trial}, /*waits=*/rung == end - 1);

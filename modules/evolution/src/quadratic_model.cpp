@@ -14,10 +14,11 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double tiny = 1e-300;
-constexpr double in_a_plane = 1e-9;            // of points: keeps g in it
-constexpr double least_regularisation = 1e-7;  // of squares of coefficients of H, beside squares of residuals of losses scaled to deviation 1
+constexpr double in_a_plane = 1e-9;            // for points in a plane: keeps g in that plane
+constexpr double least_regularisation = 1e-7;  // weight of squared coefficients of H, relative to squared residuals of losses with deviation 1
 
-/// Products s_i s_j, i <= j, with s_i^2 / 2, so that coefficients are elements of H; off the diagonal times sqrt(2), for |H| to be theirs.
+/// Products s_i s_j for i <= j, with s_i^2 / 2 on the diagonal, so that the coefficients are elements of H. Off-diagonal ones are multiplied by
+/// sqrt(2), so that the norm of the coefficients is |H|.
 VectorXd products(const VectorXd& s) {
   VectorXd all(s.size() * (s.size() + 1) / 2);
   Index at = 0;
@@ -62,7 +63,7 @@ QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& lo
     const VectorXd solution = least_squares(rows, right);  // points may lie in a plane
     return {offset + scale * solution[0], scale * solution.segment(1, n), scale * symmetric(solution.tail(squares), n)};
   }
-  // H is a sum of products of points with multipliers a: (K + r W^-1) a + [1 s] b = f, [1 s]' a = 0, with K_ij = (s_i s_j)^2 / 4.
+  // H is a sum of outer products of points with multipliers a: (K + r W^-1) a + [1 s] b = f, [1 s]' a = 0, with K_ij = (s_i s_j)^2 / 4.
   MatrixXd system = MatrixXd::Zero(m + n + 1, m + n + 1);
   system.topLeftCorner(m, m) = (points.transpose() * points).array().square() / 4;
   system.topLeftCorner(m, m).diagonal().array() += regularisation / weights.array().max(1e-12);
@@ -93,7 +94,7 @@ VectorXd QuadraticModel::minimizer() const {
   }
   VectorXd s = step(high);
   const double rest = 1 - s.squaredNorm();
-  // The hard case: the gradient has no part along the direction of most negative curvature, in which it falls both ways.
+  // The hard case: the gradient has no component along the direction of most negative curvature, along which the model decreases in both directions.
   if (values[0] < 0 && rest > 1e-6) s[0] = std::copysign(std::sqrt(s[0] * s[0] + rest), s[0]);
   return vectors * s;
 }

@@ -4,9 +4,9 @@
 
 namespace tw::search {
 
-/// m(s) = c + g s + s H s / 2, fitted to losses at points s by weighted least squares. Where there are fewer points than coefficients, it is the one
-/// of least |H|, but for a regularisation that rounding needs. (Powell 2004, "Least Frobenius norm updating of quadratic models that satisfy
-/// interpolation conditions", takes the least change of H.)
+/// m(s) = c + g s + s H s / 2, fitted to losses at points s by weighted least squares. With fewer points than coefficients, it has the least |H|, up
+/// to a small regularisation against rounding errors. (Powell 2004, "Least Frobenius norm updating of quadratic models that satisfy interpolation
+/// conditions", minimises the change of H instead.)
 struct QuadraticModel {
   double constant = 0;
   Eigen::VectorXd gradient;
@@ -14,12 +14,12 @@ struct QuadraticModel {
 
   double at(const Eigen::VectorXd& s) const { return constant + gradient.dot(s) + 0.5 * s.dot(hessian * s); }
 
-  /// @param points by column. @param weights by point, of squares. @param noise standard deviation of losses at a point of weight 1: H shrinks as
-  /// under normal priors whose deviation is half of what separates the losses
+  /// @param points by column. @param weights of the squared residuals, by point. @param noise standard deviation of losses at a point of weight 1:
+  /// shrinks H as normal priors would whose deviation is half the spread of the losses
   static QuadraticModel fitted(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses, const Eigen::VectorXd& weights, double noise = 0);
-  /// 1, s and the products of s: coefficients that such a model has.
+  /// Number of coefficients of a model: 1, s, and the products of s.
   static Eigen::Index coefficients(Eigen::Index dimensions) { return (dimensions + 1) * (dimensions + 2) / 2; }
-  /// Where the model is least within |s| <= 1. Ref: More & Sorensen 1983.
+  /// The minimum of the model within |s| <= 1. Ref: More & Sorensen 1983.
   Eigen::VectorXd minimizer() const;
 };
 

@@ -25,18 +25,18 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double least_expected = 1e-300;  // of what a model proposed
-constexpr Index most_points = 150;         // of a model; under noise twice as many
-constexpr double reach = 2;                // radii at which a point's weight is a half
-constexpr double too_near = 0.05;          // radii
+constexpr double least_expected = 1e-300;  // least expected gain of a model's proposal
+constexpr Index most_points = 150;         // in a model; with noise twice as many
+constexpr double reach = 2;                // distance at which a point's weight is a half, in radii
+constexpr double too_near = 0.05;          // in radii
 constexpr double largest_radius = 0.5;
-constexpr size_t many = 1;             // in flight
+constexpr size_t many = 1;             // more proposals in flight than this are many
 constexpr double of_neighbours = 0.6;  // the radius, as a share of a neighbour's distance
-constexpr double twin = 1e-6;          // radii between a trial and the one that shows noise
-constexpr double apart = 0.2;          // radii between least points of models under noise
-constexpr double significant = 4;      // standard errors of a gain
-constexpr double well_inside = 0.7;    // radii
-constexpr double shrinks_by = 0.95;    // each time that the least point lies well inside, under noise
+constexpr double twin = 1e-6;          // distance between a trial and its twin, which reveals noise, in radii
+constexpr double apart = 0.2;          // distance of a proposal from the model's minimum under noise, in radii
+constexpr double significant = 4;      // of a gain, in standard errors
+constexpr double well_inside = 0.7;    // in radii
+constexpr double shrinks_by = 0.95;    // factor under noise, each time that the minimum lies well inside
 
 VectorXd random_direction(Index dimensions, CounterRng& random) {
   VectorXd d(dimensions);
@@ -52,7 +52,7 @@ VectorXd random_position(Index dimensions, CounterRng& random) {
 
 VectorXd clipped(const VectorXd& x) { return x.cwiseMax(0).cwiseMin(1); }
 
-/// At the faces, so that what is random does not gather there.
+/// Reflects at the faces, so that random positions do not accumulate there.
 VectorXd reflected(const VectorXd& x) {
   return x.unaryExpr([](double each) { return std::abs(std::remainder(each, 2.0)); });
 }
@@ -84,7 +84,7 @@ class QuadraticTrustRegion::Core {
   Proposal ask(CounterRng& random) {
     Candidate candidate = next(random);
     std::vector<double> values = values_at(candidate.position);
-    for (int i = 0; i < 20 && !tried_.insert(values).second; ++i) {  // by an earlier region, or rounded
+    for (int i = 0; i < 20 && !tried_.insert(values).second; ++i) {  // already proposed: by an earlier region, or after rounding
       candidate.position = at_any_scale(candidate.position, random);
       values = values_at(candidate.position);
     }
@@ -111,7 +111,7 @@ class QuadraticTrustRegion::Core {
       adjust(candidate, point.standing);
       if (point.standing < best_.standing) best_ = point;
     }
-    // A twin says nothing new, unless there is noise.
+    // A twin adds no information unless there is noise.
     if (is_known && (!candidate.is_twin || noise_.found())) points_.push_back(point);
     if (radius_ < options_.collapsed) begin(run_ + 1);
   }
@@ -127,24 +127,24 @@ class QuadraticTrustRegion::Core {
   struct Candidate {
     VectorXd position;
     Proposal proposal = {};
-    double expected = 0;   // gain on `base`, of what a model proposed; 0: of others
-    Standing base = {};    // of the best one when it was proposed
-    double radius = 0;     // then
-    double step = 0;       // its length
-    bool is_twin = false;  // of the best one, then
+    double expected = 0;   // predicted gain over `base`, if a model proposed it; otherwise 0
+    Standing base = {};    // standing of the best point when it was proposed
+    double radius = 0;     // radius when it was proposed
+    double step = 0;       // length of the step
+    bool is_twin = false;  // whether it is a twin of the best point at that time
   };
-  /// With y = shape (x - centre) / radius.
+  /// A model in y = shape (x - centre) / radius.
   struct Fit {
     QuadraticModel model;
     std::vector<size_t> points;
-    std::vector<double> losses;  // of these, or what stands for them
+    std::vector<double> losses;  // losses of these points, or their merits
   };
 
   Index dimensions() const { return static_cast<Index>(space_.dimensions()); }
   std::vector<double> values_at(const VectorXd& position) const { return space_.decode({position.begin(), position.end()}); }
   size_t others() const { return pending_.size() + static_cast<size_t>(share_.stride) - 1; }
 
-  // All workers alike.
+  // The same for all workers.
   void begin(int32_t run) {
     CounterRng random(seed_, static_cast<uint64_t>(run));
     run_ = run;
@@ -163,10 +163,10 @@ class QuadraticTrustRegion::Core {
     const double error = error_of(candidate, standing);
     if (!std::isfinite(error)) return;
     noise_.compare(error, worst_ - best_.standing.loss);
-    if (noise_.found()) radius_ = std::max(radius_, options_.radius);  // it had shrunk for no reason
+    if (noise_.found()) radius_ = std::max(radius_, options_.radius);  // it was reduced without reason
   }
 
-  /// Of the loss that a model foretold. Infinite where constraints are violated: there it is not noise's.
+  /// Error of a model's prediction. Infinite if constraints are violated, because the error then has other causes than noise.
   static double error_of(const Candidate& candidate, const Standing& standing) {
     const bool are_allowed = candidate.base.is_allowed() && standing.is_allowed();
     return are_allowed ? standing.loss - candidate.base.loss + candidate.expected : infinity;
@@ -206,7 +206,7 @@ class QuadraticTrustRegion::Core {
     return least_of(fit(others() > 0 ? &random : nullptr), random);
   }
 
-  /// Or what stands for them.
+  /// The losses of points, or their merits.
   std::vector<double> losses_of(const std::vector<size_t>& points) const {
     std::vector<Standing> standings;
     for (const size_t i : points) standings.push_back(points_[i].standing);
@@ -221,7 +221,7 @@ class QuadraticTrustRegion::Core {
     return y;
   }
 
-  /// @param random of random weights; null: none
+  /// @param random for random weights; null: no random weights
   Fit fit(CounterRng* random) const {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
     const bool is_many = others() > many && !noise_.found();
@@ -240,7 +240,7 @@ class QuadraticTrustRegion::Core {
     return fit;
   }
 
-  /// 1 / (1 + r / 2 D)^2 for the r-th best.
+  /// 1 / (1 + r / (2 D))^2 for the r-th best.
   VectorXd weights_by_rank(const VectorXd& losses) const {
     std::vector<Index> order(static_cast<size_t>(losses.size()));
     std::iota(order.begin(), order.end(), Index{0});
@@ -252,7 +252,8 @@ class QuadraticTrustRegion::Core {
     return weights;
   }
 
-  /// By how near to the best one others have been; over one decade, since many will begin before it is known which step was the right one.
+  /// A radius from the distances of the nearest trials to the best one, randomised over one decade. Many proposals begin before it is known which
+  /// step was the right one.
   double radius_by_neighbours(CounterRng& random) const {
     const std::vector<size_t> near = nearest(static_cast<size_t>(2 * dimensions()) + 1);
     const double distance = shape_.length(points_[near.back()].position - best_.position);
@@ -261,7 +262,7 @@ class QuadraticTrustRegion::Core {
 
   static double weight_of(const VectorXd& y) { return 1 / (1 + std::pow(y.norm() / reach, 4)); }
 
-  /// The least point of a model by random weights. A trial's own loss decides on nothing: the centre is where the model is least.
+  /// The minimum of a model with random weights. Under noise a trial's own loss decides nothing: the centre is the trial where the model is least.
   Candidate below_noise(CounterRng& random) {
     const Fit all = fit(nullptr);
     const auto points = static_cast<double>(all.points.size());
@@ -280,7 +281,7 @@ class QuadraticTrustRegion::Core {
     }
     deviation_ = std::sqrt(squares / weights * points / std::max(points - coefficients, points / 5));
     const VectorXd least = all.model.minimizer();
-    const double error = deviation_ * std::sqrt(static_cast<double>(dimensions()) / points);  // of the slope, over a radius
+    const double error = deviation_ * std::sqrt(static_cast<double>(dimensions()) / points);  // error of the slope, over a radius
     if (all.model.constant - all.model.at(least) > significant * error && least.norm() < well_inside) radius_ *= shrinks_by;
     best_ = centre;
     const VectorXd step = fit(&random).model.minimizer() + apart * random_direction(dimensions(), random);
@@ -305,7 +306,7 @@ class QuadraticTrustRegion::Core {
       model = {model.constant, back * model.gradient, back * model.hessian * back};
     }
     VectorXd least = bounded_minimizer(model, best_.position, radius_, shape_);
-    if (!least.allFinite()) least = random_position(dimensions(), random);  // losses that no arithmetic holds
+    if (!least.allFinite()) least = random_position(dimensions(), random);  // losses too large for floating-point arithmetic
     const double expected = model.constant - model.at(in_radii(least));
     const double length = in_radii(least).norm();
     Candidate candidate{.position = least, .expected = std::max(expected, least_expected), .base = best_.standing, .radius = radius_};
@@ -313,13 +314,14 @@ class QuadraticTrustRegion::Core {
       candidate.step = radius_ * length;
       return candidate;
     }
-    // It is known there. Where all that is near comes to nothing, too, the region shrinks as well.
+    // The position is already known. If the nearby minimum gains nothing either, the region shrinks too.
     candidate.position = others() > 0 ? at_any_scale(least, random) : farthest_of_random(fit.points, random);
     if (others() == 0 && length < 0.1) radius_ *= 0.3;
     return candidate;
   }
 
-  /// Models that differ by their weights alone would stretch it further and further, away from all that is known.
+  /// Limits how often the shape follows a model. Models that differ only in their weights would stretch it further and further, away from all known
+  /// points.
   bool is_shape_due() {
     const size_t proposals = others() > many ? std::max(static_cast<size_t>(dimensions()), others() / 3) : 1;
     if (++since_shape_ < proposals) return false;
@@ -327,7 +329,7 @@ class QuadraticTrustRegion::Core {
     return true;
   }
 
-  /// In radii.
+  /// The least distance to other points, in radii.
   double distance_to_others(const VectorXd& x, const std::vector<size_t>& points) const {
     double least = infinity;
     for (const size_t i : points) least = std::min(least, shape_.length(points_[i].position - x));
@@ -362,16 +364,16 @@ class QuadraticTrustRegion::Core {
   Ellipsoid shape_;
   int32_t run_ = 0;
   double radius_ = 0;
-  VectorXd first_;             // the centre with which the run began
-  Point best_;                 // of this run
-  std::vector<Point> points_;  // likewise, of those with finite losses
+  VectorXd first_;             // centre at the beginning of the run
+  Point best_;                 // best point of this run
+  std::vector<Point> points_;  // points of this run with finite losses
   std::map<int32_t, Candidate> pending_;
-  double worst_ = -infinity;  // loss of this run
+  double worst_ = -infinity;  // worst loss of this run
   int32_t asked_ = 0;
-  size_t since_shape_ = 0;  // has changed: proposals
+  size_t since_shape_ = 0;  // proposals since the shape changed
   NoiseWatch noise_;
-  double deviation_ = 0;  // of noise
-  ValuesSet tried_;       // in all runs
+  double deviation_ = 0;  // standard deviation of the noise
+  ValuesSet tried_;       // values tried in all runs
 };
 
 QuadraticTrustRegion::QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crossover and mutation of numbers, whose children are distributed around their parents.
+// Crossover and mutation of numbers: children are distributed around their parents.
 #include <algorithm>
 #include <cmath>
 #include <tw/base/contract.hpp>
@@ -11,12 +11,12 @@ namespace {
 
 bool is_on_a_scale(const Parameter& p, double value) { return p.kind != Parameter::Kind::categorical && !std::isnan(value); }
 
-/// Of two positions between 0 and 1: one beside either of them.
+/// A position near either of two positions between 0 and 1 (simulated binary crossover).
 double beside(double a, double b, double eta, CounterRng& random) {
   const bool is_lower = bernoulli(random, 0.5);
   const double distance = std::abs(a - b);
   const double room = is_lower ? std::min(a, b) : 1 - std::max(a, b);
-  const double all = 2 - std::pow(1 + 2 * room / distance, -(eta + 1));  // twice the probability of what the limits leave
+  const double all = 2 - std::pow(1 + 2 * room / distance, -(eta + 1));  // twice the probability that remains within the limits
   const double u = all * uniform(random);
   const double spread = std::pow(u <= 1 ? u : 1 / (2 - u), 1 / (eta + 1));
   return 0.5 * (a + b + (is_lower ? -spread : spread) * distance);
@@ -29,7 +29,7 @@ double near(double at, double eta, CounterRng& random) {
   return r < 0.5 ? at + share(2 * r, at) - 1 : at + 1 - share(2 * (1 - r), 1 - at);
 }
 
-/// The value beside `value`, upwards or downwards, of a parameter that has a number of them; at a limit the other way.
+/// The adjacent value of a parameter with several values, up or down; at a limit, in the other direction.
 double next_value(const Parameter& p, double value, bool upwards) {
   const double low = p.has_choices() ? 0 : p.low;
   const double high = p.has_choices() ? static_cast<double>(p.count() - 1) : p.high;

@@ -9,7 +9,7 @@
 
 namespace tw::search {
 
-/// Values that came to a rung, to tell whether one is among the best 1/eta: the smaller ones apart from the others, so that it is a look at one.
+/// Values that reached a rung. The best 1/eta are stored separately, so that a comparison with one element shows whether a value is among them.
 class Rung {
  public:
   struct Entry {
@@ -18,7 +18,7 @@ class Rung {
     auto operator<=>(const Entry&) const = default;
   };
 
-  /// @param at_least as many, of those that there are, are among the best
+  /// @param at_least at least this number, if there are enough, are among the best
   Rung(int64_t eta, size_t at_least) : eta_(static_cast<size_t>(eta)), at_least_(at_least) {}
 
   void add(const Entry& entry) {
@@ -31,9 +31,9 @@ class Rung {
     while (best_.size() < wanted) best_.insert(others_.extract(others_.begin()));
     while (best_.size() > wanted) others_.insert(best_.extract(std::prev(best_.end())));
   }
-  /// Whether the value is no worse than one of the best.
+  /// Whether the value is at least as good as one of the best.
   bool has_among_best(double value) const { return !best_.empty() && value <= best_.rbegin()->value; }
-  /// Whether it is one of them; of equal values, those of the smaller numbers.
+  /// Whether the entry is one of the best; of equal values, the smaller trial numbers win.
   bool has_among_best(const Entry& entry) const { return !best_.empty() && entry <= *best_.rbegin(); }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 /// A primitive polynomial x^s + a_1 x^(s-1) + ... + a_(s-1) x + 1, whose inner coefficients are the bits of `inner`, and s initial numbers.
 struct Generator {
   uint32_t inner;
-  std::array<uint32_t, 9> initial;  // after the s-th: 0
+  std::array<uint32_t, 9> initial;  // 0 after the s-th
 };
 
 // Dimensions 2 to 64 of new-joe-kuo-6.21201 (S. Joe and F. Y. Kuo, https://web.maths.unsw.edu.au/~fkuo/sobol).
@@ -119,7 +119,7 @@ uint32_t SobolSequence::at(size_t dimension, uint32_t index) const noexcept {
 }
 
 uint32_t owen_scrambled(uint32_t x, uint32_t seed) noexcept {
-  // Products with even numbers and sums carry upwards alone, so that in reversed order each digit depends on those above it.
+  // Sums and products with even numbers carry upwards only. In reversed bit order, each digit therefore depends on the digits above it.
   x = bits_reversed(x);
   x ^= x * 0x3d20adea;
   x += seed;

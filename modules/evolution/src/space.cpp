@@ -22,9 +22,9 @@ constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 using Kind = Parameter::Kind;
 
-/// How many steps above the lower limit the last value is.
+/// Number of steps from the lower limit to the last value.
 double last_step(const Parameter& p) {
-  const double steps = (p.high - p.low) / p.step;  // as it is computed: 0.95 / 0.05 is below 19
+  const double steps = (p.high - p.low) / p.step;  // with a tolerance for rounding: 0.95 / 0.05 is computed as less than 19
   return std::floor(steps + std::min(steps * 1e-12 + 1e-9, 0.5));
 }
 
@@ -40,7 +40,7 @@ void validate_limits(const Parameter& p) {
              p.high - p.low, ", got ", p.step);
   TW_EXPECTS(p.step == 0 || (p.low + p.step > p.low && p.high - p.step < p.high), "parameter '", p.name, "': the step ", p.step,
              " is smaller than doubles between ", p.low, " and ", p.high, " are apart: pass 0 for no steps");
-  constexpr double most = 9007199254740992;  // 2^53: whole doubles up to here
+  constexpr double most = 9007199254740992;  // 2^53: doubles represent all whole numbers up to here
   TW_EXPECTS(p.kind != Kind::integer || std::max(std::abs(p.low), std::abs(p.high)) <= most, "parameter '", p.name, "': whole numbers up to 2^53");
 }
 
@@ -62,7 +62,7 @@ double nearest(const Parameter& p, double value) {
   return std::clamp(p.kind == Kind::integer ? std::round(value) : value, p.low, p.high);
 }
 
-/// A text of a choice or number as the parameter's value.
+/// The parameter's value for the text of a choice or number.
 double value_of_text(const Parameter& p, const std::string& text) {
   if (p.kind == Kind::categorical) {
     const auto found = std::ranges::find(p.choices, text);
@@ -75,21 +75,21 @@ double value_of_text(const Parameter& p, const std::string& text) {
     const auto found = std::ranges::find(p.numbers, value);
     return found == p.numbers.end() ? none : static_cast<double>(found - p.numbers.begin());
   }
-  // Steps as they are computed: 3 times 0.1 is not 0.3.
+  // With a tolerance for rounding: 3 * 0.1 is not 0.3.
   const double found = nearest(p, value);
   return std::abs(found - value) <= 1e-9 * p.step ? found : none;
 }
 
-/// @throws ContractError where the parameter has no such value
+/// @throws ContractError if the parameter has no such value
 double value_of_start(const Parameter& p, const std::string& text) {
   const double value = p.value_of(text);
   TW_EXPECTS(!std::isnan(value), "parameter '", p.name, "' starts at '", text, "', which is no value of it");
   return value;
 }
 
-/// Of its parent, under which `p` exists, ascending.
+/// Values of the parent for which `p` exists, ascending.
 std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) {
-  std::unordered_map<std::string_view, double> indices;  // of choices, which may be many
+  std::unordered_map<std::string_view, double> indices;  // indices of choices; there may be many
   for (size_t i = 0; i < parent.choices.size(); ++i) indices.emplace(parent.choices[i], static_cast<double>(i));
   std::vector<double> values;
   for (const std::string& text : p.allowed) {
@@ -101,10 +101,10 @@ std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) 
   return values;
 }
 
-/// NaN where unknown so.
+/// NaN if there is none.
 double initial_of(const Parameter& p) { return p.initial.empty() ? none : value_of_start(p, p.initial); }
 
-/// Equal shares of [0, 1] for values 0 to n - 1: the middle of one, and the one that holds a position.
+/// Values 0 to n - 1 have equal shares of [0, 1]: the middle of a share, and the share that contains a position.
 double middle(double index, double n) { return (index + 0.5) / n; }
 double share(double unit, double n) { return std::clamp(std::floor(unit * n), 0.0, n - 1); }
 
@@ -270,7 +270,7 @@ double Space::to_unit(size_t index, double value) const {
   const Parameter& p = parameters_[index];
   if (p.has_choices()) return middle(value, static_cast<double>(p.choices.size()));
   if (p.step > 0 && p.scale == Scale::linear) return middle((value - p.low) / p.step, last_step(p) + 1);
-  // Whole numbers have a share each: that of k is [k - 0.5, k + 0.5], in the scale.
+  // Whole numbers have one share each: k has [k - 0.5, k + 0.5], in the scale.
   const double reach = p.kind == Kind::integer ? 0.5 : 0;
   const double low = p.low - reach;
   const double high = p.high + reach;

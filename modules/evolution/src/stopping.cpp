@@ -22,7 +22,7 @@ class MedianRule : public StoppingRule {
   void observe(const Report& report) override {
     if (std::isnan(report.value)) return;
     Bests& bests = bests_[report.trial];
-    if (!bests.empty() && report.step <= bests.back().first) bests.clear();  // begun again
+    if (!bests.empty() && report.step <= bests.back().first) bests.clear();  // restarted
     bests.emplace_back(report.step, bests.empty() ? report.value : std::min(bests.back().second, report.value));
   }
 
@@ -71,14 +71,14 @@ class HalvingRule : public StoppingRule {
     if (std::isnan(report.value)) return false;
     const auto judged = judged_.find(report.trial);
     if (judged == judged_.end() || judged->second.first != report.step) return true;  // between rungs
-    const bool is_finite = report.value < std::numeric_limits<double>::infinity();    // the first at a rung is its best, whatever it is
+    const bool is_finite = report.value < std::numeric_limits<double>::infinity();    // the first value at a rung is its best, even if not finite
     return is_finite && rungs_[static_cast<size_t>(judged->second.second)].second.has_among_best(report.value);
   }
 
  private:
   std::vector<std::pair<int64_t, Rung>> rungs_;                  // by steps
   std::unordered_map<int64_t, int> next_rung_;                   // by trial
-  std::unordered_map<int64_t, std::pair<int64_t, int>> judged_;  // by trial, the step and rung it came to last
+  std::unordered_map<int64_t, std::pair<int64_t, int>> judged_;  // by trial, the step and rung it reached last
 };
 
 class HyperbandRule : public StoppingRule {

@@ -75,7 +75,7 @@ std::vector<double> Swarm::random_position(CounterRng& random) const {
 }
 
 void Swarm::begin(Particle& particle, CounterRng& random) const {
-  // Half of the way to another random place: the initial velocity of Standard PSO 2007.
+  // Half of the difference to another random position: the initial velocity of Standard PSO 2007.
   particle.position = random_position(random);
   particle.velocity = random_position(random);
   for (size_t d = 0; d < particle.position.size(); ++d) particle.velocity[d] = (particle.velocity[d] - particle.position[d]) / 2;

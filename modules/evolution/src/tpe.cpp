@@ -29,10 +29,10 @@ void TpeOptions::validate() const { expect_none(out_of_bounds("tpe", *this)); }
 
 namespace {
 
-constexpr int rounds = 10;           // of candidates, until one is new and feasible
-constexpr int rounds_near_good = 5;  // of them; the others are uniform
+constexpr int rounds = 10;           // rounds of candidates, until one is new and feasible
+constexpr int rounds_near_good = 5;  // first rounds, near good trials; later rounds are uniform
 
-/// log(m + 1) - log(r), with a mean of 1.
+/// log(m + 1) - log(r), scaled to a mean of 1.
 std::vector<double> weights_by_rank(size_t m) {
   std::vector<double> weights;
   for (size_t r = 1; r <= m; ++r) weights.push_back(std::log(static_cast<double>(m + 1)) - std::log(static_cast<double>(r)));
@@ -98,7 +98,7 @@ class ParzenSearch final : public Propagator {
     return feasible.empty() ? good_.sample(random) : feasible;
   }
 
-  /// From the greatest ratio on.
+  /// Candidates sorted by density ratio, largest first.
   std::vector<Candidate> candidates_of(const Parzen& source, CounterRng& random) const {
     std::vector<Candidate> candidates;
     while (candidates.size() < options_.candidates) {
@@ -110,7 +110,7 @@ class ParzenSearch final : public Propagator {
     return candidates;
   }
 
-  /// @param m how many are good
+  /// @param m number of good trials
   void fit_densities(size_t m) {
     Parzen::Centres centres;
     for (size_t i = 0; i < m; ++i) centres.push_back(&ranked_[i].coordinates);
@@ -125,12 +125,12 @@ class ParzenSearch final : public Propagator {
   KernelAxes axes_;
   TpeOptions options_;
   Parzen anything_;             // uniform
-  Parzen good_;                 // uniform, too, until there is something to learn from
-  Parzen bad_;                  // likewise
-  std::vector<Ended> ranked_;   // from the best, those of equal losses in the order of being told
-  std::vector<Ended> lost_;     // without a loss
-  std::vector<Flying> flying_;  // proposed here and not told yet
-  ValuesSet known_;             // of all these
+  Parzen good_;                 // also uniform until there are results
+  Parzen bad_;                  // also uniform until there are results
+  std::vector<Ended> ranked_;   // best first; equal losses in the order of arrival
+  std::vector<Ended> lost_;     // trials without a loss
+  std::vector<Flying> flying_;  // proposals of this worker without a result
+  ValuesSet known_;             // values of all of these
   uint32_t asked_ = 0;
 };
 

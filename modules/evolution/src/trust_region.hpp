@@ -6,20 +6,20 @@
 
 namespace tw::search {
 
-/// How far from the best place a search looks: twice as far after three improvements in a row, half as far after `patience` trials without one.
-/// Ref: Eriksson et al. 2019, TuRBO.
+/// The size of the region around the best position in which a search looks. It doubles after three improvements in a row, and halves after `patience`
+/// trials without one. Ref: Eriksson et al. 2019, TuRBO.
 class TrustRegion {
  public:
-  static constexpr double whole = 2;  // around any place it is everything
+  static constexpr double whole = 2;  // covers the whole cube around any position
   static constexpr size_t enough = 3;
 
   explicit TrustRegion(size_t dimensions) : patience_(std::max<size_t>(4, dimensions)) {}
 
   double side() const noexcept { return side_; }
-  /// Changes of the side.
+  /// Number of changes of the side.
   int32_t version() const noexcept { return version_; }
 
-  /// A trial of this version. @param in_flight at a time: as many tell of one decision
+  /// Counts a trial of this version. @param in_flight number of concurrent trials, which all result from one decision
   void count(bool improves, size_t in_flight) noexcept {
     successes_ = improves ? successes_ + 1 : 0;
     failures_ = improves ? 0 : failures_ + 1;

@@ -56,7 +56,7 @@ TEST(Automatic, SaysWhy) {
   EXPECT_STREQ(name_of(choose(reals(2), 100).method), "hybrid");
 }
 
-/// That what it makes is what it names shows in the proposals.
+/// The proposals show that the method made is the method named.
 TEST(Automatic, MakesWhatItNames) {
   const auto proposals = [](const Space& space, int64_t evaluations, int worker = 0, int workers = 1) {
     const auto propagator = automatic(space, evaluations, 3, worker, workers);
@@ -79,7 +79,7 @@ TEST(Automatic, MakesWhatItNames) {
   EXPECT_EQ(proposals(reals(2), 5, 1, 2)[3].values, cover[7].values);
   EXPECT_EQ(proposals(reals(65), 65, 1, 2)[3].values, proposals(reals(65), 65)[7].values);
   EXPECT_EQ(of_region(proposals(mixed(3), 1000)), 0);
-  // 95 % of 200 are the region's, deviation 3.
+  // 95 % of 200 belong to the region, deviation 3.
   for (const int64_t evaluations : {0, 1000}) EXPECT_NEAR(static_cast<double>(of_region(proposals(reals(2), evaluations))), 190, 12);
 }
 

@@ -16,7 +16,7 @@ const Space& plane() {
   return space;
 }
 
-/// Trial i has all genes at i/100 and that as its loss.
+/// Trial i has all genes and its loss equal to i/100.
 Population steps(int64_t n) {
   Population population;
   for (int64_t i = 0; i < n; ++i) {
@@ -32,7 +32,7 @@ std::vector<int64_t> trials(const std::vector<const Individual*>& parents) {
   return of;
 }
 
-/// With eta 15 half of the children lie within 0.0215 of the parents' distance from either one: |spread - 1| < 2^(1/16) - 1 = 0.0443, of half the
+/// With eta 15, half of the children lie within 0.0215 of the parents' distance from either parent: |spread - 1| < 2^(1/16) - 1 = 0.0443, of half the
 /// distance.
 TEST(Breeding, SimulatedBinaryCrossoverStaysNearParents) {
   const Space space{real("x", 0, 10), integer("n", 0, 1000000)};
@@ -54,7 +54,7 @@ TEST(Breeding, SimulatedBinaryCrossoverStaysNearParents) {
   }
   EXPECT_NEAR(crossed, 10000, 430);  // binomial, deviation 71
   EXPECT_NEAR(lower, crossed / 2, 300);
-  // The inner half of spreads: u in [1/4, 1/2] has spreads from 2^(-1/16) on, u in [1/2, 3/4] up to 2^(1/16), within twice the distance asked for.
+  // The inner half of spreads: u in [1/4, 1/2] has spreads from 2^(-1/16), and u in [1/2, 3/4] up to 2^(1/16), within twice the required distance.
   EXPECT_NEAR(near, crossed / 2, 350);
 }
 
@@ -76,7 +76,7 @@ TEST(Breeding, PolynomialMutationReachesTheLimitsAndTheNextValue) {
     changed += brood.child[1] != 1 ? 1 : 0;
     other += brood.child[2] == 1 ? 1 : 0;
   }
-  // Without limits the mean of |delta| is 1 - 21/22 = 0.045; limits at a quarter take less than a hundredth of that away.
+  // Without limits the mean of |delta| is 1 - 21/22 = 0.045; limits at a quarter reduce it by less than a hundredth.
   EXPECT_NEAR(moved, 0.045, 0.004);
   EXPECT_GT(least, 0);
   EXPECT_LT(most, 0.75);
@@ -119,7 +119,7 @@ TEST(Breeding, SigmoidCrossoverPrefersTheBetterParent) {
       sigmoid_crossover(0.5)(brood);
       for (const double gene : brood.child) from_good += gene == good.values[0] ? 1 : 0;
     }
-    const double expected = 1 / (1 + std::exp(-0.9 / 0.5));  // 0.858; of 20000, deviation 0.0025
+    const double expected = 1 / (1 + std::exp(-0.9 / 0.5));  // 0.858; over 20000, deviation 0.0025
     EXPECT_NEAR(from_good / 20000.0, expected, 0.015);
   }
 }
@@ -179,8 +179,8 @@ TEST(Breeding, MutatesEachNumberOfGenesAlike) {
   for (size_t n = 1; n <= 3; ++n) EXPECT_NEAR(counts[n], 2000, 6 * std::sqrt(6000 / 3.0 * 2 / 3));
 }
 
-// Of 4 genes one for sure, and each other one with probability 1/4: 1.75 on average, deviation sqrt(3 * 3/16). By scales from 0.2 to 2e-5, each
-// decade as likely.
+// Of 4 genes, one changes for certain, and each other one with probability 1/4: 1.75 on average, deviation sqrt(3 * 3/16). Scales go from 0.2 to
+// 2e-5, each decade equally likely.
 TEST(Breeding, MovesGenesAtAnyScale) {
   Population population;
   population.add({.trial = 0, .values = {0.5, 0.5, 0.5, 0.5}, .loss = 1, .state = TrialState::complete});
@@ -224,7 +224,7 @@ TEST(Breeding, MovesByWhatParentsLieApart) {
   EXPECT_TRUE(two.child.empty()) << "there are no two others";
 }
 
-/// Not the middle of its range, as what is merely repaired.
+/// Not the middle of the range, which repair would insert.
 TEST(Breeding, DrawsWhatNoParentHas) {
   const Space space{categorical("a", {"x", "y"}), real("m", 0, 1).when("a", {"x"})};
   Population population;
@@ -262,10 +262,10 @@ TEST(Breeding, TriesToMeetConstraints) {
   Breeder breeder(space);
   int violated = 0;
   for (int i = 0; i < 1000; ++i) violated += space.violated(breeder.ask({}, random).values).empty() ? 0 : 1;
-  EXPECT_LE(violated, 10);  // of ten attempts each fails with probability 1/2: 1 in 1024; deviation 1
+  EXPECT_LE(violated, 10);  // each of ten attempts fails with probability 1/2: 1 in 1024; deviation 1
 }
 
-/// With every seed. The best of 3000 uniform draws has about 2.1: one of them is expected within that radius, pi^2 8/15 r^5 = 10^5 / 3000.
+/// For every seed. The best of 3000 uniform draws has a loss of about 2.1: one draw is expected within that radius, pi^2 8/15 r^5 = 10^5 / 3000.
 TEST(Breeding, TheDefaultFindsTheMinimumOfASphere) {
   const Space space{real("a", -5, 5), real("b", -5, 5), real("c", -5, 5), real("d", -5, 5), real("e", -5, 5)};
   const auto best_of = [&](Step step, uint64_t seed) {
@@ -281,8 +281,8 @@ TEST(Breeding, TheDefaultFindsTheMinimumOfASphere) {
     return population.best()->loss;
   };
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    EXPECT_LT(best_of(genetic(), seed), 1e-3) << seed;       // 0.02 with one gene moved by 0.05 of its range
-    EXPECT_GT(best_of(uniform_child(), seed), 0.1) << seed;  // less with probability 5e-4
+    EXPECT_LT(best_of(genetic(), seed), 1e-3) << seed;       // 0.02 if one gene moves by 0.05 of its range
+    EXPECT_GT(best_of(uniform_child(), seed), 0.1) << seed;  // smaller with probability 5e-4
   }
 }
 

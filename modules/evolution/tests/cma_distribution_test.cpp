@@ -20,7 +20,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-/// One generation of `loss` (or of random ranks, if there is none).
+/// One generation of `loss`, or of random ranks without a loss.
 template <class Loss>
 std::vector<double> advance(CmaDistribution& distribution, CounterRng& random, const Loss& loss) {
   const size_t lambda = distribution.parameters().lambda;
@@ -94,12 +94,12 @@ TEST(CmaDistribution, UpdatesByTheEquations) {
     for (Index k = 0; k < 8; ++k) {
       VectorXd x;
       distribution.sample(random, x);
-      // Some are far off: generation 4 makes the path long, and others have to be shortened.
+      // Some samples are far off: generation 4 makes the path long, and others must be shortened.
       const CmaOrigin origin = origins[static_cast<size_t>(k)];
       samples.col(k) = x.array() + (generation == 4 ? 1.0 : origin == CmaOrigin::current ? 0.0 : 3.0);
       if (origin == CmaOrigin::late) drawn.col(k) = distribution.step_to(x);
     }
-    // C^-1/2 = B D^-1 B^T is taken from the distribution; that it belongs to C is checked here.
+    // C^-1/2 = B D^-1 B^T comes from the distribution; that it belongs to C is checked here.
     const MatrixXd root_inverse = distribution.axes() * distribution.lengths().cwiseInverse().asDiagonal() * distribution.axes().transpose();
     MatrixXd now(4, 4);
     for (size_t i = 0; i < n; ++i) {
@@ -164,8 +164,8 @@ TEST(CmaDistribution, UpdatesByTheEquations) {
 }
 
 TEST(CmaDistribution, SigmaIsStationaryUnderRandomSelection) {
-  // With random ranks the path is N(0, 1), and log sigma changes by c/d (||p|| / E||p|| - 1), of mean 0. ||p|| / E||p|| varies by about 1 / (2 n),
-  // and is correlated over 1 / c generations; so the mean over T generations has a deviation of c/d sqrt(1 / (2 n) 2 / (c T)).
+  // With random ranks the path is N(0, 1), and log sigma changes by c/d (||p|| / E||p|| - 1), with mean 0. ||p|| / E||p|| has a variance of about 1 /
+  // (2 n), and is correlated over 1 / c generations. The mean over T generations therefore has a deviation of c/d sqrt(1 / (2 n) 2 / (c T)).
   for (const size_t n : {2, 10, 30}) {
     const CmaParameters p(n, default_lambda(n), true);
     CounterRng random(n);
@@ -177,7 +177,7 @@ TEST(CmaDistribution, SigmaIsStationaryUnderRandomSelection) {
     const double deviation = rate * std::sqrt(1 / (2.0 * static_cast<double>(n)) * 2 / (p.c_sigma * generations));
     const double begin = rate / p.c_sigma / generations;  // the path starts at 0
     EXPECT_LT(std::abs(drift), 4 * deviation + begin) << n;
-    // What it is for: 4000 generations of a collapsing sigma would be e^-300 at a tenth of the rate.
+    // Why this matters: at a tenth of the rate, sigma would collapse to e^-300 in 4000 generations.
     EXPECT_LT(std::abs(drift), 0.1 * rate) << n;
   }
 }
@@ -201,7 +201,7 @@ TEST(CmaDistribution, LearnsTheInverseHessian) {
   CmaDistribution distribution(VectorXd::Ones(8), 0.5, CmaParameters(n, default_lambda(n), true));
   for (int i = 0; i < 600; ++i) advance(distribution, random, [&](const VectorXd& x) { return x.dot(hessian * x); });
   EXPECT_LT(distribution.mean().norm(), 1e-9);
-  // C H is then a multiple of the identity, up to the noise of estimating 36 numbers: its condition was 1e6.
+  // C H is then a multiple of the identity, up to the noise of estimating 36 numbers; its condition was 1e6 at first.
   const MatrixXd root = matrix_of(axes, scales.cwiseSqrt());
   const Eigen::VectorXd product = eigensystem_of(root * distribution.covariance() * root).values;
   EXPECT_LT(product.maxCoeff() / product.minCoeff(), 30);
@@ -232,7 +232,7 @@ TEST(CmaDistribution, StretchChangesSamplesAlone) {
     distribution.sample(random, x);
     squares += x.cwiseAbs2() / 4000;
   }
-  // The mean of 4000 squares varies by sqrt(2 / 4000) = 2.2 %.
+  // The mean of 4000 squares has a deviation of sqrt(2 / 4000) = 2.2 %.
   EXPECT_NEAR(std::sqrt(squares[1]), 5, 0.3);
   EXPECT_NEAR(std::sqrt(squares[0]), 0.1, 0.006);
   for (int i = 0; i < 50; ++i) advance(distribution, random, [](const VectorXd& z) { return z[1] * z[1] / 2500 + z[0] * z[0] + z[2] * z[2]; });
@@ -267,7 +267,7 @@ TEST(CmaTermination, NamesTheReason) {
   });
   EXPECT_GT(noise, 138);  // 120 + 30 n / lambda
   EXPECT_LT(noise, 400);
-  // A mean so large that a tenth of a deviation is lost in it.
+  // The mean is so large that adding a tenth of a deviation does not change it.
   EXPECT_EQ(generations_until_stop(CmaDistribution(VectorXd::Constant(5, 1e6), 1e-11, p), CmaStop::no_effect_axis, improving), 1);
 }
 

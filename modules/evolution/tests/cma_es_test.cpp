@@ -22,7 +22,7 @@ using Loss = std::function<double(const std::vector<double>&)>;
 
 constexpr int never = 1 << 30;
 
-/// A search, and the best loss that it has seen.
+/// A search, and the best loss so far.
 struct Search {
   Search(const Space& space, const CmaOptions& options, uint64_t number) : cma(space, options, number), seed(number) {}
 
@@ -43,7 +43,7 @@ struct Search {
   double best = INFINITY;
 };
 
-/// Evaluations until the loss is within `precision` of the minimum, with `in_flight` proposals at any time; `never` after `budget`.
+/// Number of evaluations until the loss is within `precision` of the minimum, with `in_flight` proposals at any time; `never` if more than `budget`.
 int evaluations(const TestFunction& function, const CmaOptions& options, uint64_t seed, int budget, size_t in_flight = 1, double precision = 1e-8) {
   const Space space = function.space();
   Search search(space, options, seed);
@@ -65,7 +65,7 @@ int median(int seeds, const Run& run) {
   return all[all.size() / 2];
 }
 
-/// Limits five times as wide, so that nothing of interest is near them.
+/// Limits five times as wide, so that no interesting region is near them.
 TestFunction wide(TestFunction function) {
   for (double& low : function.low) low *= 5;
   for (double& high : function.high) high *= 5;
@@ -89,8 +89,9 @@ TEST(CmaOptions, RefusesWhatIsWrong) {
   CmaOptions{.start = {0.5, 3}}.validate(space);
 }
 
-// Medians of evaluations to 1e-8. The published ones, of BBOB's and pycma's default settings, are about 150 n for the sphere, 400 n (active) to
-// 600 n for an ellipsoid of condition 1e6 in 10 dimensions, and 550 n for Rosenbrock's function; the bounds are 25 % around what is reached here.
+// Median numbers of evaluations to 1e-8. Published values, for the default settings of BBOB and pycma, are about 150 n for the sphere, 400 n (active)
+// to 600 n for an ellipsoid of condition 1e6 in 10 dimensions, and 550 n for Rosenbrock's function. The bounds are 25 % around the values measured
+// here.
 struct Case {
   const char* name;
   size_t n;
@@ -133,7 +134,7 @@ TEST(CmaEs, RestartsFindTheBestOfManyMinima) {
       EXPECT_LE(evaluations(function_of("rastrigin", 10, turned, 1), {.restarts = restarts}, 1, 300000), 300000) << turned;
     }
   }
-  // One run alone stays in a minimum that it has found.
+  // A single run stays in the first minimum that it finds.
   EXPECT_EQ(median(5, [](uint64_t seed) { return evaluations(test_function("rastrigin", 10), {.restarts = Restarts::none}, seed, 20000); }), never);
 }
 
@@ -144,7 +145,7 @@ TEST(CmaEs, OptimaOnABoundAreFoundAsFastAsInside) {
     const auto run = [&](const TestFunction& function) { return median(11, [&](uint64_t seed) { return evaluations(function, {}, seed, 100000); }); };
     EXPECT_LE(run(corner), run(inside) * 1.1) << name;
   }
-  // Where the loss still falls at the bound, that is no kink that would keep sigma small: sum of x in four dimensions, sphere in four.
+  // A loss that still falls at the bound must not act like a kink, which would keep sigma small: sum of x in four dimensions, sphere in four.
   TestFunction slope = test_function("sphere", 8);
   slope.value = [](std::span<const double> x) {
     double sum = 0;
@@ -192,7 +193,7 @@ TEST(CmaEs, IsAFunctionOfWhatItIsTold) {
 
 TEST(CmaEs, ProposalsUnderWayCostLittle) {
   for (const char* name : {"sphere", "ellipsoid"}) {
-    // The mean, since without care some runs are good, and some are lost.
+    // The mean, because a naive version has some good runs and some lost ones.
     const auto run = [&](size_t in_flight, size_t lambda) {
       int sum = 0;
       for (uint64_t seed = 1; seed <= 7; ++seed) {
@@ -213,7 +214,7 @@ TEST(CmaEs, WorkersHelpEachOther) {
       const TestFunction function = wide(function_of("ellipsoid", 8, true, seed));
       const Space space = function.space();
       Search workers[] = {{space, {}, seed}, {space, {}, seed}};
-      workers[1].seed += 100;  // the same runs, other samples
+      workers[1].seed += 100;  // the same runs, different samples
       for (int i = 1; i <= 30000; ++i) {
         for (size_t k = 0; k < 2; ++k) {
           const Proposal proposal = workers[k].ask();
@@ -243,11 +244,11 @@ TEST(CmaEs, JoinsTheLaterRunOfAPeer) {
   behind.tell(proposal, function.value(proposal.values));
   EXPECT_EQ(behind.cma.state().restarts, 4);
   EXPECT_EQ(behind.cma.state().lambda, ahead.cma.state().lambda);
-  // Both are at the run's start.
+  // Both are at the start of the run.
   CounterRng one(9);
   CounterRng two(9);
   EXPECT_EQ(behind.cma.ask(behind.population, one).values, ahead.cma.ask(ahead.population, two).values);
-  // What belongs to an earlier run is of no use: lambda such results are no generation.
+  // Results of an earlier run are ignored: lambda of them make no generation.
   Individual old = evaluated(proposal, 0);
   old.tag.run = 0;
   for (size_t i = 0; i < 2 * behind.cma.state().lambda; ++i) behind.cma.tell(old);
@@ -269,7 +270,8 @@ TEST(CmaEs, RunsOfOthersAreNotJoined) {
   EXPECT_EQ(search.cma.state().restarts, 0);
   other.moves = 0;
   const int32_t later = other.tag.run;
-  // No run has these numbers: doublings without restarts, more than there are, a large run without any. The first would be of 2^31 lambda samples.
+  // Run numbers that cannot exist: doublings without restarts, more doublings than restarts, a large run without doublings. The first would have 2^31
+  // lambda samples.
   for (const int32_t run : {63, 1, (100 << 6) + (10 << 1), (1 << 6) + 1}) {
     other.tag.run = run;
     search.cma.tell(other);
@@ -283,14 +285,14 @@ TEST(CmaEs, RunsOfOthersAreNotJoined) {
 TEST(CmaEs, FailedTrialsRankLast) {
   const TestFunction function = test_function("sphere", 4);
   const Space space = function.space();
-  // Half of the box fails, with the minimum at its border.
+  // Half of the box fails, with the minimum at the border.
   EXPECT_LT(median(7,
                    [&](uint64_t seed) {
                      Search search(space, {}, seed);
                      for (int i = 1; i <= 5000; ++i) {
                        const Proposal proposal = search.ask();
                        if (proposal.values[0] < 0) {
-                         // Its loss is a lie that must not be believed.
+                         // The reported loss is wrong and must be ignored.
                          Individual failed = evaluated(proposal, i % 2 == 0 ? -1e9 : NAN, search.told++);
                          failed.state = i % 3 == 0 ? TrialState::infeasible : TrialState::failed;
                          search.cma.tell(failed);
@@ -356,7 +358,7 @@ TEST(CmaEs, SmallRunsTakeHalfOfALargeOneAtMost) {
   const Space space{real("x", 0, 1), real("y", 0, 1)};
   Search search(space, {}, 4);
   CounterRng noise(4);
-  int64_t took[] = {0, 0};  // of the last small and large run
+  int64_t took[] = {0, 0};  // evaluations of the last small and the last large run
   int small_runs = 0;
   int32_t run = 0;
   while (search.cma.state().restarts < 40) {
@@ -402,7 +404,7 @@ TEST(CmaEs, ProposalsThatNeverComeBackAreForgotten) {
   Search search(space, {}, 2);
   const Proposal lost = search.ask();
   for (int i = 0; i < 20000; ++i) search.ask();
-  // It is used as somebody else's.
+  // The result counts as another worker's.
   for (size_t i = 0; i < search.cma.state().lambda; ++i) search.tell(lost, static_cast<double>(i));
   EXPECT_EQ(search.cma.state().generation, 1U);
 }
@@ -410,7 +412,7 @@ TEST(CmaEs, ProposalsThatNeverComeBackAreForgotten) {
 TEST(CmaEs, OneDimensionIsEnough) {
   const TestFunction function = test_function("sphere", 1);
   EXPECT_LT(median(5, [&](uint64_t seed) { return evaluations(function, {}, seed, 2000); }), 300);
-  // The fewest samples in the fewest dimensions: any deviation changes the value in one of two.
+  // The fewest samples in the fewest dimensions: any deviation changes the value in one of two samples.
   const Space whole{integer("k", 0, 20)};
   Search two(whole, {.lambda = 2}, 1);
   for (int i = 0; i < 200; ++i) {

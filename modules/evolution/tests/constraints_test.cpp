@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That every propagator which learns learns from constraints with values, too.
+// Every propagator that learns from losses also learns from constraints with values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace constraints_test {
 using Values = std::vector<double>;
 using Function = std::function<double(const Values&)>;
 
-/// A loss, and a constraint that is at most 0 where a configuration is allowed.
+/// A loss, and a constraint that is at most 0 for allowed configurations.
 struct Problem {
   Function loss;
   Function constraint;
@@ -37,7 +37,7 @@ Individual judged(const Proposal& proposal, int64_t trial, const Problem& proble
 constexpr int64_t evaluations = 400;
 constexpr size_t others = 20;
 
-/// A search, one trial at a time, that begins with random trials of others, all of which violate the constraint. @return its own trials
+/// A search, one trial at a time, that begins with random trials of other workers, all of which violate the constraint. @return its own trials
 std::vector<Individual> trials_of(const NamedPropagator& named, const Space& space, const Problem& problem, uint64_t seed) {
   const std::unique_ptr<Propagator> propagator = named.make(space, evaluations, seed, 0, 1);
   Population population;
@@ -70,7 +70,7 @@ double allowed_share(const std::vector<Individual>& trials) {
 
 using Figure = double (*)(const std::vector<Individual>&);
 
-/// Over three seeds.
+/// The median over three seeds.
 double median_of(Figure figure, const NamedPropagator& named, const Space& space, const Problem& problem) {
   std::vector<double> figures;
   for (uint64_t seed = 1; seed <= 3; ++seed) figures.push_back(figure(trials_of(named, space, problem, seed)));
@@ -78,7 +78,7 @@ double median_of(Figure figure, const NamedPropagator& named, const Space& space
   return figures[1];
 }
 
-/// Whether it learns from results at all.
+/// Whether the propagator learns from results at all.
 bool learns(const NamedPropagator& named) {
   const std::string name = named.name;
   return name != "sobol" && name != "random";
@@ -86,9 +86,9 @@ bool learns(const NamedPropagator& named) {
 
 const Space plane{real("x", -5, 5), real("y", -5, 5)};
 
-/// The sphere without its middle, where searches begin: the least loss that is allowed is 2, at (1, 1). Loss rises by 4 d at a distance d from there,
-/// where no more than half a disc is allowed: of 400 random trials in an area of 100 the nearest has d = 0.4 or so, an excess of 1.6 at most. Genetic
-/// search draws the first 64 at random, and has few generations left.
+/// The sphere without its centre, where searches begin: the least allowed loss is 2, at (1, 1). At a distance d from there the loss rises by 4 d, and
+/// at most half a disc is allowed. Of 400 random trials in an area of 100, the nearest has d = 0.4 or so, an excess of at most 1.6. Genetic search
+/// draws the first 64 at random, and has few generations left.
 TEST(Constraints, CutOutTheOptimum) {
   const Problem problem{.loss = [](const Values& v) { return v[0] * v[0] + v[1] * v[1]; },
                         .constraint = [](const Values& v) { return 2 - v[0] - v[1]; }};
@@ -100,8 +100,8 @@ TEST(Constraints, CutOutTheOptimum) {
   }
 }
 
-/// A disc of 1 % of the plane, which no loss leads to: all that is known outside is how far away it is. Ten times as many trials are in it as at
-/// random.
+/// An allowed disc of 1 % of the plane, to which no loss leads: outside, only the distance to it is known. It must contain ten times as many trials
+/// as in random search.
 TEST(Constraints, LeadToWhatIsAllowed) {
   const Problem problem{.loss = [](const Values&) { return 1.0; },
                         .constraint = [](const Values& v) { return std::hypot(v[0] - 3, v[1] + 2) - 0.56; }};

@@ -14,7 +14,7 @@ namespace curve_model_test {
 
 constexpr int64_t last_step = 100;
 
-/// As many reports of a trial whose losses these are, which is complete if they are all.
+/// `reports` reports of a trial with these losses; with all of them the trial is complete.
 LearningCurve curve_of(int64_t trial, double x, const std::function<double(double)>& loss, int64_t reports = last_step) {
   LearningCurve curve{.trial = trial, .values = {x}};
   for (int64_t step = 1; step <= reports; ++step) curve.reports.push_back({trial, step, loss(static_cast<double>(step))});
@@ -55,14 +55,14 @@ TEST(EndedCurves, KeepsTheLongestAndLooksAtSomePointsOfEach) {
   EXPECT_LT(points.steps[points.size() / 2], 30) << "evenly in the logarithm";
 }
 
-/// Ends between 0.1 and 0.7, all from 2, by t^-0.8, with noise.
+/// Curves that start at 2 and end between 0.1 and 0.7, as t^-0.8, with noise.
 double falling(double x, double t, uint64_t seed) {
   CounterRng random(seed, static_cast<uint64_t>(t));
   const double end = 0.1 + 0.6 * x;
   return end + (2 - end) * std::pow(t, -0.8) + 0.002 * normal(random);
 }
 
-/// After 10 of 100 steps a trial lies 0.2 to 0.3 above its end: who takes it as it is foretells nothing.
+/// After 10 of 100 steps a trial lies 0.2 to 0.3 above its end: using the current value as the prediction would fail.
 TEST(CurveModels, ForetellWhereCurvesEnd) {
   const auto model = parametric_curves();
   for (int64_t trial = 0; trial < 6; ++trial) {
@@ -81,7 +81,8 @@ TEST(CurveModels, ForetellWhereCurvesEnd) {
   }
 }
 
-/// What is twice as large and shifted below zero is foretold as that; the tolerance is that of rounding, which grows with the fit's iterations.
+/// Curves scaled by two and shifted below zero have predictions scaled and shifted alike. The tolerance is for rounding errors, which grow with the
+/// fit's iterations.
 TEST(CurveModels, KnowNoUnitAndNoZero) {
   const auto model = parametric_curves();
   const auto other = parametric_curves();

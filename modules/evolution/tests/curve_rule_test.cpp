@@ -8,7 +8,7 @@
 namespace tw::search {
 namespace curve_rule_test {
 
-/// A user's own: the last value is where it ends, with this probability of being wrong by any amount.
+/// A user-defined model: predicts the last value as the end, with a fixed probability of being wrong by any amount.
 struct Heard {
   std::vector<LearningCurve> ended;
   double asked_below = 0;
@@ -36,7 +36,7 @@ std::unique_ptr<StoppingRule> rule_with(Heard& heard, const CurveRuleOptions& op
   return curve_rule(std::make_unique<OwnModel>(heard), options);
 }
 
-/// A trial of these values, at steps 1, 2, ..., to its end.
+/// A trial that reports these values at steps 1, 2, ..., and then ends.
 void run(StoppingRule& rule, int64_t trial, const std::vector<double>& values, TrialState state = TrialState::complete) {
   const Individual individual{.trial = trial, .values = {0.5}};
   rule.begin(individual);

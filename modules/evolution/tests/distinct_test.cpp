@@ -19,7 +19,7 @@ Space grid() { return {integer("x", 1, 10), ordinal("y", {1, 2, 4, 8, 16, 32, 64
 
 double bowl(const std::vector<double>& values) { return std::pow(values[0] - 3, 2) + std::pow(values[1] - 6, 2); }
 
-/// Proposals of a search, `in_flight` of which have begun at any time.
+/// Proposals of a search with `in_flight` trials in flight at any time.
 template <class Loss>
 std::vector<std::vector<double>> tried(Propagator& propagator, const Loss& loss, int64_t evaluations, size_t in_flight = 1) {
   Population population;
@@ -56,7 +56,7 @@ TEST(Distinct, NothingIsTriedTwiceBeforeEverythingWas) {
   }
 }
 
-/// A space where existence depends on choices, without continua: 3 + 2 (1 + 4) = 13 configurations.
+/// A space with conditional parameters and no continua: 3 + 2 (1 + 4) = 13 configurations.
 TEST(Distinct, CountsWhatExists) {
   const Space space{categorical("kind", {"a", "b", "c"}), integer("n", 1, 3).when("kind", {"a"}),
                     categorical("more", {"no", "yes"}).when("kind", {"b", "c"}), ordinal("of", {1, 2, 3, 4}).when("more", {"yes"})};
@@ -70,7 +70,7 @@ TEST(Distinct, CountsWhatExists) {
   }
 }
 
-/// Where a neighbour comes in place of what was tried, it is a feasible one: of 50 that are, all come before the first is repeated.
+/// A neighbour that replaces a repeated proposal is feasible: all 50 feasible ones come before the first repetition.
 TEST(Distinct, StepsToWhatIsFeasible) {
   class Constant : public Propagator {
    public:
@@ -85,7 +85,7 @@ TEST(Distinct, StepsToWhatIsFeasible) {
   EXPECT_EQ(all.back(), (std::vector<double>{4, 5}));
 }
 
-/// What the other propagator is told.
+/// Records what the inner propagator receives.
 class Listener : public Propagator {
  public:
   Proposal ask(const Population&, CounterRng&) override { return {.values = {proposed < 3 ? 4.0 : 5.0, 2}, .tag = {.index = proposed++}}; }
@@ -105,7 +105,7 @@ TEST(Distinct, TellsOfRepetitionsAsIfTheyHadBeenEvaluated) {
   const Proposal second = distinct.ask({}, random);
   EXPECT_EQ(first.values, (std::vector<double>{4, 2}));
   EXPECT_EQ(first.tag.index, 0);
-  // 1 and 2 are in flight already.
+  // 1 and 2 are already in flight.
   EXPECT_EQ(second.values, (std::vector<double>{5, 2}));
   EXPECT_EQ(second.tag.index, 3);
   EXPECT_TRUE(listener.told.empty());
@@ -116,7 +116,7 @@ TEST(Distinct, TellsOfRepetitionsAsIfTheyHadBeenEvaluated) {
     EXPECT_EQ(listener.told[static_cast<size_t>(i)].loss, 0.5);
     EXPECT_EQ(listener.told[static_cast<size_t>(i)].values, first.values);
   }
-  // All others are 5: ten of them wait for the second one, and so does the eleventh, in place of which a neighbour comes, as its own.
+  // All other proposals are 5. Ten of them wait for the second one's result, and so does the eleventh, which is replaced by a neighbour of its own.
   const Proposal third = distinct.ask({}, random);
   EXPECT_EQ(third.tag.index, 14);
   EXPECT_EQ(std::abs(third.values[0] - 5) + std::abs(third.values[1] - 2), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every propagator withstands: it goes on proposing what the space allows.
+// Conditions under which every propagator must continue to propose valid configurations.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ Individual ended(const Proposal& proposal, int64_t trial, double loss) {
   return {.trial = trial, .values = proposal.values, .loss = loss, .state = state, .tag = proposal.tag};
 }
 
-/// A search, and what is in flight.
+/// A search, and its trials in flight.
 class Course {
  public:
   Course(const Space& space, const NamedPropagator& named, int64_t evaluations, bool distinct = true)
@@ -35,7 +35,7 @@ class Course {
     if (distinct) propagator_ = std::make_unique<Distinct>(space, std::move(propagator_));
   }
 
-  /// @return whether the space allows what comes
+  /// @return whether the space allows the proposal
   bool ask() {
     CounterRng random(7, static_cast<uint64_t>(asked_));
     in_flight_.push_back(ended(propagator_->ask(population_, random), asked_++, 0));
@@ -45,7 +45,7 @@ class Course {
     population_.add(individual);
     propagator_->tell(individual);
   }
-  /// The i-th in flight ends.
+  /// Ends the i-th trial in flight.
   void end(size_t i, double loss) {
     Individual individual = in_flight_[i];
     in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -71,7 +71,7 @@ double sum_of(const std::vector<double>& values) {
   return sum;
 }
 
-/// One at a time, and then four.
+/// With one trial at a time, and then with four.
 void expect_goes_on(const Space& space, const Loss& loss, int64_t evaluations = 40) {
   for (const NamedPropagator& named : named_propagators()) {
     Course course(space, named, evaluations);
@@ -127,7 +127,7 @@ TEST(EdgeCases, NothingIsFeasible) {
   expect_goes_on(space, [](const auto&, int64_t) { return std::nan(""); });
 }
 
-/// 500 without an answer; then all of them, from the last one on.
+/// 500 proposals without a result; then all results, from the last one to the first.
 TEST(EdgeCases, ManyInFlight) {
   const Space space{real("x", 0, 1), integer("n", 1, 8)};
   for (const NamedPropagator& named : named_propagators()) {
@@ -138,7 +138,7 @@ TEST(EdgeCases, ManyInFlight) {
   }
 }
 
-/// Within a second each, where a quadratic step would take a minute, or memory for 10^10 numbers; or refused for its dimensions.
+/// Within a second each, where a quadratic algorithm would take a minute, or memory for 10^10 numbers; or refused because of its dimensions.
 TEST(EdgeCases, AHundredThousandValues) {
   std::vector<std::string> choices;
   std::vector<double> numbers;
@@ -214,7 +214,7 @@ double any_loss(const std::vector<double>& values, CounterRng& random) {
   }
 }
 
-/// Random spaces and losses, any order of asking and ending, and individuals of others with any tags.
+/// Random spaces and losses, any order of asking and ending, and individuals of other workers with arbitrary tags.
 TEST(EdgeCases, AnySpaceAndAnyLoss) {
   constexpr uint64_t spaces = 20;
   for (uint64_t number = 0; number < spaces; ++number) {

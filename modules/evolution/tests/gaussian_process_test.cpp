@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What is proposed, one at a time. A loss of NaN: it fails.
+/// The proposals of a search with one trial at a time. A NaN loss means failure.
 std::vector<Proposal> proposals_of(Propagator& propagator, const Loss& loss, int64_t evaluations, uint64_t seed = 1) {
   std::vector<Proposal> proposals;
   Population population;
@@ -45,7 +45,7 @@ TEST(GaussianProcess, ConvergesInFewTrials) {
     size_t dimensions;
     int64_t evaluations;
     size_t in_flight;
-    double loss;  // of the median of seeds
+    double loss;  // median over seeds
   };
   for (const Case& c :
        {Case{"sphere", 2, 30, 1, 1e-6}, Case{"sphere", 10, 150, 1, 1e-6}, Case{"rosenbrock", 2, 80, 1, 1e-3}, Case{"sphere", 5, 160, 8, 1e-6}}) {
@@ -132,7 +132,7 @@ TEST(GaussianProcess, LivesWithEqualLossesFailuresAndOthers) {
   EXPECT_LT(best, 1e-4);
   EXPECT_LT(failures, 25);
 
-  // What others found is used.
+  // Results of other workers are used.
   GaussianProcess told(space, {}, 1);
   CounterRng random(3);
   for (int64_t i = 0; i < 20; ++i) {
@@ -157,7 +157,7 @@ TEST(GaussianProcess, TriesNothingTwiceWhileThereIsAnythingElse) {
 }
 
 TEST(GaussianProcess, LeavesABranchWhereLittleIsLeftToGain) {
-  // One optimizer is good over half of the range, and 0.2 at best; of the other most is as bad as can be, and a twentieth goes down to 0.
+  // The first optimizer is good over half of the range, at best 0.2. The second is very bad over most of it, but falls to 0 in a twentieth.
   const Space space{categorical("optimizer", {"easy", "hard", "hopeless"}), real("lr", 0, 1), integer("batch", 1, 4)};
   const Loss loss = [](const std::vector<double>& values) {
     const double away = values[0] == 0 ? std::abs(values[1] - 0.5) : 10 * std::abs(values[1] - 0.9);
@@ -170,11 +170,11 @@ TEST(GaussianProcess, LeavesABranchWhereLittleIsLeftToGain) {
     for (const Proposal& each : proposals_of(propagator, loss, 60, seed)) best = std::min(best, loss(each.values));
     found.push_back(best);
   }
-  EXPECT_LT(median(found), 0.1);  // half of what the easy one comes to: where there is no other branch in view, 0.2
+  EXPECT_LT(median(found), 0.1);  // half of the easy optimizer's best loss, 0.2, which a search that never left it would reach
 }
 
 TEST(GaussianProcess, FindsItsWayThroughTenLevelsOfConditions) {
-  // Each level is there only if the one above is on, and takes a tenth off; the numbers matter where they exist.
+  // Each level exists only if the one above is on, and lowers the loss by 0.09. The last level adds a number that matters.
   std::vector<Parameter> parameters{categorical("on0", {"no", "yes"})};
   for (int i = 1; i < 10; ++i) parameters.push_back(categorical("on" + std::to_string(i), {"no", "yes"}).when("on" + std::to_string(i - 1), {"yes"}));
   parameters.push_back(real("depth", 0, 1).when("on9", {"yes"}));
@@ -194,11 +194,11 @@ TEST(GaussianProcess, FindsItsWayThroughTenLevelsOfConditions) {
     }
     modelled.push_back(best);
   }
-  EXPECT_LT(median(modelled), 0.06);  // 0.05 is the least; chance has all ten levels once in 1024 trials
+  EXPECT_LT(median(modelled), 0.06);  // the minimum is 0.05; random search turns on all ten levels once in 1024 trials
 }
 
 TEST(GaussianProcess, WithNoiseItIsBetterThanRandomSearch) {
-  // The noise's deviation is a tenth of the range of losses. What counts is the loss without it, of the trial that seems best.
+  // The deviation of the noise is a tenth of the range of losses. The noise-free loss of the trial that seems best is what counts.
   const TestFunction function = test_function("sphere", 3);
   const Space space = function.space();
   const double range = function.value(std::vector<double>(function.high));

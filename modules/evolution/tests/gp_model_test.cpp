@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that GaussianProcess is made of.
+// The components of GaussianProcess.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-/// Columns of a cube around the origin.
+/// Columns are points in a cube around the origin.
 MatrixXd random_positions(Index dimensions, Index n, uint64_t seed) {
   CounterRng random(seed);
   MatrixXd positions(dimensions, n);
@@ -51,7 +51,7 @@ GpParameters parameters(double first, double second, double amplitude, double qu
 }
 const GpParameters usual = parameters(0.7, 0.4, 1.3, 0.2, 0.01);
 
-/// The covariance as its formula has it.
+/// The covariance, directly from its formula.
 double covariance(const VectorXd& u, const VectorXd& v, const GpParameters& p) {
   double squared = 0;
   for (Index d = 0; d < u.size(); ++d) squared += std::pow((u[d] - v[d]) * std::exp(-p.logs[group[static_cast<size_t>(d)]]), 2);
@@ -97,7 +97,7 @@ TEST(GpModel, MaternIsTheClosedForm) {
 }
 
 TEST(GpModel, OneTrialByHand) {
-  // At the origin k = a + q, noise 0.01: a loss y = 2 makes the mean 2 (a + q) / (a + q + noise) there.
+  // At the origin k = a + q, noise 0.01: a loss y = 2 there makes the mean 2 (a + q) / (a + q + noise).
   const GpRegression model(MatrixXd::Zero(3, 1), VectorXd::Constant(1, 2), usual, group);
   const auto at = model.at(VectorXd::Zero(3));
   EXPECT_NEAR(at.mean, 2 * 1.5 / 1.51, 1e-14);
@@ -131,7 +131,7 @@ TEST(GpModel, SlopesAreDifferences) {
   const GpRegression model(x, y, usual, group);
   VectorXd gradient;
   model.log_likelihood(&gradient);
-  const double h = 1e-5;  // rounding 1e-13 / 1e-5, and 1e-10 of the third derivative
+  const double h = 1e-5;  // error: rounding 1e-13 / 1e-5, and 1e-10 times the third derivative
   for (Index i = 0; i < 5; ++i) {
     GpParameters up = usual;
     GpParameters down = usual;
@@ -187,7 +187,7 @@ TEST(GpModel, PriorsSlopeIsADifferenceAndItsModeThatOfTheLogNormal) {
     down.logs[i] -= h;
     EXPECT_NEAR(gradient[i], (log_prior(up, 3, unused) - log_prior(down, 3, unused)) / (2 * h), 1e-8);
   }
-  // exp(mean - variance).
+  // The mode, exp(mean - variance).
   gradient.setZero();
   const double mode = std::exp(std::numbers::sqrt2 - 3) * std::sqrt(3);
   log_prior(parameters(mode, mode, 1, 0.1, 1e-5), 3, gradient);
@@ -195,7 +195,7 @@ TEST(GpModel, PriorsSlopeIsADifferenceAndItsModeThatOfTheLogNormal) {
 }
 
 TEST(GpModel, AFitFindsWhichCoordinateMatters) {
-  // The second one does nothing, the first one waves.
+  // The loss oscillates in the first coordinate and ignores the second one.
   const MatrixXd x = random_positions(2, 40, 8);
   VectorXd y = (8 * x.row(0).array()).sin().transpose();
   y.array() -= y.mean();
@@ -252,7 +252,7 @@ TEST(GpModel, ImprovementIsFiniteAndItsSlopesAreDifferencesEverywhere) {
 
 TEST(GpModel, LossesAreWarpedByTheMedian) {
   const VectorXd warped = warped_losses({1, 2, 3, 4, 1e9});
-  // t = 0, 1/2, 1, 1 + log 1.5, 1 + log(5e8 - ...), of mean 0 and deviation 1.
+  // t = 0, 1/2, 1, 1 + log 1.5, 1 + log(5e8 - ...), scaled to mean 0 and deviation 1.
   EXPECT_NEAR(warped.mean(), 0, 1e-15);
   EXPECT_NEAR(warped.squaredNorm() / 5, 1, 1e-14);
   EXPECT_NEAR((warped[1] - warped[0]) / (warped[2] - warped[0]), 0.5, 1e-14);
@@ -337,10 +337,10 @@ TEST(GpModel, TheTrustRegionDoublesAndHalves) {
   for (int i = 0; i < 3; ++i) region.count(true, 1);
   EXPECT_EQ(region.side(), 2);
   for (int i = 0; i < 3; ++i) region.count(true, 1);
-  EXPECT_EQ(region.side(), 2);  // no more than everything
+  EXPECT_EQ(region.side(), 2);  // at most everything
   EXPECT_EQ(region.version(), 2);
   for (int i = 0; i < 15; ++i) region.count(false, 16);
-  EXPECT_EQ(region.side(), 2);  // what is in flight is one decision
+  EXPECT_EQ(region.side(), 2);  // trials in flight count as one decision
   region.count(false, 16);
   EXPECT_EQ(region.side(), 1);
 }
@@ -363,7 +363,7 @@ TEST(GpModel, CoordinatesKnowWhatIsSmoothAndWhatIsNear) {
     const VectorXd near = coordinates.random_near(at, shift, 1, random);
     EXPECT_EQ(near, coordinates.snapped(near));
     EXPECT_NEAR(near[0], 0.5 + shift[0], 1e-15);
-    far = far || std::abs(near[5] - 0.5) > 0.3;  // what did not exist may be anything
+    far = far || std::abs(near[5] - 0.5) > 0.3;  // parameters that did not exist may get any value
   }
   EXPECT_TRUE(far);
 }

@@ -19,7 +19,7 @@ const Space& square() {
 
 double loss_of(const std::vector<double>& values) { return (values[0] - 0.3) * (values[0] - 0.3) + values[1] * (values[1] + 0.1 * values[0]); }
 
-/// Proposals of the region, of CMA-ES and of the breeder.
+/// Shares of proposals from the region, CMA-ES and the breeder.
 std::array<double, 3> shares_of(int64_t first, int64_t last) {
   Hybrid hybrid(square(), 1);
   Population population;
@@ -36,7 +36,7 @@ std::array<double, 3> shares_of(int64_t first, int64_t last) {
   return counts;
 }
 
-// Tolerances are four deviations of so many draws.
+// Tolerances are four deviations for this number of draws.
 TEST(Hybrid, PassesOnFromRegionToCovariancesToBreeding) {
   const auto early = shares_of(0, 300);
   EXPECT_NEAR(early[0], 0.95, 0.05);
@@ -49,7 +49,7 @@ TEST(Hybrid, PassesOnFromRegionToCovariancesToBreeding) {
   EXPECT_NEAR(late[2], 0.9 * 0.75, 0.045);
 }
 
-// CMA-ES begins at the best that there is: its first samples lie about that, within 5 of its deviations.
+// CMA-ES begins at the best trial: its first samples lie around it, within 5 of its deviations.
 TEST(Hybrid, BeginsCovariancesAtTheBest) {
   Hybrid hybrid(square(), 1);
   Population population;

@@ -22,7 +22,7 @@ Points random_points(size_t n, size_t objectives, uint32_t values, CounterRng& r
   return points;
 }
 
-/// Unit cells from 0 to `side` in each objective that some point dominates: exact for points at whole numbers.
+/// The number of unit cells from 0 to `side` in each objective that a point dominates: exact for whole numbers.
 double cells(const Points& points, size_t objectives, uint32_t side) {
   std::vector<double> corner(objectives, 0);
   double count = 0;
@@ -35,7 +35,7 @@ double cells(const Points& points, size_t objectives, uint32_t side) {
   }
 }
 
-/// Sums of products of whole numbers below 2^53: no rounding.
+/// Sums of products of whole numbers below 2^53 are exact.
 TEST(Hypervolume, IsTheNumberOfCells) {
   CounterRng random(1);
   for (const size_t objectives : {1, 2, 3, 4, 5}) {
@@ -51,7 +51,7 @@ TEST(Hypervolume, IsTheNumberOfCells) {
   }
 }
 
-/// n points of a simplex in three objectives: a sum of as many slices.
+/// n points on a simplex in three objectives: the volume is a sum of n slices.
 TEST(Hypervolume, OfALargeFrontIsASumOfSlices) {
   CounterRng random(2);
   Points points;
@@ -59,7 +59,7 @@ TEST(Hypervolume, OfALargeFrontIsASumOfSlices) {
     const double a = random.below(1000), b = random.below(1000);
     points.push_back({a, b, 3000 - a - b});
   }
-  // Between two neighbouring thirds the area of those below stays.
+  // Between two adjacent values of the third objective, the area of the points below is constant.
   std::vector<double> thirds;
   for (const auto& each : points) thirds.push_back(each[2]);
   std::ranges::sort(thirds);

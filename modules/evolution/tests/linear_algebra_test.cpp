@@ -40,7 +40,7 @@ TEST(LinearAlgebra, SolvesSystems) {
   expect_near(matrix * inverse_of(matrix), MatrixXd::Identity(6, 6));
 }
 
-/// What is left is orthogonal to all columns, of which one may be the sum of others.
+/// The residual is orthogonal to all columns, one of which may be the sum of others.
 TEST(LinearAlgebra, LeavesTheLeastSquares) {
   CounterRng random(3);
   MatrixXd matrix = random_matrix(8, 4, random);

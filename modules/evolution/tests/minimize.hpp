@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// What became of a proposal.
+/// The result of a proposal.
 inline Individual evaluated(const Proposal& proposal, double loss, int64_t trial = 0) {
   return {.trial = trial, .values = proposal.values, .loss = loss, .state = TrialState::complete, .tag = proposal.tag};
 }
@@ -16,7 +16,7 @@ inline Individual failed(const Proposal& proposal, int64_t trial = 0) {
   return {.trial = trial, .values = proposal.values, .state = TrialState::failed, .tag = proposal.tag};
 }
 
-/// Losses in the order of the proposals, `in_flight` of which have begun at any time and end in that order.
+/// Losses in the order of the proposals, with `in_flight` trials in flight at any time, which end in the order in which they began.
 inline std::vector<double> losses_of(Propagator& propagator, const TestFunction& function, int64_t evaluations, size_t in_flight = 1,
                                      uint64_t seed = 1) {
   Population population;

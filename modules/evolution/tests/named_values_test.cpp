@@ -26,7 +26,7 @@ TEST(NamedValues, AreThoseOfTheNames) {
   EXPECT_EQ(values_of(space, named_texts(space, values_of(space, sgd, Unnamed::refused)), Unnamed::refused), values_of(space, sgd, Unnamed::refused));
 }
 
-/// Where the space starts, or else the first choice or the middle of the scale.
+/// Missing values are the space's start values, or else the first choice or the middle of the scale.
 TEST(NamedValues, MayBeLeftOut) {
   EXPECT_EQ(described({{"lr", "0.01"}}, Unnamed::starts), "lr=0.01 batch=16 optimizer=sgd momentum=0.5 layers=5");
   EXPECT_EQ(described({{"optimizer", "adam"}}, Unnamed::starts), "lr=0.01 batch=16 optimizer=adam layers=5");

@@ -18,7 +18,7 @@ using Loss = std::function<double(const Position&)>;
 
 const Population nobody;
 
-/// What one with one proposal in flight at a time evaluates.
+/// The positions that a simplex with one proposal in flight at a time evaluates.
 std::vector<Position> positions_of(NelderMead& simplex, const Space& space, const Loss& loss, int evaluations) {
   std::vector<Position> positions;
   for (int i = 0; i < evaluations; ++i) {
@@ -30,7 +30,7 @@ std::vector<Position> positions_of(NelderMead& simplex, const Space& space, cons
   return positions;
 }
 
-/// Nelder & Mead 1965, as their flow chart has it, within the unit cube.
+/// Nelder & Mead 1965, written from their flow chart, within the unit cube.
 std::vector<Position> reference(std::vector<Position> simplex, const Loss& loss, size_t evaluations, const NelderMeadOptions& c) {
   std::vector<Position> seen;
   const auto f = [&](const Position& x) {
@@ -102,7 +102,7 @@ void expect_like_reference(const TestFunction& function, NelderMeadOptions optio
   const auto expected = reference(first, [&](const Position& x) { return loss(space.decode(x)); }, evaluations, options);
   EXPECT_EQ(simplex.restarts(), 0);
   for (size_t i = 0; i < evaluations; ++i) {
-    // Means are summed in another order: 2^-53, and more by what a step magnifies.
+    // Means are summed in a different order: 2^-53, magnified by the steps.
     for (size_t d = 0; d < start.size(); ++d) ASSERT_NEAR(positions[i][d], expected[i][d], 1e-9) << "evaluation " << i;
   }
 }
@@ -112,7 +112,7 @@ double best_of(const std::vector<double>& losses) { return *std::ranges::min_ele
 TEST(NelderMead, OneAtATimeItIsThatOf1965StepByStep) {
   expect_like_reference(test_function("rosenbrock", 2), {}, {0.1, 0.7}, 120);
   expect_like_reference(test_function("rosenbrock", 2), {}, {0.9, 0.95}, 120);
-  expect_like_reference(test_function("rastrigin", 3), {.side = 0.25}, {0.2, 0.4, 0.6}, 120);  // shrinks, too
+  expect_like_reference(test_function("rastrigin", 3), {.side = 0.25}, {0.2, 0.4, 0.6}, 120);  // this case also shrinks
   expect_like_reference(test_function("rosenbrock", 4), adaptive_nelder_mead(4), {0.1, 0.3, 0.5, 0.7}, 200);
 }
 
@@ -145,7 +145,7 @@ TEST(NelderMead, Converges) {
 }
 
 TEST(NelderMead, FourAtATimeTakeLessTimeThanOne) {
-  // Time: evaluations to 1e-8 divided by those in flight together.
+  // Time: evaluations to 1e-8, divided by the number in flight.
   const TestFunction function = test_function("sphere", 8);
   const Space space = function.space();
   const auto time = [&](size_t in_flight) {
@@ -199,7 +199,7 @@ TEST(NelderMead, ARestartBeginsAroundTheBestOfAllAndTheNextAnywhere) {
   const Space space = function.space();
   NelderMead simplex(space, {}, 1);
   Individual best;
-  std::vector<Position> first;  // of each run
+  std::vector<Position> first;  // first position of each run
   for (uint64_t i = 0; first.size() < 3; ++i) {
     CounterRng random(1, i);
     const auto runs = static_cast<size_t>(simplex.restarts()) + 1;
@@ -225,7 +225,7 @@ TEST(NelderMead, FailuresNeitherBreakNorStall) {
   for (uint64_t i = 0; i < 3000; ++i) {
     CounterRng random(1, i);
     const Proposal proposal = simplex.ask(nobody, random);
-    const bool fails = proposal.values[0] + proposal.values[1] < 0 || i % 7 == 0;  // a half of the space, and now and then anywhere
+    const bool fails = proposal.values[0] + proposal.values[1] < 0 || i % 7 == 0;  // half of the space, and occasionally anywhere
     if (!fails) best = std::min(best, function.value(proposal.values));
     simplex.tell(fails ? failed(proposal) : evaluated(proposal, function.value(proposal.values)));
   }
@@ -251,7 +251,7 @@ TEST(NelderMead, ABetterIndividualOfOthersBecomesAVertex) {
   for (uint64_t i = 0; i < 3; ++i) step(i);
   simplex.tell(evaluated({.values = space.decode({0.2, 0.2})}, 1000.0));  // not better
   simplex.tell(evaluated({.values = space.decode({0.6, 0.6})}, function.value(space.decode({0.6, 0.6}))));
-  // Vertices (0.1, 0.1), the worst, (0.35, 0.1) and (0.1, 0.35). It is replaced, and of the equally good others the later one is reflected.
+  // Vertices: (0.1, 0.1), the worst, (0.35, 0.1) and (0.1, 0.35). The worst is replaced; of the two equally good others, the later one is reflected.
   const Position next = step(3);
   EXPECT_NEAR(next[0], 0.6 + 0.35 - 0.1, 1e-12);
   EXPECT_NEAR(next[1], 0.6 + 0.1 - 0.35, 1e-12);
@@ -261,7 +261,7 @@ TEST(NelderMead, WhileAMoveIsUnderWayTheSecondWorstVertexIsReflected) {
   const Space space{real("x", 0, 1), real("y", 0, 1)};  // values are positions
   NelderMead simplex(space, {.start = {0.4, 0.4}}, 1);
   CounterRng random(1);
-  double loss = 3;  // of (0.4, 0.4), (0.65, 0.4) and (0.4, 0.65): 3, 2 and 1
+  double loss = 3;  // losses of (0.4, 0.4), (0.65, 0.4) and (0.4, 0.65): 3, 2 and 1
   for (int i = 0; i < 3; ++i) simplex.tell(evaluated(simplex.ask(nobody, random), loss--));
   std::vector<Proposal> move;
   for (int i = 0; i < 5; ++i) move.push_back(simplex.ask(nobody, random));
@@ -276,7 +276,7 @@ TEST(NelderMead, WhileAMoveIsUnderWayTheSecondWorstVertexIsReflected) {
   expect_near(move[4].values, 0.15, 0.65);
   EXPECT_EQ(simplex.ask(nobody, random).tag.index, -1);
   simplex.tell(evaluated(move[4], 0.0));                                                    // replaces (0.65, 0.4)
-  for (int i = 0; i < 4; ++i) simplex.tell(evaluated(move[static_cast<size_t>(i)], -1.0));  // over
+  for (int i = 0; i < 4; ++i) simplex.tell(evaluated(move[static_cast<size_t>(i)], -1.0));  // ends the move
   expect_near(simplex.ask(nobody, random).values, 0.15, 0.9);
 }
 
@@ -313,7 +313,7 @@ TEST(NelderMead, BeginsWiderInMoreDimensions) {
   EXPECT_EQ(NelderMeadOptions{.side = 0.1}.side_in(10), 0.1);
 }
 
-// What looks best in noise is luck: a simplex that goes on shrinking there learns nothing. Of smooth losses, however stretched, it goes on.
+// The best loss under noise is luck, so a simplex that keeps shrinking around it learns nothing. For smooth losses, however stretched, it continues.
 TEST(NelderMead, BeginsAnewInNoiseAlone) {
   const TestFunction valley = test_function("rosenbrock", 2);
   const Space space = valley.space();

@@ -40,7 +40,7 @@ TEST(NoiseWatch, TakesNeitherSlopesNorRoundingForNoise) {
   EXPECT_FALSE(rounding.found());
 }
 
-// Where a pair has shown no noise beside an error of 1, there may be some that explains one of 1e-7.
+// A pair that shows no noise at an error of 1 may still hide noise that explains an error of 1e-7.
 TEST(NoiseWatch, AsksAgainWhereErrorsAreFarSmaller) {
   NoiseWatch watch;
   for (int i = 0; i < 2; ++i) watch.refuted(1);

@@ -16,7 +16,7 @@ namespace nsga2_test {
 
 using Evaluate = std::function<void(Individual&)>;
 
-/// `in_flight` of them have begun at any time, and end in that order.
+/// Runs a search with `in_flight` trials in flight at any time, which end in the order in which they began.
 std::vector<Individual> search(Propagator& propagator, int64_t evaluations, const Evaluate& evaluate, size_t in_flight = 1, uint64_t seed = 1) {
   const Population nobody;
   std::vector<Individual> all;
@@ -46,7 +46,7 @@ double volume_of(const std::vector<Individual>& all, ObjectiveView reference) {
   return hypervolume(points, reference);
 }
 
-/// Share of the best front's, with a population of 40.
+/// Share of the true front's hypervolume, with a population of 40.
 double share_reached(const TestProblem& problem, int64_t evaluations, size_t in_flight) {
   const Space space = problem.space();
   Nsga2 propagator(space, {.population = 40});
@@ -54,8 +54,8 @@ double share_reached(const TestProblem& problem, int64_t evaluations, size_t in_
   return volume_of(all, std::vector{1.1, 1.1}) / problem.hypervolume;
 }
 
-/// Over five seeds, ZDT1 comes to 0.9972 to 0.9982, ZDT2 to 0.9964 to 0.9981, and ZDT3 to 0.9985, or 0.936 without one of its pieces. Known wrong
-/// versions: without crowding distances 0.991 at most of ZDT1, and 0.91 of ZDT2; with domination the wrong way round 0.001 and 0.
+/// Over five seeds, ZDT1 reaches 0.9972 to 0.9982, ZDT2 0.9964 to 0.9981, and ZDT3 0.9985, or 0.936 without one of its pieces. Known wrong versions:
+/// without crowding distances at most 0.991 on ZDT1 and 0.91 on ZDT2; with reversed domination 0.001 and 0.
 TEST(Nsga2, ReachesTheFrontsOfZdt) {
   const std::vector<double> least{0.994, 0.994, 0.93};
   for (size_t i = 0; i < least.size(); ++i) EXPECT_GT(share_reached(zdt_problems()[i], 15000, 1), least[i]) << zdt_problems()[i].name;
@@ -76,7 +76,7 @@ TEST(Nsga2, IsAFunctionOfWhatItIsTold) {
   EXPECT_NE(run(1), run(2));
 }
 
-/// x^2 and (x - 2)^2, and x is to be 1 at least: the front is from 1 to 2. Uniform children would be allowed in one of 20 cases.
+/// x^2 and (x - 2)^2 with x at least 1: the front is from 1 to 2. Uniform children would be allowed in one of 20 cases.
 TEST(Nsga2, ComesToWhatIsAllowed) {
   const Space space{real("x", -10, 2), real("y", 0, 1), real("z", 0, 1)};
   Nsga2 propagator(space, {.population = 16});
@@ -89,11 +89,11 @@ TEST(Nsga2, ComesToWhatIsAllowed) {
   const auto allowed = [](const Individual& each) { return each.counts(); };
   EXPECT_LT(std::count_if(all.begin(), all.begin() + 16, allowed), 3);
   EXPECT_GT(std::count_if(all.end() - 100, all.end(), allowed), 50);
-  // Of the volume to (4.41, 1.21), from x = 1 on: integral of 1.21 - (2 - x)^2 over x^2 from 1 to 4, and what lies beyond.
+  // Share of the volume up to (4.41, 1.21), for x >= 1: integral of 1.21 - (2 - x)^2 over x^2 from 1 to 4, and the rest beyond.
   EXPECT_GT(volume_of(all, std::vector{4.41, 1.21}), 0.95 * (1.21 * 3.41 - 11.0 / 6));
 }
 
-/// An error that falls with the width, and a cost that grows with it, which one kind of layer alone has; the other one's is dominated by half.
+/// An error that falls with the width, and a cost that grows with it. Only one kind of layer has a width; the other kind is dominated by half.
 TEST(Nsga2, SearchesMixedAndConditionalSpaces) {
   const Space space{categorical("kind", {"dense", "none"}), integer("width", 1, 100, log_scale).when("kind", {"dense"}),
                     ordinal("batch", {16, 32, 64, 128}), real("lr", 1e-4, 1, log_scale)};
@@ -104,7 +104,7 @@ TEST(Nsga2, SearchesMixedAndConditionalSpaces) {
     const double off = std::abs(std::log10(each.values[3]) + 2) + std::abs(each.values[2] - 1);
     set(each, {1 / width + off, width + off});
   });
-  // Errors 1/w at costs w, from 1 to 100: with only widths at powers of 2 one would have a fifth less.
+  // Errors 1/w at costs w, from 1 to 100: with widths at powers of 2 only, the volume would be a fifth smaller.
   std::vector<std::vector<double>> best;
   for (int width = 1; width <= 100; ++width) best.push_back({1.0 / width, static_cast<double>(width)});
   const std::vector<double> reference{1.5, 110};
@@ -121,7 +121,7 @@ TEST(Nsga2, LeavesOutWhatFailed) {
     set(each, {fails ? -1e9 : each.values[0], fails ? -1e9 : 1 - each.values[0]});
     if (fails) each.state = TrialState::failed;
   });
-  // By chance it would be 50, deviation 5; what is near the border fails now and then.
+  // Random proposals would fail 50 times, deviation 5; near the border some still fail.
   EXPECT_LT(std::count_if(all.end() - 100, all.end(), [](const Individual& each) { return !each.counts(); }), 35);
 }
 

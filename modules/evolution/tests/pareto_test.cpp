@@ -21,7 +21,7 @@ Individual of(int64_t trial, std::vector<double> objectives, double violation = 
           .state = violation > 0 ? TrialState::infeasible : TrialState::complete};
 }
 
-/// Few values, so that many are equal.
+/// Few distinct values, so that many are equal.
 std::vector<Individual> random_individuals(int64_t n, size_t objectives, CounterRng& random) {
   std::vector<Individual> all;
   for (int64_t trial = 0; trial < n; ++trial) {
@@ -42,7 +42,7 @@ TEST(Pareto, DominatesWhoIsNowhereWorseAndSomewhereBetter) {
   EXPECT_FALSE(dominates(of(0, {1, 1}, 0.5), of(1, {9, 9}, 0.5))) << "of two that are not, violation alone decides";
 }
 
-/// What peeling off one front after the other says.
+/// Compares with peeling off one front after the other.
 TEST(Pareto, FrontsAreWhatPeelingGives) {
   CounterRng random(1);
   for (const size_t objectives : {1, 2, 3, 5}) {

@@ -48,14 +48,14 @@ double normal(double x, double mean, double deviation) {
   return std::exp(-(x - mean) * (x - mean) / (2 * deviation * deviation)) / (deviation * std::sqrt(2 * std::numbers::pi));
 }
 
-/// A normal distribution cut off at 0 and 1.
+/// A normal distribution truncated at 0 and 1.
 double cut_normal(double x, double mean, double deviation) {
   const double within = (std::erf((1 - mean) / deviation / std::numbers::sqrt2) - std::erf(-mean / deviation / std::numbers::sqrt2)) / 2;
   return normal(x, mean, deviation) / within;
 }
 
 TEST(Parzen, DeviationsAreScottsWithTheUniformDensityAsOneMore) {
-  // Of 0.2, 0.4 and a uniform one: mean 11/30, variance (1/12 + (2/15)^2 + (1/6)^2 + (1/30)^2) / 3.
+  // 0.2, 0.4 and a uniform component: mean 11/30, variance (1/12 + (2/15)^2 + (1/6)^2 + (1/30)^2) / 3.
   const double deviation = std::sqrt((1.0 / 12 + 4.0 / 225 + 1.0 / 36 + 1.0 / 900) / 3);
   EXPECT_NEAR(scott_deviation(Values{0.2, 0.4}, 1, 1), deviation * std::pow(2, -0.2), 1e-15);
   EXPECT_NEAR(scott_deviation(Values{0.2, 0.4}, 6, 0.5), 0.5 * deviation * std::pow(2, -0.1), 1e-15);
@@ -69,7 +69,7 @@ TEST(Parzen, DensityIsTheFormula) {
   const auto unit = [](double lr) { return std::log10(lr / 1e-4) / 3; };
   const double lr_deviation = scott_deviation(Values{unit(1e-3), unit(1e-2), unit(3e-3)}, 5, 0.5);
   const double momentum_deviation = scott_deviation(Values{0.25, 0.5}, 5, 0.5);
-  // Whole numbers have from k - 0.5 to k + 0.5, in the scale; of 1 to 4, from 0.5 to 4.5.
+  // A whole number k has [k - 0.5, k + 0.5] in the scale; 1 to 4 have [0.5, 4.5].
   const auto place = [](double k) { return std::log(k / 0.5) / std::log(9); };
   const auto share = [](double k) { return std::log((k + 0.5) / (k - 0.5)) / std::log(9); };
   const double layers_deviation = std::max(1.0 / 4, scott_deviation(Values{place(2), place(4), place(2)}, 5, 0.5));
@@ -97,14 +97,14 @@ TEST(Parzen, DensityIsTheFormula) {
     return std::log(sum);
   };
   for (const Values& x : {Values{1e-3, 2, 0, 0, 0.25}, Values{5e-2, 1, 2, 0, 0.9}, Values{1e-2, 3, 1, 1, none}, Values{1e-4, 4, 0, 1, none}}) {
-    EXPECT_NEAR(estimate.log_density(x), expected(x), 1e-8);  // as exact as NormalTail
+    EXPECT_NEAR(estimate.log_density(x), expected(x), 1e-8);  // accuracy of NormalTail
   }
 }
 
 TEST(Parzen, DensityIsOneInSum) {
   const Space space = mixed_space();
   const Estimate estimate = some_estimate(space);
-  constexpr int cells = 60;  // midpoints; kernels are a tenth wide and more, so that errors are below 1e-3
+  constexpr int cells = 60;  // midpoint rule; kernels have a width of at least a tenth, so errors are below 1e-3
   double sum = 0;
   Values x(5, none);
   const auto add = [&](double volume) { sum += volume * std::exp(estimate.density->log_density(x)); };
@@ -140,7 +140,7 @@ TEST(Parzen, WhatIsDrawnHasTheDensity) {
     const auto bin = [](double position) { return std::min(std::floor(position * bins), bins - 1.0); };
     ++seen[{bin(x[0]), x[1], x[2], x[3], std::isnan(x[4]) ? -1.0 : bin(x[4])}];
   }
-  constexpr int fine = 8;  // midpoints in a bin
+  constexpr int fine = 8;  // midpoints per bin
   const auto probability = [&](const Values& cell) {
     double sum = 0;
     Values x(cell.begin(), cell.end());

@@ -14,7 +14,7 @@ Individual of(int64_t trial, double loss, TrialState state = TrialState::complet
   return {.trial = trial, .values = {loss}, .loss = loss, .state = state};
 }
 
-/// What a sorted list would say, after any sequence of changes, with more individuals than are ranked.
+/// Compares with a sorted list after any sequence of changes, with more individuals than are ranked.
 TEST(Population, RanksAsASortedListDoes) {
   Population population;
   std::set<std::pair<double, int64_t>> expected;

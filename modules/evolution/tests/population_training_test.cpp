@@ -12,7 +12,7 @@
 namespace tw::search {
 namespace population_training_test {
 
-/// Eight members that report their number as their value, at one step.
+/// Eight members that report their number as value, at one step.
 PopulationTraining eight(const PopulationTrainingOptions& options) {
   PopulationTraining training(options);
   for (int64_t trial = 0; trial < 8; ++trial) training.observe({trial, 1, static_cast<double>(trial)});
@@ -69,7 +69,7 @@ TEST(PopulationTraining, MembersAreComparedAtTheStepOfTheOneThatReports) {
   EXPECT_EQ(original(training, {1, 3, 2}), 2) << "others count with their last value before";
 }
 
-/// Members 0 and 1 are far ahead: 2 and 3, which are worse, do not keep the worse one of them from copying the other.
+/// Members 0 and 1 are far ahead. Members 2 and 3, which are worse, must not keep the worse of the two from copying the better.
 TEST(PopulationTraining, WhoLagsIsNotComparedWith) {
   PopulationTraining training({.interval = 2});
   for (int64_t step = 1; step <= 6; ++step) {
@@ -82,7 +82,7 @@ TEST(PopulationTraining, WhoLagsIsNotComparedWith) {
   EXPECT_EQ(original(training, {3, 3, 0}), 0);
 }
 
-/// Of m equal members each is the worst of them by chance, and copies any other.
+/// Of m equal members, each is randomly the worst, and copies any other.
 TEST(PopulationTraining, ChanceDecidesBetweenEqualMembers) {
   PopulationTraining training({});
   for (int64_t trial = 0; trial < 4; ++trial) training.observe({trial, 1, 0.5});
@@ -94,7 +94,7 @@ TEST(PopulationTraining, ChanceDecidesBetweenEqualMembers) {
       ++counts[copied.value_or(-1)];
     }
     EXPECT_FALSE(counts.contains(trial));
-    EXPECT_NEAR(counts[-1], 2250, 120);  // binomial, deviation 24; of the others, 250 each, deviation 15
+    EXPECT_NEAR(counts[-1], 2250, 120);  // binomial, deviation 24; 250 for each of the others, deviation 15
     for (const auto& [other, count] : counts) {
       if (other >= 0) {
         EXPECT_NEAR(count, 250, 75) << other;
@@ -115,13 +115,13 @@ TEST(PopulationTraining, EqualMembersStayAheadOfWorseOnes) {
   for (int64_t trial = 0; trial < 3; ++trial) EXPECT_NEAR(copies[trial], 100, 45) << "binomial, deviation 8";
 }
 
-/// The height of a triangle wave at x, of three levels, and 0 in its troughs alone, which are a fiftieth of it.
+/// A triangle wave at x, rounded up to three levels; 0 only in its troughs, which are a fiftieth of the range.
 double level(double x) {
   const double height = std::abs(std::fmod(x, 2) - 1);
   return height < 0.02 ? 0 : std::ceil(3 * height);
 }
 
-/// Whether one of four members comes to a trough within 100 comparisons.
+/// Whether one of four members reaches a trough within 100 comparisons.
 bool finds_trough(uint64_t seed) {
   const Space space{real("x", 0.1, 10, log_scale)};
   const PopulationTrainingOptions options;
@@ -140,7 +140,7 @@ bool finds_trough(uint64_t seed) {
   return false;
 }
 
-/// Where members are equal before one has found a trough, only copies of equals can go on: without them 23 in 100 get there, with them 92.
+/// If all members are equal, only copies of equal members can make progress. Without them 23 of 100 searches reach a trough, with them 92.
 TEST(PopulationTraining, APlateauIsSearched) {
   int found = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) found += finds_trough(seed) ? 1 : 0;
@@ -196,7 +196,7 @@ TEST(Explored, NumbersAreMultipliedOrDrawnAnew) {
     ++widths[tried[2]];
     ++acts[tried[3]];
   }
-  // Binomial of 4000 with probability 1/4: deviation 27; 3/8: 31. Five of these.
+  // Binomial, 4000 draws: with probability 1/4 deviation 27, with 3/8 deviation 31. Tolerances are five of these.
   EXPECT_NEAR(resampled, 1000, 140);
   EXPECT_NEAR(rises, 1500, 155);
   EXPECT_NEAR(widths[0], 1500 + 1000 / 3, 160);

@@ -50,7 +50,7 @@ TEST(Promotion, TrialsPauseWhereARungEnds) {
   EXPECT_EQ(promotion.next().trial, -1) << "two of rung 0, of which one has gone on";
 }
 
-/// It went on to the end, as if promoted from rung to rung.
+/// It continued to the end, as if promoted from rung to rung.
 TEST(Promotion, WhatIsInfiniteWaitsBehindAllOthers) {
   Promotion promotion({.grace = 1, .eta = 2, .max_steps = 4});
   EXPECT_TRUE(promotion.arrive({0, 1, INFINITY}));
@@ -76,7 +76,8 @@ TEST(Promotion, EqualValuesGoByNumber) {
   EXPECT_EQ(promotion.next().trial, -1);
 }
 
-/// By definition: of those that wait at a rung, the best, if it is among the best floor(m / eta) that came there; from the highest rung that has one.
+/// By definition: the best of the trials that wait at a rung, if it is among the best floor(m / eta) that reached the rung; from the highest rung
+/// with such a trial.
 TEST(Promotion, IsItsDefinition) {
   constexpr int64_t eta = 3;
   Promotion promotion({.grace = 1, .eta = eta, .max_steps = 27});
@@ -116,7 +117,7 @@ TEST(Promotion, IsItsDefinition) {
   EXPECT_GT(promoted[3], 5);
 }
 
-/// With 10^5 trials at the first rung, of which another worker's are two thirds: a call looked at them all, and took milliseconds.
+/// 10^5 trials at the first rung, two thirds of them another worker's. An earlier version scanned them all in each call, which took milliseconds.
 TEST(Promotion, ManyTrialsCostNoMore) {
   Promotion promotion({.grace = 1, .eta = 4, .max_steps = 16});
   CounterRng random(1);
@@ -128,7 +129,7 @@ TEST(Promotion, ManyTrialsCostNoMore) {
     if (promotion.next().trial >= 0) ++promoted;
   }
   EXPECT_GT(promoted, 5000) << "about a quarter of a third";
-  // A microsecond each, and 20 to spare; to look at a quarter of all would take 50 s.
+  // A microsecond each, with a margin of 20; scanning a quarter of all trials would take 50 s.
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(2));
 }
 

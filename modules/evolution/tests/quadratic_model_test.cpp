@@ -32,7 +32,7 @@ VectorXd losses_at(const QuadraticModel& model, const MatrixXd& points) {
   return losses;
 }
 
-// The regularisation of 1e-7 moves coefficients by about its share of the data, which are of size 1: 1e-6 of them.
+// The regularisation of 1e-7 changes coefficients by about its share of the data, which have size 1: by 1e-6.
 TEST(QuadraticModel, IsWhatThePointsCameFrom) {
   CounterRng random(1);
   for (const Index n : {1, 2, 5}) {
@@ -46,7 +46,7 @@ TEST(QuadraticModel, IsWhatThePointsCameFrom) {
   }
 }
 
-// Of two points at one place the heavier one counts: the mean is (9 * 1 + 1 * 2) / 10.
+// Of two points in one place the heavier one dominates: the mean is (9 * 1 + 1 * 2) / 10.
 TEST(QuadraticModel, WeighsSquaresOfResiduals) {
   const MatrixXd points = (MatrixXd(1, 5) << 0, 0, 1, -1, 2).finished();
   const VectorXd losses = (VectorXd(5) << 1, 2, 1.1, 1.1, 1.1).finished();
@@ -54,8 +54,9 @@ TEST(QuadraticModel, WeighsSquaresOfResiduals) {
   EXPECT_NEAR(QuadraticModel::fitted(points, losses, weights).constant, 1.1, 1e-4);
 }
 
-// Losses from 0 to 1 with noise of deviation 1/2 have priors of the same deviation: minimise sum r^2 + |H|^2. With H = h I, from 0 at the middle and
-// 1 around it: 3 c + h = 2 and c + 3 h / 2 = 1 on a line, 5 c + 2 h = 4 and the same in a plane, where points are fewer than coefficients.
+// Losses from 0 to 1 with noise of deviation 1/2 have priors of the same deviation: minimise sum r^2 + |H|^2. With H = h I, losses of 0 in the middle
+// and 1 around it: 3 c + h = 2 and c + 3 h / 2 = 1 on a line, 5 c + 2 h = 4 and the same second equation in a plane, where there are fewer points
+// than coefficients.
 TEST(QuadraticModel, BendsLessUnderNoise) {
   const MatrixXd line = (MatrixXd(1, 3) << -1, 0, 1).finished();
   const QuadraticModel on_a_line = QuadraticModel::fitted(line, Eigen::Vector3d(1, 0, 1), VectorXd::Ones(3), 0.5);
@@ -78,16 +79,16 @@ TEST(QuadraticModel, IsFiniteWherePointsLieOnALine) {
   }
 }
 
-// Against the equations of Powell 2004 in all coefficients: minimise |H|^2 such that the model interpolates.
+// Compared with the equations of Powell 2004 for all coefficients: minimise |H|^2 such that the model interpolates.
 TEST(QuadraticModel, IsOfLeastHessianWherePointsAreFew) {
   CounterRng random(2);
   constexpr Index n = 3;
-  constexpr Index m = 6;  // of 10 coefficients
+  constexpr Index m = 6;  // there are 10 coefficients
   const MatrixXd points = random_matrix(n, m, random);
   const VectorXd losses = random_matrix(m, 1, random);
   const QuadraticModel found = QuadraticModel::fitted(points, losses, VectorXd::Ones(m));
   EXPECT_LE((losses_at(found, points) - losses).norm(), 1e-4);
-  // c, g, and all n^2 elements of H, with multipliers.
+  // Unknowns: c, g, and all n^2 elements of H, and multipliers.
   constexpr Index unknowns = 1 + n + n * n;
   MatrixXd system = MatrixXd::Zero(unknowns + m, unknowns + m);
   VectorXd right = VectorXd::Zero(unknowns + m);
@@ -123,7 +124,7 @@ TEST(QuadraticModel, FallsBothWaysInTheHardCase) {
   const MatrixXd h = (VectorXd(2) << -2, 1).finished().asDiagonal();
   const QuadraticModel model{0, (VectorXd(2) << 0, 0.5).finished(), h};
   const VectorXd least = model.minimizer();
-  // y = -0.5 / (1 + 2) where x is free: x^2 + y^2 = 1.
+  // y = -0.5 / (1 + 2), and x is free: x^2 + y^2 = 1.
   EXPECT_NEAR(least[1], -0.5 / 3, 1e-4);
   EXPECT_NEAR(std::abs(least[0]), std::sqrt(1 - 0.25 / 9), 1e-4);
 }
@@ -156,7 +157,7 @@ TEST(BoundedStep, WhatHitsAFaceStaysThereAndTheOthersGoOn) {
   const QuadraticModel slope{0, Eigen::VectorXd::Constant(3, -1), Eigen::MatrixXd::Zero(3, 3)};
   const Eigen::Vector3d centre(0.95, 0.5, 0.5);
   const Eigen::VectorXd x = bounded_minimizer(slope, centre, 0.4, Ellipsoid(3));
-  // What is left of the radius goes to the other two alike.
+  // The other two coordinates share the rest of the radius equally.
   const double other = 0.5 + std::sqrt((0.4 * 0.4 - 0.05 * 0.05) / 2);
   EXPECT_LT((x - Eigen::Vector3d(1, other, other)).norm(), 1e-9);
   EXPECT_EQ(bounded_minimizer(slope, centre, 2, Ellipsoid(3)), Eigen::VectorXd::Ones(3));
@@ -173,7 +174,7 @@ TEST(BoundedStep, NoPlaceOfTheBallAndTheCubeIsMuchBetter) {
     const auto y_of = [&](const Eigen::VectorXd& x) -> Eigen::VectorXd { return ellipsoid.to(x - centre) / 0.5; };
     const Eigen::VectorXd x = bounded_minimizer(model, centre, 0.5, ellipsoid);
     EXPECT_LE(y_of(x).norm(), 1 + 1e-6);
-    double least = 0;  // over a grid
+    double least = 0;  // minimum over a grid
     for (int i = 0; i <= 100; ++i) {
       for (int j = 0; j <= 100; ++j) {
         const Eigen::VectorXd y = y_of(Eigen::Vector2d(i / 100.0, j / 100.0));

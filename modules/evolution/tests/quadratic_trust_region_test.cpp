@@ -41,7 +41,7 @@ TestFunction ellipsoid(size_t dimensions) {
 }
 
 TEST(QuadraticTrustRegion, NeedsFewEvaluationsWhereLossesAreSmooth) {
-  // A quadratic is known from 21 points in 5 dimensions; its least point is found when the region has come to it.
+  // 21 points in 5 dimensions determine a quadratic; its minimum is found once the region contains it.
   EXPECT_LE(reached(off_centre("sphere", 5), 60), 1e-8);
   EXPECT_LE(reached(off_centre("rosenbrock", 2), 150), 1e-8);
   EXPECT_LE(reached(ellipsoid(5), 250), 1e-8) << "condition 1e6: a region that stays a ball comes to 1e1";
@@ -85,7 +85,7 @@ TEST(QuadraticTrustRegion, BeginsWhereItIsTold) {
   EXPECT_THROW(QuadraticTrustRegion(space, {}, 1, {2, 2}), ContractError);
 }
 
-// Each half of the evaluations on one of two workers, which hear of each other after each of their own.
+// Two workers make half of the evaluations each, and receive each other's results after each of their own.
 TEST(QuadraticTrustRegion, IsSharedByWorkers) {
   const TestFunction function = off_centre("sphere", 5);
   const Space space = function.space();
@@ -113,7 +113,7 @@ TEST(QuadraticTrustRegion, IsSharedByWorkers) {
   EXPECT_EQ(proposed.size(), 160U);
 }
 
-// What the model proposes may be known already, and not what it says: the region has to shrink then, too.
+// A model's proposal may be a known position whose loss contradicts the model: the region must shrink then, too.
 TEST(QuadraticTrustRegion, GoesOnWhereModelsAreWrong) {
   const TestFunction function = ellipsoid(5);
   const Space space = function.space();
@@ -163,7 +163,7 @@ TEST(QuadraticTrustRegion, LeavesOutWhatFailed) {
   EXPECT_LE(least, 1e-6);
 }
 
-/// The true loss of the trial that looks best under noise, the median of seeds.
+/// The true loss of the trial that looks best under noise, median over seeds.
 double median_under_noise(const TestFunction& function, double deviation, int64_t evaluations, bool by_chance) {
   const Space space = function.space();
   std::vector<double> medians;
@@ -184,11 +184,11 @@ double median_under_noise(const TestFunction& function, double deviation, int64_
   return medians[5];
 }
 
-// The deviation is a tenth of what the function's values lie apart. A region that shrinks around lucky trials comes to what random search finds;
-// over 41 seeds and six functions the median is 0.3 to 0.6 of that.
+// The deviation is a tenth of the range of values. A region that shrinks around lucky trials is no better than random search. Over 41 seeds and six
+// functions, the median is 0.3 to 0.6 of random search's.
 TEST(QuadraticTrustRegion, StaysWideUnderNoise) {
   for (const size_t dimensions : {2, 5}) {
-    const TestFunction sphere = off_centre("sphere", dimensions);  // up to 6.5^2 in each dimension
+    const TestFunction sphere = off_centre("sphere", dimensions);  // up to 6.5^2 per dimension
     const double range = 40 * static_cast<double>(dimensions);
     EXPECT_LE(median_under_noise(sphere, range / 10, 150, false), 0.7 * median_under_noise(sphere, range / 10, 150, true)) << dimensions;
   }

@@ -16,7 +16,7 @@ Space mixed() {
           real("momentum", 0, 1).when("optimizer", {"sgd"})};
 }
 
-/// What it proposes first.
+/// The first proposals.
 std::vector<std::vector<double>> drawn(Propagator& propagator, int n, uint64_t seed = 1) {
   const Population population;
   std::vector<std::vector<double>> points;
@@ -27,7 +27,7 @@ std::vector<std::vector<double>> drawn(Propagator& propagator, int n, uint64_t s
   return points;
 }
 
-/// Counts of the points [begin, begin + n) in n equal strata of a real parameter's unit.
+/// Counts of the points [begin, begin + n) in n equal strata of a real parameter's unit interval.
 std::vector<int> strata(const Space& space, const std::vector<std::vector<double>>& points, size_t parameter, size_t begin, size_t n) {
   std::vector<int> counts(n, 0);
   for (size_t i = begin; i < begin + n; ++i) {
@@ -85,7 +85,8 @@ TEST(Sampling, SobolCoversEachParameterInEveryPowerOfTwo) {
   }
 }
 
-/// Of 70 parameters the last 6 are beyond the sequence. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) (Laurent & Massart 2000), x = 14, k = 15.
+/// Of 70 parameters, the last 6 exceed the dimensions of the sequence. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) (Laurent & Massart 2000), x = 14,
+/// k = 15.
 TEST(Sampling, ParametersBeyondTheSequenceAreUniform) {
   std::vector<Parameter> many;
   for (int i = 0; i < 70; ++i) many.push_back(real("x" + std::to_string(i), 0, 1));
@@ -113,7 +114,7 @@ TEST(Sampling, WorkersShareThePointsOfOne) {
   const auto alone = drawn(whole, 60);
   for (int worker = 0; worker < 3; ++worker) {
     Sobol part(space, 9, {worker, 3});
-    const auto own = drawn(part, 20, static_cast<uint64_t>(worker) + 100);  // trials' numbers do not matter
+    const auto own = drawn(part, 20, static_cast<uint64_t>(worker) + 100);  // trial numbers have no influence
     for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(same_values(own[i], alone[3 * i + static_cast<size_t>(worker)]));
   }
 }

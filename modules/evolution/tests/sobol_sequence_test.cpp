@@ -20,7 +20,7 @@ Points first_points(size_t dimensions, uint32_t n) {
   return points;
 }
 
-/// Whether each box of 2^-a by 2^-b, a + b = m - t, holds 2^t of the 2^m points: a (t, m, 2)-net in base 2.
+/// Whether each box of 2^-a by 2^-b, a + b = m - t, contains 2^t of the 2^m points: a (t, m, 2)-net in base 2.
 bool is_net(const std::vector<uint32_t>& x, const std::vector<uint32_t>& y, uint32_t m, uint32_t t) {
   for (uint32_t a = 0; a <= m - t; ++a) {
     std::vector<uint32_t> counts(size_t{1} << (m - t), 0);
@@ -34,7 +34,8 @@ bool is_net(const std::vector<uint32_t>& x, const std::vector<uint32_t>& y, uint
   return true;
 }
 
-/// Every pair of dimensions is as even as Sobol' 1967 proves: t = sum over both of (degree of the polynomial - 1), 0 for the first dimension.
+/// Checks that every pair of dimensions is as even as Sobol' 1967 proves: t = sum over both of (degree of the polynomial - 1), 0 for the first
+/// dimension.
 void expect_nets(const Points& points) {
   const std::vector<uint32_t> degrees{1, 1, 2, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5, 6, 6, 6};
   for (size_t i = 0; i < points.size(); ++i) {
@@ -77,7 +78,7 @@ TEST(SobolSequence, TheWholeTableAgreesWithAnotherImplementation) {
   for (const std::vector<uint32_t>& points : first_points(64, 1024)) {
     for (const uint32_t x : points) all.push_back(x >> 2);
   }
-  // Of the same engine's points.
+  // A hash of the same engine's points.
   EXPECT_EQ(content_hash({reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]}), 0xb4b32a2e6542c5a3U);
 }
 
@@ -102,7 +103,8 @@ TEST(SobolSequence, ScramblingKeepsTheNetsAndMovesThePoints) {
 }
 
 TEST(SobolSequence, ScrambledPlacesAreUniformOverSeeds) {
-  // 4096 seeds, 16 bins. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) with k = 15 degrees (Laurent & Massart 2000): 72 is met with probability 1e-6.
+  // 4096 seeds, 16 bins. P(chi2 - k >= 2 sqrt(k x) + 2 x) <= exp(-x) with k = 15 degrees of freedom (Laurent & Massart 2000): 72 is exceeded with
+  // probability 1e-6.
   for (const uint32_t x : {0U, 0x80000000U, 0x12345678U}) {
     std::vector<int> counts(16, 0);
     for (uint32_t seed = 0; seed < 4096; ++seed) ++counts[owen_scrambled(x, seed * 0x9e3779b9U + 12345) >> 28];

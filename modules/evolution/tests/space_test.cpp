@@ -52,7 +52,7 @@ TEST(Space, RefusesWhatIsWrongByName) {
   expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is no value of that");
 }
 
-/// Such a range has no middle, and such steps no number, in float64.
+/// In float64, such a range has no middle, and such steps have no count.
 TEST(Space, RefusesWhatDoublesCannotHold) {
   expect_refused({real("x", -1e308, 1e308)}, "parameter 'x': limits -1e+308 and 1e+308 are too far apart: their difference must be a finite double");
   expect_refused({real("x", 2e-308, 1e308, log_scale)}, "are too far apart: their ratio must be a finite double");
@@ -67,7 +67,7 @@ TEST(Space, RefusesWhatDoublesCannotHold) {
   EXPECT_EQ(wide.parameters()[2].count(), 1000000000000001);
 }
 
-/// As one writes them by hand; and however a choice is written, it is the number that counts.
+/// Numbers are printed as written by hand; choices match by number, however they are written.
 TEST(Space, WritesNumbersPlainly) {
   const Space space{ordinal("batch", {16, 100000}), integer("steps", 1, 1000000).when("batch", {"1e5"}), real("lr", 1e-6, 1)};
   EXPECT_EQ(Configuration(space, {1, 200000, 0.0001}).describe(), "batch=100000 steps=200000 lr=0.0001");
@@ -86,7 +86,7 @@ TEST(Space, PositionsAndValuesAreTheSame) {
     ASSERT_TRUE(space.contains(values));
     const std::vector<double> again = space.decode(space.encode(values));
     for (size_t k = 0; k < values.size(); ++k) {
-      // exp(log(x)) of x up to 0.1 in a range of a factor of 1000: 2 roundings of logs up to 7
+      // exp(log(x)) for x up to 0.1 in a range with a factor of 1000: 2 rounding errors of logs up to 7
       ASSERT_EQ(std::isnan(values[k]), std::isnan(again[k]));
       if (std::isnan(values[k])) continue;
       ASSERT_NEAR(values[k], again[k], 16 * std::numeric_limits<double>::epsilon());
@@ -106,7 +106,7 @@ TEST(Space, EveryWholeNumberHasAnEqualShare) {
 }
 
 TEST(Space, EveryStepHasAShareAndLiesWithinIt) {
-  // The upper limits are on no step: 0.9 and 2.0 are the last ones.
+  // The upper limits are not on a step: 0.9 and 2.0 are the last values.
   const Space space{real("a", 0, 1, Scale::linear, 0.3), real("b", 1, 2.4, log_scale, 0.5)};
   std::vector<int> counts(4, 0);
   for (int i = 0; i <= 400; ++i) {
@@ -179,7 +179,7 @@ TEST(Space, WhatDoesNotExistHasNoValue) {
   EXPECT_EQ(c.describe(), "lr=0.01 layers=4 batch=32 optimizer=adam decay=cosine");
   values[3] = 0;
   space.repair(values);
-  EXPECT_DOUBLE_EQ(Configuration(space, values).real("momentum"), 0.5);  // 0.475 is the middle; the nearest step
+  EXPECT_DOUBLE_EQ(Configuration(space, values).real("momentum"), 0.5);  // 0.475 is the middle; this is the nearest step
 }
 
 TEST(Space, ValuesAreReadByNameAndKind) {

@@ -28,7 +28,7 @@ TEST(Standing, IsThatOfAnIndividual) {
   EXPECT_EQ((Individual{.loss = 3, .state = TrialState::failed}.standing()), failed);
 }
 
-/// Losses from 1 to 5, so violations lie between 5 and 9.
+/// Losses are 1 to 5, so violations are mapped to values between 5 and 9.
 TEST(Standing, MeritsPutViolationsAboveLosses) {
   const std::vector<Standing> standings{{0, 5}, {8, 0}, {0, 1}, {2, infinity}, failed};
   EXPECT_EQ(merits(standings), (std::vector<double>{5, 9, 1, 6, infinity}));

@@ -21,8 +21,8 @@ TEST(Median, StopsWhatIsWorseThanTheMedian) {
   for (int64_t trial = 0; trial < 3; ++trial) {
     for (int64_t step = 1; step <= 3; ++step) EXPECT_TRUE(report(*rule, {trial, step, static_cast<double>(trial + 1)}));
   }
-  EXPECT_TRUE(report(*rule, {10, 1, 9}));   // grace
-  EXPECT_FALSE(report(*rule, {10, 2, 9}));  // 2 is the median
+  EXPECT_TRUE(report(*rule, {10, 1, 9}));   // grace period
+  EXPECT_FALSE(report(*rule, {10, 2, 9}));  // the median is 2
   EXPECT_TRUE(report(*rule, {11, 1, 9}));
   EXPECT_TRUE(report(*rule, {11, 2, 1.5}));
   EXPECT_TRUE(report(*rule, {11, 3, 9})) << "its best counts";
@@ -30,8 +30,8 @@ TEST(Median, StopsWhatIsWorseThanTheMedian) {
   EXPECT_FALSE(report(*rule, {13, 1, NAN}));
 }
 
-/// 300 trials of 100 steps, whose values fall from 1 to their ends, evenly between 0 and 1/2, and never cross. Of those that come to a step half go
-/// on, so that 3,286 steps are made in all; means since the first step, which lag behind what falls, would take 19,986.
+/// 300 trials of 100 steps, whose values fall from 1 to ends spread evenly between 0 and 1/2, and never cross. Half of the trials that reach a step
+/// continue, which makes 3,286 steps. Means since the first step, which lag on falling curves, would need 19,986.
 TEST(Median, StopsMostOfWhatFalls) {
   constexpr int64_t trials = 300;
   constexpr int64_t steps = 100;
@@ -58,7 +58,7 @@ TEST(Median, ATrialThatIsBegunAgainStartsOver) {
   EXPECT_TRUE(report(*rule, {1, 2, 9})) << "nobody has come so far";
 }
 
-/// By definition: at each rung, among the best 1/eta (one at least) of all that have come there so far.
+/// By definition: at each rung, among the best 1/eta (at least one) of all trials that have reached it so far.
 TEST(Halving, IsItsDefinition) {
   const HalvingOptions options{.grace = 1, .eta = 3, .max_steps = 27};
   const auto rule = halving_rule(options);
@@ -86,7 +86,7 @@ TEST(Halving, IsItsDefinition) {
 
 TEST(Halving, ReportsNeedNotMeetRungs) {
   const auto rule = halving_rule({.grace = 2, .eta = 2, .max_steps = 100});
-  EXPECT_TRUE(report(*rule, {0, 5, 1}));  // both rungs, 2 and 4
+  EXPECT_TRUE(report(*rule, {0, 5, 1}));  // passes both rungs, 2 and 4
   EXPECT_FALSE(report(*rule, {1, 3, 2}));
   EXPECT_TRUE(report(*rule, {2, 1, 99}));
 }

@@ -59,8 +59,8 @@ TEST(Swarm, VelocitiesAreClampedAndFacesAbsorb) {
 }
 
 TEST(Swarm, EachDimensionHasItsOwnRandomNumbers) {
-  // With one number for all dimensions a particle moves on the plane of its attractors alone: velocities in two dimensions are proportional here.
-  // With one each they are independent, and the correlation of 4,096 has deviation 1/64.
+  // With one random number for all dimensions, a particle moves only in the plane of its attractors, and velocities in two dimensions are
+  // proportional here. With one number per dimension they are independent, and the correlation of 4,096 has deviation 1/64.
   double product = 0;
   double square = 0;
   for (uint64_t trial = 0; trial < 4096; ++trial) {
@@ -72,8 +72,8 @@ TEST(Swarm, EachDimensionHasItsOwnRandomNumbers) {
     square += (particle.velocity[0] - mean) * (particle.velocity[0] - mean);
   }
   EXPECT_LT(std::abs(product / square), 6.0 / 64);
-  // Variance of c1 r 0.1 + c2 s 0.2: c^2 (0.1^2 + 0.2^2) / 12, with one number for both attractions c^2 0.3^2 / 12. Its deviation: below 1 / 64 of
-  // it.
+  // Variance of c1 r 0.1 + c2 s 0.2: c^2 (0.1^2 + 0.2^2) / 12; with one number for both attractions c^2 0.3^2 / 12. Its relative deviation is below 1
+  // / 64.
   const double variance = 1.49445 * 1.49445 * 0.05 / 12;
   EXPECT_NEAR(square / 4096, variance, 6.0 / 64 * variance);
 }
@@ -94,7 +94,7 @@ TEST(Swarm, TheParticleThatWaitedLongestMoves) {
 }
 
 TEST(Swarm, ResultsOfOthersAttractButAreNotAParticlesOwn) {
-  // A lone particle that heard of a better place elsewhere goes on average half of c2 towards it; its own best attracts it no other way.
+  // A lone particle that received a better place from another worker moves on average half of c2 towards it; its own best attracts it nowhere else.
   double mean = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     Swarm swarm(plane, {.inertia = 0, .cognitive = 0, .social = 1, .particles = 1});
@@ -103,7 +103,7 @@ TEST(Swarm, ResultsOfOthersAttractButAreNotAParticlesOwn) {
     swarm.tell(evaluated(first, 2.0));
     Proposal other = first;
     other.values = {0.5, 0.5};
-    swarm.tell(evaluated(other, 1.0));  // the same tag, by another worker
+    swarm.tell(evaluated(other, 1.0));  // the same tag, from another worker
     const Proposal next = swarm.ask(nobody, random);
     mean += (next.values[0] - first.values[0]) / (0.5 - first.values[0]) / 400;
   }
@@ -132,7 +132,7 @@ TEST(Swarm, FailuresNeitherStallNorAttract) {
   }
   std::ranges::sort(seen);
   EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end()) << "without a best place particles begin at new ones";
-  // Without inertia a particle whose own best is that of all stays there, whatever failed.
+  // Without inertia, a particle whose own best is the global best stays there, whatever failed.
   Swarm still(plane, {.inertia = 0, .particles = 1});
   const Proposal good = asked(still, 0);
   still.tell(evaluated(good, 1.0));

@@ -26,7 +26,7 @@ TEST(TestFunctions, HaveTheirMinimumWhereTheySay) {
     for (int i = 0; i < 20000; ++i) {
       std::vector<double> x = random_point(function, random);
       EXPECT_GE(function.value(x), function.minimum - 1e-12);
-      // Around the minimizer, too, ever nearer.
+      // Also around the minimizer, at decreasing distances.
       const double share = std::pow(10, -6 * uniform(random));
       for (size_t k = 0; k < x.size(); ++k) x[k] = function.minimizer[k] + share * (x[k] - function.minimizer[k]);
       EXPECT_GE(function.value(x), function.minimum - 1e-10);
@@ -44,7 +44,7 @@ TEST(TestFunctions, KnownValues) {
   EXPECT_NEAR(test_function("eggcrate").value(std::vector{std::numbers::pi, 0.0}), 9.8696044, 1e-6);
   EXPECT_DOUBLE_EQ(test_function("leon").value(std::vector{2.0, 7.0}), 101);
   EXPECT_NEAR(test_function("ellipsoid", 3).value(std::vector{1.0, 1.0, 1.0}), 1001001, 1e-6);
-  // The wrong funnel is better than its surroundings, and d n above the right one.
+  // The minimum of the wrong funnel is d n above that of the right one.
   const TestFunction two = test_function("bisphere");
   const double n = 30;
   const double other = -std::sqrt((2.5 * 2.5 - 1) / (1 - 1 / (2 * std::sqrt(n + 20) - 8.2)));
@@ -73,7 +73,7 @@ TEST(TestFunctions, ShiftMovesTheMinimizer) {
   EXPECT_THROW(shifted(test_function("sphere"), {6, 0}), ContractError);
 }
 
-/// x1 on the front gives a point on it; hypervolumes are sums over 20,000 of these.
+/// A point with x1 on the front lies on it; hypervolumes are sums over 20,000 of these.
 TEST(TestFunctions, FrontsOfZdtHaveTheirVolumes) {
   for (const TestProblem& problem : zdt_problems()) {
     std::vector<std::vector<double>> front;
@@ -86,7 +86,7 @@ TEST(TestFunctions, FrontsOfZdtHaveTheirVolumes) {
       x[3] = 1;  // g = 1 + 9 / 29
       EXPECT_GT(problem.objectives(x)[1], front.back()[1]);
     }
-    // A stair of 20,000 steps is below the curve by half the fall over a step's width, 1 / 40,000 times 2 at most.
+    // A staircase of 20,000 steps lies below the curve by half the fall over a step's width, at most 1 / 40,000 times 2.
     const double volume = hypervolume(std::vector<ObjectiveView>(front.begin(), front.end()), std::vector{1.1, 1.1});
     EXPECT_NEAR(volume, problem.hypervolume, 1e-4) << problem.name;
     EXPECT_LT(volume, problem.hypervolume) << problem.name;

@@ -41,7 +41,7 @@ TEST(Tpe, ATenthIsGoodAnd25AtMost) {
   EXPECT_EQ((TpeOptions{.good_share = 1, .most_good = 3}.good_of(7)), 3U);
 }
 
-/// What random search comes to divided by what TPE does, medians of seeds.
+/// The best loss of random search divided by TPE's, medians over seeds.
 double advantage(const Space& space, const std::function<double(const Values&)>& loss, int64_t evaluations) {
   constexpr uint64_t seeds = 31;
   const auto median = [&](auto make) {
@@ -73,7 +73,7 @@ Space optimizer_space() {
                real("beta", 0, 1).when("optimizer", {"adam"})};
 }
 
-/// Least, 0, with lr 1e-2, batch 32, 4 layers, tanh and sgd of momentum 0.9; the best lr of others is another one.
+/// The minimum, 0, is at lr 1e-2, batch 32, 4 layers, tanh, and sgd with momentum 0.9; the other optimizer has a different best lr.
 double optimizer_loss(const Space& space, const Values& values) {
   const Configuration c(space, values);
   const bool sgd = c.text("optimizer") == "sgd";
@@ -107,7 +107,7 @@ TEST(Tpe, TheSameIsProposedAgain) {
 }
 
 TEST(Tpe, ItsOwnResultsAreForgottenWhereTheyWereInFlight) {
-  // One that asked and was told does as one that was told alone.
+  // A propagator that asks and receives results behaves like one that only receives results.
   const TestFunction function = test_function("sphere", 3);
   const Space space = function.space();
   Tpe asking(space);
@@ -191,7 +191,7 @@ TEST(Tpe, GoesDownTenLevelsOfConditions) {
     }
   }
   std::ranges::sort(best);
-  EXPECT_EQ(best[5], -10);  // of 60 uniform ones, one in 17 runs
+  EXPECT_EQ(best[5], -10);  // 60 uniform draws reach it in one of 17 runs
 }
 
 TEST(Tpe, WhatFailsIsAvoidedWhereItLies) {
@@ -205,7 +205,7 @@ TEST(Tpe, WhatFailsIsAvoidedWhereItLies) {
       CounterRng random(seed, 1000);
       for (int trial = 0; trial < 100; ++trial) {
         const double x = trial % 2 == 0 ? 0.3 + 0.1 * static_cast<double>(random()) * 0x1p-32 : static_cast<double>(random()) * 0x1p-32;
-        const bool fails = x > 0.35;  // where it is best but for that
+        const bool fails = x > 0.35;  // would be the best region otherwise
         Individual individual = evaluated({.values = {x, static_cast<double>(random()) * 0x1p-32}}, std::abs(x - 0.35));
         if (fails) individual.state = state;
         told.tell(individual);
@@ -233,7 +233,7 @@ TEST(Tpe, TakesWhateverLosses) {
       largest[0] = std::max(largest[0], proposal.values[0]);
       tpe.tell(evaluated(proposal, loss));
     }
-    EXPECT_LT(smallest[0], 0.2) << loss;  // nothing is to be gained anywhere, so it goes everywhere
+    EXPECT_LT(smallest[0], 0.2) << loss;  // no gain is possible anywhere, so it explores everywhere
     EXPECT_GT(largest[0], 0.8) << loss;
   }
 }
@@ -249,7 +249,7 @@ TEST(Tpe, ProposesEachOfAFewConfigurationsOnce) {
     ASSERT_TRUE(space.contains(proposal.values));
     EXPECT_EQ(space.violated(proposal.values), "");
     EXPECT_EQ(seen.insert(c.describe()).second, trial < 12) << "trial " << trial << ": " << c.describe();  // 3 (1 + 1 + 2)
-    if (trial % 3 != 0) tpe.tell(evaluated(proposal, static_cast<double>(c.integer("x"))));                // others stay in flight
+    if (trial % 3 != 0) tpe.tell(evaluated(proposal, static_cast<double>(c.integer("x"))));                // the others stay in flight
   }
 }
 
@@ -265,7 +265,7 @@ TEST(Tpe, ASpaceOfOnePoint) {
 
 TEST(Tpe, MeetsConstraints) {
   Space space{real("x", 0, 1), real("y", 0, 1)};
-  space.require("a band", [](const Configuration& c) { return std::abs(c.real("x") - c.real("y")) < 0.02; });  // 4 in 100
+  space.require("a band", [](const Configuration& c) { return std::abs(c.real("x") - c.real("y")) < 0.02; });  // 4 % of the space
   Tpe tpe(space);
   int infeasible = 0;
   for (uint64_t trial = 0; trial < 100; ++trial) {
@@ -276,7 +276,7 @@ TEST(Tpe, MeetsConstraints) {
     if (wrong) individual.state = TrialState::infeasible;
     tpe.tell(individual);
   }
-  EXPECT_EQ(infeasible, 0);  // 0.96^240 = 6e-5 for a proposal
+  EXPECT_EQ(infeasible, 0);  // 0.96^240 = 6e-5 per proposal
 }
 
 TEST(Tpe, RefusesWrongOptions) {

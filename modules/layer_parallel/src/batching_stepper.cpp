@@ -19,7 +19,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Why `stepper` does not do for two of the layers what `reference` does; empty: it does. All do the same: two tell how, in little memory.
+/// Compares `stepper` with `reference` on two layers, which is enough because all layers do the same. @return the difference; empty: none
 std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, Stepper& reference, const State& like, const State& extras) {
   const Rows all{0, std::min<int64_t>(stack.range().size(), 2), 1};
   const Rows layers{stack.range().begin, all.count, 1};
@@ -51,7 +51,7 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
   for (size_t i = 0; i < given.size(); ++i) {
     const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
     const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
-    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // some 50 roundings of float32, many more of float64
+    const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // about 50 rounding errors in float32, many more in float64
     if (!(error <= tolerance * norm)) return concat("together they compute something else, by ", error / norm, " of the norm");
   }
   return "";
@@ -88,7 +88,7 @@ Stepper& BatchingStepper::way(const Rows& layers, const State& states, const Sta
     if (other.empty()) {
       looked_at = stack_.pass();
     } else if (!std::exchange(found_anew, true)) {
-      find(states, extras);  // it may have changed in all of them
+      find(states, extras);  // all layers may have changed
       i = -1;
     } else {
       together_.reset();
@@ -122,7 +122,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   if (options_.batching == Batching::never) return refuse("Batching::never");
   if (options_.random) return refuse("they draw random numbers");
   if (!stack_.buffers().empty()) return refuse("they have buffers");
-  if (AutocastState::here().is_on()) return refuse("they compute under autocast");  // whose casts a program of operators does not make
+  if (AutocastState::here().is_on()) return refuse("they compute under autocast");  // a program of operators makes no autocast casts
   GeneratorGuard generator;
   generator.seed(0, 0);
   const int64_t first = stack_.range().begin;

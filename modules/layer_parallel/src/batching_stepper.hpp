@@ -11,19 +11,19 @@
 
 namespace tw::layer_parallel {
 
-/// Makes steps of several layers as one operation while all of them do what the first one was seen to do, and one by one otherwise. A layer is C++,
-/// of which only a call tells what it does: each is looked at once a pass, before it runs; with Batching::always once.
+/// Runs steps of several layers as one operation while all layers do the same as the first one, and one by one otherwise. Only a call shows what a
+/// C++ layer does. Each layer is therefore traced once a pass before it runs, or only once with Batching::always.
 class BatchingStepper : public Stepper {
  public:
-  /// @param states, extras as those to come, stacked.
+  /// @param states, extras examples in shape and dtype, stacked.
   BatchingStepper(const LayerStack& stack, const BlockOptions& options, const State& states, const State& extras, double dt);
 
   bool runs_together() const override { return together_ != nullptr; }
   State run(const Rows& layers, const State& states, const StepContext& with) override;
   std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) override;
-  /// Why they do not run together; empty: they do.
+  /// Why the layers do not run together; empty: they do.
   const std::string& unbatchable() const noexcept { return unbatchable_; }
-  /// The pass in which steps were last made.
+  /// The pass that made the last steps.
   uint64_t last_pass() const noexcept { return last_pass_; }
 
  private:
@@ -38,8 +38,8 @@ class BatchingStepper : public Stepper {
   std::unique_ptr<Stepper> one_by_one_;
   std::unique_ptr<Stepper> together_;
   std::string unbatchable_;
-  std::optional<OperatorTrace> seen_;  // of the layers that run together
-  std::vector<uint64_t> looked_at_;    // by layer: the pass in which it was last seen to do that
+  std::optional<OperatorTrace> seen_;  // trace of the layers that run together
+  std::vector<uint64_t> looked_at_;    // by layer: the last pass in which its trace matched
   uint64_t last_pass_ = 0;
 };
 

@@ -20,7 +20,7 @@ State moved(const State& u, const State& slope, double factor) {
   return result;
 }
 
-/// What a layer gives for u: the next state, or a slope, which may stretch to one.
+/// Whether the result of a layer has the shape of the next state, or of a slope, which may be broadcast to that shape.
 bool fits(const State& result, const State& u, bool is_step) {
   return std::ranges::equal(result, u, [&](const at::Tensor& given, const at::Tensor& of) {
     return is_step ? given.sizes().equals(of.sizes()) : at::is_expandable_to(given.sizes(), of.sizes());

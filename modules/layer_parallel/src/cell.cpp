@@ -26,8 +26,8 @@ Tensor product(const StateWeights& weights, const Tensor& h) {
   return p.view(shape);
 }
 
-/// What a gate lets through in a span of dt: of z, which is sigmoid(q), a; of what comes in, s times as much as in one step; and their derivatives by
-/// q.
+/// A gate z = sigmoid(q) over a span of dt: `a` is the share of the old state that stays, `s` the factor of new input relative to one step. The other
+/// two are their derivatives by q.
 struct Decay {
   Tensor a;
   Tensor s;
@@ -45,19 +45,19 @@ Decay decay_of(const Tensor& z, const Span& span) {
     const Tensor a_by_q = times_dt(a * a * z * rest, span);
     return {a, times_dt(a, span), a_by_q, times_dt(a_by_q, span)};
   }
-  // Where 1 - z is nothing, the sum is one of dt ones.
+  // Where 1 - z = 0, the geometric sum has dt terms of 1.
   const Tensor a = span.of_rows.defined() ? at::pow(z, span.of_rows) : at::pow(z, span.dt);
   const Tensor s = at::where(rest > 0, (1 - a) / rest, times_dt(at::ones_like(z), span));
   const Tensor dt_a = times_dt(a, span);
   return {a, s, dt_a * rest, s * z - dt_a};
 }
 
-// Rows over which no time passes keep what they had.
+// Rows over which no time passes keep their state.
 Tensor where_time_passes(const Span& span, const Tensor& then, const Tensor& otherwise) {
   return span.of_rows.defined() ? at::where(span.of_rows > 0, then, otherwise) : then;
 }
 
-// Of a plain cell, which forgets all in a step.
+// The share that a plain cell forgets; a fine step forgets all.
 double forgets(const Span& span) { return span.coarse && span.how == CoarseCell::implicit ? span.dt / (1 + span.dt) : 1; }
 
 Tensor share_of_new(const Span& span, const Tensor& like) {
@@ -65,8 +65,8 @@ Tensor share_of_new(const Span& span, const Tensor& like) {
   return span.of_rows / (span.of_rows + 1);
 }
 
-/// How a step's result depends on its state: of result i and state j, diag(direct[i][j]) and, of h, the sum over the gates g of
-/// diag(by_gate[i][g]) W_g. Undefined ones are nothing.
+/// Derivatives of a step's results by its states. Result i depends on state j by diag(direct[i][j]), and on h by the sum over the gates g of
+/// diag(by_gate[i][g]) W_g. Undefined tensors are zero.
 struct Derivatives {
   std::vector<State> by_gate;
   std::vector<State> direct;
@@ -98,7 +98,7 @@ Derivatives derivatives_of(Cell cell, const State& kept, const Span& span) {
           {{Tensor(), by_c * decay.a}, {Tensor(), decay.a}}};
 }
 
-// Both kinds are made of blocks: of result i by state j the matrix [..., hidden, hidden] at (i, j), or what of it is on the diagonal.
+// Both kinds consist of blocks: of result i by state j, the matrix [..., hidden, hidden] at (i, j) or its diagonal.
 Tensor by_state(const Tensor& weight, const State& by_gate, const Tensor& direct, JacobianKind kind) {
   const int64_t width = weight.size(1);
   Tensor result;
@@ -154,8 +154,8 @@ CellStep step(const StateWeights& weights, const State& from, const Tensor& inpu
 
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span) {
   const Tensor zero = at::zeros({}, cotangent[0].options());
-  State passed;  // what goes through rows over which no time passes
-  State into;    // and what does not
+  State passed;  // cotangents of rows over which no time passes
+  State into;    // cotangents of all other rows
   for (const Tensor& of : cotangent) {
     into.push_back(where_time_passes(span, of, zero));
     if (span.of_rows.defined()) passed.push_back(of - into.back());
@@ -185,7 +185,7 @@ CellGradient transposed(const StateWeights& weights, const State& kept, const St
       const Tensor &c = kept[1], &i = kept[2], &f = kept[3], &g = kept[4], &o = kept[5], &t = kept[6];
       const Decay decay = decay_of(f, span);
       const Tensor by_c = into[1].addcmul(by_h * o, 1 - t * t);
-      const Tensor by_in = span.coarse ? by_c * decay.s : by_c;  // by i g
+      const Tensor by_in = span.coarse ? by_c * decay.s : by_c;  // by the product i g
       Tensor by_f = by_c * c * decay.a_by_q;
       if (span.coarse) by_f = by_f.addcmul(by_c * i * g, decay.s_by_q);
       result.of_input = result.of_product = at::cat({by_in * g * i * (1 - i), by_f, by_in * i * (1 - g * g), by_h * t * o * (1 - o)}, -1);

@@ -13,7 +13,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Draws what each layer draws, while this lives.
+/// Seeds the generator for each random layer while it lives.
 class Seeding {
  public:
   explicit Seeding(const Evolution& evolution) {
@@ -32,7 +32,7 @@ class Seeding {
   std::optional<GeneratorGuard> generator_;
 };
 
-/// From the other end.
+/// Reverses the order of the stacked states.
 State flipped(const State& stacked) {
   return each(stacked, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
 }
@@ -58,7 +58,7 @@ State ForwardPropagator::march(const Runs& runs, int64_t stride, bool record, co
   }
   const Seeding seeding(evolution_);
   const StepContext with{extras_, seeding.seed};
-  State states = record ? clone(from) : from;  // what is linearised there must not change afterwards
+  State states = record ? clone(from) : from;  // what is linearised here must not change afterwards
   Record* const tape = record ? &tape_->records.emplace_back(Record{runs, states, {}}) : nullptr;
   for (int64_t j = 0; j < runs.length; ++j) {
     const Rows layers = evolution_.layers({(runs.first + j) * stride, runs.count, runs.spacing * stride});
@@ -85,11 +85,11 @@ AdjointPropagator::AdjointPropagator(Evolution evolution, Tape& tape, std::vecto
 }
 
 State AdjointPropagator::march(const March& march, const State& from, const Between& between) {
-  if (march.last) coarse_.clear();  // no more coarse steps
+  if (march.last) coarse_.clear();  // no coarse steps follow
   return march.level == 0 ? march_finest(march, from) : march_coarse(march, from, between);
 }
 
-// Runs of the adjoint are, from the other end, those of the forward direction, in one record or in several, or parts of them, or several in a row.
+// A run of the adjoint is a forward run in reverse. It may lie in one record or several, be a part of a run, or span several runs in a row.
 State AdjointPropagator::march_finest(const March& march, const State& from) {
   const Runs& runs = march.runs;
   const auto last_step = [&](int64_t run) { return march.plan.level(0).steps - runs.begin(run) - 1; };
@@ -98,7 +98,7 @@ State AdjointPropagator::march_finest(const March& march, const State& from) {
     const Place place = places_.at(last_step(begin));
     int64_t end = begin + 1;
     const auto is_next = [&](int64_t run) {
-      if (tape_.recompute) return false;  // or all steps of this rank would be kept at the same time after all
+      if (tape_.recompute) return false;  // grouping them would keep all steps of this rank at the same time
       const Place& other = places_.at(last_step(run));
       return other.record == place.record && other.position == place.position && other.run == place.run - (run - begin);
     };
@@ -166,7 +166,7 @@ State AdjointPropagator::march_coarse(const March& march, const State& from, con
   const Runs& runs = march.runs;
   State states = from;
   for (int64_t j = 0; j < runs.length; ++j) {
-    const int64_t end_of_last = (runs.begin(runs.count - 1) + j + 1) * stride;  // reversed
+    const int64_t end_of_last = (runs.begin(runs.count - 1) + j + 1) * stride;  // in reversed order
     const int64_t first = march.plan.level(0).steps - end_of_last;
     states = flipped(coarse.steps->transposed({(first - coarse.first) / stride, runs.count, runs.spacing}, flipped(states), {}));
     if (between && j + 1 < runs.length) states = between(j, states);
@@ -174,7 +174,7 @@ State AdjointPropagator::march_coarse(const March& march, const State& from, con
   return states;
 }
 
-// Steps of the reversed level end at the last point of level 0, wherever those of the forward one do.
+// On the reversed level, steps end at the last point of level 0, wherever the forward level's steps end.
 const AdjointPropagator::CoarseSteps& AdjointPropagator::coarse_steps(const LevelPlan& plan, int level) {
   const auto [found, is_new] = coarse_.try_emplace(level);
   CoarseSteps& coarse = found->second;

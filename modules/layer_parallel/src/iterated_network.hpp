@@ -6,13 +6,13 @@
 
 namespace tw::layer_parallel {
 
-/// @throws ContractError on every rank when they are negative, differ, or one direction alone is serial. Collective.
+/// @throws ContractError on every rank if iterations are negative, differ between ranks, or only one direction is serial. Collective.
 void expect_iterations(const Communicator& comm, Iterations iterations);
 
-/// Of a forward and a backward pass over one rank. @param serial_layers beside those of the plan
+/// Predicted speed-up of a forward and a backward pass over one rank. @param serial_layers layers outside the plan
 double modelled_speed_up(const LevelPlan& plan, const MgritOptions& forward, const MgritOptions& backward, int64_t serial_layers);
 
-/// An observer that tells `on_phase`; empty if that is.
+/// An observer that calls `on_phase`; empty if `on_phase` is.
 PhaseObserver without_levels(OnPhase on_phase);
 
 }  // namespace tw::layer_parallel

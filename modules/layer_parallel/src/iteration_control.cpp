@@ -13,7 +13,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-// The last residual over the one before; 0 where that is rounding, infinite where it is not finite, -1 where there are no two.
+// The last residual divided by the one before: 0 for rounding errors, infinite if not finite, -1 without two residuals.
 double last_factor(const Report& report) {
   const auto last = static_cast<int>(report.residuals.size()) - 1;
   const auto factor = report.convergence_factor(last);
@@ -35,7 +35,7 @@ std::string text_of(Iterations iterations) {
   return iterations.forward == 0 ? "serial" : concat(iterations.forward, " iterations forward and ", iterations.backward, " backward");
 }
 
-// Never fewer, and serial once it is.
+// The larger of the two; 0, which means serial, wins.
 int at_least(int64_t raised, int scheduled) { return raised == 0 || scheduled == 0 ? 0 : std::max(static_cast<int>(raised), scheduled); }
 
 }  // namespace
@@ -91,7 +91,7 @@ void IterationControl::pass(const TrainingPass& pass) {
   tell_of_divergence(pass.number);
   if (!looks) return;
   look(pass.number, usual);
-  set(wanted(pass.epoch));  // evaluations to come are made as passes are
+  set(wanted(pass.epoch));  // evaluations until the next pass use the same iterations
 }
 
 void IterationControl::tell_of_divergence(int64_t number) {

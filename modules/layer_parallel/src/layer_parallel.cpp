@@ -27,10 +27,10 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// A module that has nothing but a place for names.
+/// A module that only holds registered names.
 class Names : public torch::nn::Module {};
 
-/// Those of an ODE block. Its mode is that of the block's layers.
+/// The names of an ODE block. Its mode is the mode of the block's layers.
 class NamesOfBlock : public Names {
  public:
   explicit NamesOfBlock(LayerStack& stack) : stack_(stack) {}
@@ -56,7 +56,7 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
   register_tensor(child != nullptr ? **child : *root.register_module(head, std::make_shared<Names>()), name.substr(dot + 1), tensor, is_buffer);
 }
 
-/// What ranks must agree on.
+/// Lines that must be equal on all ranks.
 std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerParallelOptions& options) {
   std::vector<std::string> lines = value_lines(options);
   for (const Block& block : blocks) {
@@ -96,13 +96,13 @@ void LayerParallelOptions::validate() const {
 
 namespace {
 
-/// The iterations correct states by small differences, which a type that autocast chose for a layer before would round away.
+/// The iterations correct states by small differences. Rounding to the type that autocast chose for an earlier layer would lose them.
 State of_ode(const State& state) {
   if (!AutocastState::here().is_on()) return state;
   return each(state, [](const at::Tensor& t) { return t.scalar_type() == at::kBFloat16 || t.scalar_type() == at::kHalf ? t.to(at::kFloat) : t; });
 }
 
-/// Gradients of the stacks, zero.
+/// Zero gradients of the stack's parameters.
 std::vector<at::Tensor> zero_gradients(const LayerStack& stack) {
   std::vector<at::Tensor> gradients;
   for (const StackedTensor& p : stack.parameters()) {
@@ -111,7 +111,7 @@ std::vector<at::Tensor> zero_gradients(const LayerStack& stack) {
   return gradients;
 }
 
-/// Carries `state` from one rank to another, where it is `like` that one.
+/// Sends `state` from one rank to another. @return the state on `to`, `like` on all other ranks
 State carried(const Communicator& comm, const State& state, Rank from, Rank to, const State& like) {
   if (from == to) return state;
   if (comm.rank() == from) {
@@ -155,9 +155,9 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
         part.layer = make_plain_layer(blocks_[i], i, options_.seed);
       }
     }
-    comm_.barrier();  // none goes on if one cannot
+    comm_.barrier();  // no rank continues unless all can
   });
-  comm.barrier();  // nor is one still here that what another does next could release
+  comm.barrier();  // no rank still waits here when another one revokes the communicator
 }
 
 std::optional<c10::Device> LayerParallel::Impl::device() const {
@@ -199,7 +199,7 @@ void LayerParallel::Impl::set_replica(int64_t replica) {
   }
 }
 
-// On the rank where the last part has ended, `state` is the state; on all others a tensor that hangs in autograd's graph in its place, so that
+// `state` is the state on the rank where the last part has ended. On all others it is a tensor in autograd's graph that stands for it, so that
 // backward passes reach the parts in the same order on every rank.
 State LayerParallel::Impl::forward(const State& input, const State& extras) {
   const Stopwatch watch;
@@ -228,7 +228,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
       forward_time_ = watch.elapsed();
       return output;
     } catch (...) {
-      set_calls(call);  // the same on all ranks for the next pass, wherever this one has ended
+      set_calls(call);  // equal on all ranks in the next pass, wherever this one ended
       throw;
     }
   });
@@ -236,7 +236,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
 
 State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor) {
   const auto recorded = c10::GradMode::is_enabled() ? std::make_shared<OdeBlock::Pass>() : nullptr;
-  const auto like = std::make_shared<State>();  // the states of this pass, in shape
+  const auto like = std::make_shared<State>();  // a state of this pass, for its shape
   std::vector<at::Tensor> inputs = state;
   inputs.push_back(anchor);
   for (const StackedTensor& p : block.stack().parameters()) inputs.push_back(p.stack);
@@ -256,7 +256,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
       const State begin = block.backward(*recorded, end, gradients, torch::autograd::get_current_graph_task_keep_graph());
       State result = carried(comms_.onward(), begin, block.first_rank(), here, *like);
       if (comm_.rank() != here) result = State(tensors, zeros);
-      result.emplace_back();  // the anchor's
+      result.emplace_back();  // gradient of the anchor
       result.insert(result.end(), gradients.begin(), gradients.end());
       backward_time_ += watch.elapsed();
       --blocks_to_come_;
@@ -268,10 +268,10 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
 
 namespace {
 
-/// Whether the running backward pass comes to `node`, which depends on the current one.
+/// Whether the current backward pass will run `node`, which depends on the current node.
 bool is_to_run(torch::autograd::Node* node) {
   const auto* const infos = torch::autograd::get_current_graph_task_exec_info();
-  if (infos->empty()) return true;  // of backward(): to all
+  if (infos->empty()) return true;  // backward() without inputs runs all nodes
   const auto found = infos->find(node);
   return found != infos->end() && found->second.should_execute();
 }

@@ -21,7 +21,7 @@ bool can_be_stacked(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.requires_grad() == b.requires_grad();
 }
 
-/// Stacks what `named` gives for each layer; each layer's tensor becomes a slice.
+/// Stacks the tensors that `named` returns for each layer, and makes each layer's tensor a slice of its stack.
 template <class Named>
 std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64_t first, const Named& named) {
   std::vector<StackedTensor> stacks;
@@ -107,7 +107,7 @@ Modules LayerStack::modules() const {
 
 void LayerStack::set(const Modes& modes) {
   training_ = modes.training;
-  if (modes.of_parts.put_back()) ++pass_;  // what layers do is looked at again
+  if (modes.of_parts.put_back()) ++pass_;  // modes changed: all layers are traced again
 }
 
 std::vector<at::Tensor> LayerStack::parameters_of(int64_t index) const {
@@ -137,7 +137,7 @@ bool LayerStack::Case::fits(bool is_training, double length, const State& states
 }
 
 namespace {
-constexpr size_t most_steppers = 64;  // shapes and lengths of steps, for inputs whose size changes from pass to pass
+constexpr size_t most_steppers = 64;  // one for each shape and step length, for inputs whose size changes between passes
 }
 
 Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of a block that a rank has. Tensors of one name lie in one stack, [layers, ...], of which those of each layer are slices.
+// This rank's layers of a block. Tensors of one name lie in one stack, [layers, ...], and each layer's tensors are slices of the stacks.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,18 +14,18 @@
 
 namespace tw::layer_parallel {
 
-/// One name's tensors.
+/// The tensors of one name.
 struct StackedTensor {
-  std::string name;                ///< in its layer, such as "weight"
+  std::string name;                ///< name in its layer, such as "weight"
   at::Tensor stack;                ///< [layers, ...]
-  std::vector<at::Tensor> slices;  ///< the layers' own tensors
+  std::vector<at::Tensor> slices;  ///< tensors of the layers themselves
 };
 
 class BatchingStepper;
 
 class LayerStack {
  public:
-  /// @param range of the block's layers. Layer i's initial values depend on (seed, stream, i) alone.
+  /// @param range this rank's layers of the block. Layer i's initial values depend only on (seed, stream, i).
   LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed, uint64_t stream);
   ~LayerStack();
   LayerStack(const LayerStack&) = delete;
@@ -39,39 +39,39 @@ class LayerStack {
   /// For messages, such as "layer 3 of block 0".
   std::string name_of(int64_t index) const;
   const Layer& layer(int64_t index) const { return layers_.at(static_cast<size_t>(index - range_.begin)); }
-  /// The layer's own parameters, slices of the stacks.
+  /// The layer's parameters, slices of the stacks.
   std::vector<at::Tensor> parameters_of(int64_t index) const;
-  /// Those of several layers: views of the stacks, [count, ...], without gradient.
+  /// Parameters of several layers: views of the stacks, [count, ...], without gradient.
   const std::vector<at::Tensor>& parameters_of(const Rows& layers) const;
 
   void train(bool on);
   bool is_training() const noexcept { return training_; }
-  /// The layers and their parts.
+  /// The layers and their submodules.
   Modules modules() const;
-  /// The stack's own and those of modules().
+  /// Modes of the stack and of modules().
   struct Modes {
     bool training;
     ModuleModes of_parts;
   };
   Modes modes() const { return {training_, ModuleModes(modules())}; }
   void set(const Modes& modes);
-  /// Makes the layers' tensors slices of the stacks again, where those were replaced, as Module::to() does. What layers do is looked at again.
+  /// Makes the layers' tensors slices of the stacks again if they were replaced, as Module::to() does. All layers are traced again.
   void begin_pass();
   uint64_t pass() const noexcept { return pass_; }
 
-  /// What makes steps of length `dt` of states that are, stacked, like `states`: the best way there is, one for each shape and length. It stays
-  /// until the next call.
+  /// The fastest valid stepper for steps of length `dt` from states that are, stacked, like `states`; there is one for each shape and length. The
+  /// reference is valid until the next call.
   Stepper& stepper(const State& states, const State& extras, double dt);
-  /// Why layers did not run as one operation in this pass; empty: they did, or none has run.
+  /// Why layers did not run as one operation in this pass; empty: they did, or none ran.
   std::string unbatchable() const;
 
  private:
-  /// What a stepper is for.
+  /// The conditions for which a stepper was made.
   struct Case {
     bool training;
     double dt;
     AutocastState autocast;
-    std::vector<std::pair<std::vector<int64_t>, c10::ScalarType>> tensors;  // of state and extras, without the layers' dimension
+    std::vector<std::pair<std::vector<int64_t>, c10::ScalarType>> tensors;  // shapes and types of state and extras, without the layer dimension
 
     bool fits(bool training, double dt, const State& states, const State& extras) const;
   };
@@ -83,7 +83,7 @@ class LayerStack {
   std::vector<StackedTensor> parameters_;
   std::vector<StackedTensor> buffers_;
   bool training_ = true;
-  mutable std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<at::Tensor>> views_;  // of the stacks, by rows
+  mutable std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<at::Tensor>> views_;  // views of the stacks, by rows
   std::vector<std::pair<Case, std::unique_ptr<BatchingStepper>>> steppers_;
   uint64_t pass_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of several layers, each from a state of its own, and their derivative.
+// Steps of several layers, each from its own state, and their derivatives.
 #pragma once
 #include <functional>
 #include <memory>
@@ -9,20 +9,20 @@
 
 namespace tw::layer_parallel {
 
-/// `count` of something, `spacing` apart.
+/// `count` indices from `begin` on, `spacing` apart.
 struct Rows {
   int64_t begin = 0;
   int64_t count = 1;
   int64_t spacing = 1;
 };
 
-/// What a step takes beside states and parameters.
+/// Inputs of a step other than states and parameters.
 struct StepContext {
   const State& extras;
   std::function<void(int64_t layer)> seed;  ///< called before a layer that draws random numbers; empty: none does
 };
 
-/// Steps of n layers at the states that they started from.
+/// Steps of n layers, linearised at the states where they started.
 class Linearised {
  public:
   Linearised() = default;
@@ -30,8 +30,8 @@ class Linearised {
   Linearised(const Linearised&) = delete;
   Linearised& operator=(const Linearised&) = delete;
 
-  /// The transposed Jacobians of the steps `rows`, of which there are as many as cotangents. May be called again.
-  /// @param gradients by parameter, [rows.count, ...], to which those of the parameters are added. Undefined: not wanted; empty: none is.
+  /// Applies the transposed Jacobians of the steps `rows`, one for each cotangent. May be called again.
+  /// @param gradients by parameter, [rows.count, ...]; parameter gradients are added to them. Undefined: not wanted; empty: none is wanted.
   virtual State transposed(const Rows& rows, const State& cotangents, const std::vector<at::Tensor>& gradients) const = 0;
 };
 
@@ -43,11 +43,12 @@ class Stepper {
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
 
-  /// Whether steps of several layers are one operation. Otherwise it is better to go from layer to layer first, or states are stacked at every step.
+  /// Whether steps of several layers run as one operation. If not, going from layer to layer first is faster, because states are otherwise stacked at
+  /// every step.
   virtual bool runs_together() const { return true; }
-  /// @param layers of the block, as many as states. @return where they lead, stacked
+  /// @param layers of the block, one for each state. @return the next states, stacked
   virtual State run(const Rows& layers, const State& states, const StepContext& with) = 0;
-  /// The same, to be differentiated. @param states must not change afterwards
+  /// The same, for differentiation. @param states must not change afterwards
   virtual std::pair<State, std::unique_ptr<Linearised>> linearise(const Rows& layers, const State& states, const StepContext& with) = 0;
 };
 

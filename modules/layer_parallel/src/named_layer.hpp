@@ -5,8 +5,8 @@
 
 namespace tw::layer_parallel {
 
-/// The same layer, which says that it is `name` where LibTorch throws in it, and where it gives an undefined tensor.
-/// @param of_ode it is one of an ODE block: that it gives anything but a state like its own, or a slope of one, is said too.
+/// The same layer, with `name` in the message of every exception from LibTorch, and with an error if it returns an undefined tensor.
+/// @param of_ode the layer belongs to an ODE block: it is also an error if the result is neither like its state nor a slope of it
 Layer named_layer(Layer layer, std::string name, bool of_ode);
 
 }  // namespace tw::layer_parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind LayerParallel.
+// The implementation of LayerParallel.
 #pragma once
 #include <torch/csrc/autograd/function.h>
 
@@ -16,7 +16,7 @@ namespace tw::layer_parallel {
 
 class LayerParallel::Impl {
  public:
-  /// One block on this rank: an ODE block, of which every rank may have layers, or a plain layer, which one rank has.
+  /// One block on this rank: an ODE block, whose layers are spread over the ranks, or a plain layer on one rank.
   struct Part {
     std::string name;
     std::unique_ptr<OdeBlock> ode;
@@ -27,14 +27,14 @@ class LayerParallel::Impl {
 
   State forward(const State& input, const State& extras);
 
-  /// Of each block's random layers, the next training pass.
+  /// Number of the next training pass of each block's random layers.
   int64_t calls() const;
   void set_calls(int64_t number);
   void set_replica(int64_t replica);
 
-  /// The layers of ODE blocks and their parts.
+  /// The layers of ODE blocks and their submodules.
   Modules ode_modules() const;
-  /// By layer that this rank has, the modes of its parts: lines of block, layer, and a letter each, for apply_modes().
+  /// Modes of the submodules of this rank's layers: per layer a line with block, layer, and one letter a submodule, for apply_modes().
   std::string modes_of_layers() const;
 
   PassCommunicators comms_;
@@ -42,33 +42,32 @@ class LayerParallel::Impl {
   std::vector<Block> blocks_;
   LayerParallelOptions options_;
   std::vector<Part> parts_;
-  Rank last_{0};  // which has the end of the last part
+  Rank last_{0};  // rank that has the end of the last part
   int64_t replica_ = 0;
   bool training_ = true;
   TrainingSwitch switch_;
-  /// Of this rank's backward passes that have begun, the ODE blocks to which they have not come yet. Other ranks wait there for this one.
+  /// ODE blocks that the backward passes begun on this rank have not reached yet. Other ranks wait there for this one.
   int64_t blocks_to_come_ = 0;
   PhaseObserver observer_;
-  at::Tensor anchor_;  // gives every rank's output a gradient; lies where this rank's parameters do
+  at::Tensor anchor_;  // makes every rank's output require a gradient; on the device of this rank's parameters
   Seconds forward_time_{0};
   Seconds backward_time_{0};
 
  private:
-  /// Of the first parameter; none on a rank without parameters.
+  /// Device of the first parameter; none on a rank without parameters.
   std::optional<c10::Device> device() const;
-  /// What ranks must agree on before a pass.
+  /// Checks the inputs. @return lines that must be equal on all ranks before a pass
   std::vector<std::string> checked(const State& input, const State& extras) const;
-  /// Collective. @return whether backward() shall give all ranks the gradient of the input
+  /// Collective. @return whether backward() computes the gradient of the input on all ranks
   bool begin_pass(const State& input, const State& extras);
   /// @param anchor see through(); rank 0's depends on the input
   State enter(const State& input, bool gradient_for_all, at::Tensor& anchor);
   State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
-  /// @param anchor what the pass depends on beside the state
+  /// @param anchor makes the pass depend on more than the state, so that backward passes reach it
   State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor);
   /// @param blocks the nodes of ODE blocks; none where nothing is recorded
   State hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks);
-  /// Where a plain layer, or what a user has hooked on it, threw in this rank's last backward pass, other ranks may still wait in it: they are
-  /// released.
+  /// Releases other ranks from this rank's last backward pass, where they may still wait if a plain layer, or a user's hook on it, threw.
   void release_backward_passes();
 };
 

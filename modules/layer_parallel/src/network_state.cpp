@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LayerParallel's ranks hold: for checkpoints, for optimizers, and put together.
+// State of a LayerParallel: for checkpoints, for optimizers, and gathered into a serial network.
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tw::layer_parallel {
 namespace {
 constexpr const char* calls_suffix = ".training passes";
 
-/// @param lines of Impl::modes_of_layers()
+/// @param lines result of Impl::modes_of_layers()
 void apply_modes(const std::string& lines, const SerialNetwork& network) {
   TextReader text(lines);
   size_t block = 0;
@@ -56,7 +56,7 @@ std::vector<NamedShard> LayerParallel::shards() const {
     if (part.layer) {
       const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
         NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
-        shard.on_reshard = OnReshard::shard;  // of which this rank has all
+        shard.on_reshard = OnReshard::shard;  // this rank has the whole tensor
         shards.push_back(std::move(shard));
       };
       for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
@@ -106,7 +106,7 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
         const at::Tensor* tensor = parameters.find(in_layer) != nullptr ? parameters.find(in_layer) : buffers.find(in_layer);
         TW_ASSERT(tensor != nullptr);
         const at::Tensor mine = impl_->blocks_[index].is_ode() ? values.select(0, static_cast<int64_t>(k)) : values;
-        tensor->set_data(mine.to(tensor->device(), mine.scalar_type(), /*non_blocking=*/false, /*copy=*/true));  // where factories make layers
+        tensor->set_data(mine.to(tensor->device(), mine.scalar_type(), /*non_blocking=*/false, /*copy=*/true));  // where factories put the layer
       }
     });
     if (serial) serial->set_replica(impl_->replica_);
@@ -139,7 +139,7 @@ double LayerParallel::add_smoothness_penalty(double gamma) {
       const std::optional<Rank> left = part.ode->rank_of_layer(stack.range().begin - 1);
       const std::optional<Rank> right = part.ode->rank_of_layer(stack.range().end);
       for (const StackedTensor& p : stack.parameters()) {
-        // Neighbours exchange what they have, whether or not they train it.
+        // Neighbours exchange values whether or not they train them.
         const at::Tensor values = p.stack.detach();
         if (p.stack.requires_grad() && !p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);
         const at::Tensor gradient = p.stack.requires_grad() ? p.stack.grad() : at::zeros_like(values);

@@ -17,7 +17,7 @@ namespace {
 
 LevelOptions level_options(const LayerParallelOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
-/// Layers on the grid: whole intervals, unless there is only one level.
+/// Number of layers on the grid: whole intervals, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
   TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
@@ -29,7 +29,7 @@ LevelPlan plan_of(const Block& block, int ranks, const LayerParallelOptions& opt
   return level_plan(grid_layers(block.count, options), ranks, level_options(options), StepOwner::left);
 }
 
-/// Of the block, with those beside the grid.
+/// The block's layers on `rank`, including those outside the grid.
 LevelPlan::Range layers_of(const LevelPlan& plan, int rank, int64_t front, int64_t layers) {
   auto [begin, end] = plan.steps_of(0, rank);
   begin += front;
@@ -45,7 +45,7 @@ std::vector<at::Tensor> stacks_of(const std::vector<StackedTensor>& tensors) {
   return stacks;
 }
 
-/// While it lives, the layers have the modes that they had in a pass before.
+/// Restores the modes of an earlier pass in the layers while it lives.
 class ModeGuard {
  public:
   ModeGuard(LayerStack& stack, const LayerStack::Modes& modes) : stack_(stack), before_(stack.modes()) { stack_.set(modes); }
@@ -91,7 +91,7 @@ OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, 
     : c_points_(plan.c_points_of(0, comm.rank())), guess_(guess) {
   const MgritFinish finish{.last_c_relaxation = true, .weighted = false};
   from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
-  options.cycle.skip_downcycle = false;  // or a guess would not count
+  options.cycle.skip_downcycle = false;  // the first downcycle would ignore a guess
   from_guess_ = std::make_unique<Mgrit>(comm, plan, options, finish);
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->observe(observer);
 }
@@ -100,7 +100,7 @@ void OdeBlock::Direction::set_iterations(int iterations) {
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_iterations(iterations);
 }
 
-// Of a single level there are none.
+// With a single level there are none.
 State OdeBlock::Direction::c_points(const Solution& solution) const {
   if (from_zero_->plan().levels() == 1) return {};
   return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
@@ -126,7 +126,7 @@ std::optional<Rank> OdeBlock::rank_of_layer(int64_t index) const {
 
 Evolution OdeBlock::evolution(uint64_t call) { return {stack_, front_, h_, random_ && stack_.is_training(), random_seed_, stream_, call}; }
 
-// Layers' own tensors count their versions apart from those of the stacks.
+// Version counters of the layers' tensors are separate from those of the stacks.
 SavedVersions OdeBlock::versions(const State& extras) const {
   SavedVersions versions;
   for (const StackedTensor& p : stack_.parameters()) {
@@ -148,7 +148,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   if (tape != nullptr && !stack_.buffers().empty()) tape->buffers.emplace(stacks_of(stack_.buffers()));
   std::optional<TensorSnapshot> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
-    if (buffers) buffers->put_back();  // as if the marches before had not been
+    if (buffers) buffers->put_back();  // undoes the effect of earlier marches
   });
   const auto beside_the_grid = [&](const Runs& runs, const State& from, std::optional<size_t>* record) {
     const State to = layers.march(runs, 1, tape != nullptr, each(from, [](const at::Tensor& t) { return t.unsqueeze(0); }), {});
@@ -169,7 +169,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
     if (plan_.levels() > 1) pass->tape.c_states = exchange_c_states(comm_, plan_, solution, input);
   }
   if (comm_.rank() != last_rank()) return {};
-  // In memory of its own, for whoever works on it in place: the tape holds the other.
+  // A copy, because the caller may change it in place and the tape holds the original.
   return clone(back_ == 0 ? solution.end : beside_the_grid({steps, 1, back_, back_}, solution.end, pass ? &pass->back : nullptr));
 }
 
@@ -177,7 +177,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   pass.versions.expect_unchanged();
   pass.tape.retain = retain;
   const RestoreOnExit buffers(stacks_of(stack_.buffers()));
-  if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation reads them
+  if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation mode reads the buffers
   const ModeGuard mode(stack_, *pass.modes);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {

@@ -16,7 +16,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Whether each item is an argument of its own.
+/// Whether each item counts as a separate argument.
 bool is_list_of_arguments(const c10::IValue& value) {
   return value.isTensorList() || (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList());
 }
@@ -51,7 +51,7 @@ std::string first_line(const std::exception& e) {
 
 }  // namespace
 
-/// Carries out what a step calls, and fills a trace.
+/// Runs a step's operators and fills a trace.
 class Recording final : public graph::OperatorListener {
  public:
   Recording(OperatorTrace& trace, const State& state, const State& extras, const std::vector<at::Tensor>& parameters) : trace_(trace) {
@@ -137,10 +137,10 @@ class Recording final : public graph::OperatorListener {
 
   OperatorTrace& trace_;
   std::unordered_map<const c10::TensorImpl*, int64_t> numbers_;
-  std::vector<at::Tensor> kept_;  // so that no two have one address
+  std::vector<at::Tensor> kept_;  // keeps addresses unique
 };
 
-/// Follows a step along a trace, and throws where it leaves it.
+/// Follows a step along a trace, and throws where they differ.
 class Comparison final : public graph::OperatorListener {
  public:
   Comparison(const OperatorTrace& expected, const std::vector<at::Tensor>& parameters) : expected_(expected), tensors_(expected.tensors_) {
@@ -185,7 +185,7 @@ class Comparison final : public graph::OperatorListener {
     if (next == end) return false;
     const auto& [number, expected] = *next++;
     if (number) return value.isTensor() && value.toTensor().is_same(tensors_[static_cast<size_t>(*number)]);
-    if (value.isGenerator()) return false;  // what it holds goes on, and equals nothing
+    if (value.isGenerator()) return false;  // its state advances, so it equals no other
     if (is_list_of_arguments(value)) {
       const auto items = value.toListRef();
       return expected.isInt() && expected.toInt() == static_cast<int64_t>(items.size()) &&

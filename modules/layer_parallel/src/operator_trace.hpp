@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step has LibTorch do, to be compared with what another layer's or a later one does.
+// The operators that a step calls, to compare it with another layer's step or with a later one.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -12,20 +12,20 @@
 
 namespace tw::layer_parallel {
 
-/// The operators that a step calls on what depends on its inputs, with their arguments. Tensors that depend on inputs are known by their number, in
-/// the order in which they are made; all others, such as members that are no parameters, by their values.
+/// Operators that a step calls on tensors that depend on its inputs, with their arguments. These tensors are numbered in the order in which they are
+/// made. All others, such as members that are not parameters, are compared by value.
 class OperatorTrace {
  public:
   using Step = std::function<State(const State& state, const State& extras)>;
 
-  /// Of what `step` does on this thread with such inputs. @param parameters which it knows
+  /// Traces `step` on this thread with such inputs. @param parameters parameters that the step reads
   static OperatorTrace of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step);
 
-  /// Why what was seen is not all that the step may do, such as "they read numbers out of tensors, by aten::item"; empty: it is.
+  /// Why the trace may be incomplete, such as "they read numbers out of tensors, by aten::item"; empty: it is complete.
   const std::string& doubt() const noexcept { return doubt_; }
 
-  /// What `step` does otherwise; empty: nothing. Operators on what depends on inputs are heard of, not carried out: this takes no longer than the
-  /// layer's own code. @param parameters as many as before: the one in each place stands for the one in that place.
+  /// The first difference of `step` from the trace; empty: none. Operators on tensors that depend on inputs are intercepted and not run, so this
+  /// costs no more than the layer's own code. @param parameters replace the traced ones, one for one.
   std::string difference(const std::vector<at::Tensor>& parameters, const Step& step) const;
 
  private:
@@ -33,12 +33,12 @@ class OperatorTrace {
   friend class Comparison;
 
   struct Argument {
-    std::optional<int64_t> tensor = {};  // its number
-    c10::IValue value = {};              // of what has no number
+    std::optional<int64_t> tensor = {};  // number of the tensor
+    c10::IValue value = {};              // value of an argument without number
   };
   struct Result {
     bool is_list = false;
-    std::vector<std::optional<int64_t>> tensors = {};  // their numbers; none: undefined
+    std::vector<std::optional<int64_t>> tensors = {};  // numbers of the tensors; none: undefined
   };
   struct Call {
     c10::OperatorHandle op;
@@ -46,11 +46,11 @@ class OperatorTrace {
     std::vector<Result> results = {};
   };
   std::vector<at::Tensor> tensors_;  // by number, without data: inputs, parameters, results
-  State state_;                      // of them
+  State state_;                      // the inputs among them
   State extras_;
-  std::vector<int64_t> parameters_;  // their numbers
+  std::vector<int64_t> parameters_;  // numbers of the parameters
   std::vector<Call> calls_;
-  std::vector<Argument> given_;  // by the step
+  std::vector<Argument> given_;  // results of the step
   std::string doubt_;
 };
 

@@ -12,11 +12,11 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// What a rank tells the others before a pass.
+/// What ranks exchange before a pass.
 struct Beginning {
-  uint64_t lines = 0;   // hash
-  uint64_t failed = 0;  // 1: it cannot make the pass
-  uint64_t broken = 0;  // 1: an exception broke off a pass before, or its backward pass
+  uint64_t lines = 0;   // hash of the lines
+  uint64_t failed = 0;  // 1: this rank cannot make the pass
+  uint64_t broken = 0;  // 1: an exception ended an earlier forward or backward pass
   uint64_t note = 0;
   int64_t number = 0;
 };

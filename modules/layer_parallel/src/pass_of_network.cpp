@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a pass of a LayerParallel begins: what ranks agree on, the input, and layers that one rank has.
+// The beginning of a pass of LayerParallel: agreement between ranks, the input, and plain layers.
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-/// 0 where no gradient of the input is wanted; otherwise the same where inputs are alike.
+/// 0 if no gradient of the input is wanted; otherwise a hash of its description, equal for equal inputs.
 uint64_t wanted_gradients(const State& input) {
   if (!c10::GradMode::is_enabled() || std::ranges::none_of(input, wants_gradient)) return 0;
   std::string text;
@@ -64,7 +64,7 @@ bool LayerParallel::Impl::begin_pass(const State& input, const State& extras) {
   return wanted[0] != 0 && std::ranges::count(wanted, wanted[0]) == std::ssize(wanted);
 }
 
-// Whoever asks for the gradient of the input alone gets to all parts on the way, on every rank.
+// A backward pass for the gradient of the input alone runs through all parts on its path, on every rank.
 State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::Tensor& anchor) {
   const bool mine = comm_.rank() == 0;
   if (mine && (!gradient_for_all || comm_.size() == 1)) return input;
@@ -78,7 +78,7 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::
     });
   };
   if (mine) {
-    // Runs after the ODE blocks even where a layer before them takes no gradient back: the others wait for it.
+    // This node runs after the ODE blocks even if a layer before them returns no gradient: other ranks wait for it.
     const auto forward = [&] {
       State outputs = layer_parallel::clone(detached(wanted));
       outputs.push_back(at::zeros_like(anchor_));
@@ -99,7 +99,7 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::
   const auto backward = [sent, gradient_for_all, like = detached(wanted)](const std::vector<at::Tensor>& /*cotangents*/) {
     State gradients = each(like, [](const at::Tensor& t) { return at::zeros_like(t, at::TensorOptions(), at::MemoryFormat::Contiguous); });
     if (gradient_for_all) gradients = sent(gradients);
-    gradients.insert(gradients.begin(), at::Tensor());  // the anchor's
+    gradients.insert(gradients.begin(), at::Tensor());  // gradient of the anchor
     return gradients;
   };
   std::vector<at::Tensor> inputs{anchor_};
@@ -107,7 +107,7 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::
   return make_node(inputs, {[this] { return State{at::zeros_like(anchor_)}; }, backward});
 }
 
-// Its random numbers are its own, as they are of layers of ODE blocks, or they would depend on what else its rank draws.
+// Plain layers have their own random stream, as layers of ODE blocks do. Otherwise their numbers would depend on what else the rank draws.
 State LayerParallel::Impl::through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const {
   std::optional<GeneratorGuard> generator;
   if (training_) {

@@ -5,12 +5,12 @@
 
 namespace tw::layer_parallel {
 
-/// Notices operators that draw random numbers on this thread, while it lives.
+/// Detects operators that draw random numbers on this thread while it lives.
 class RandomWatch final : public graph::OperatorListener {
  public:
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override;
 
-  /// The first operator that drew; empty: none did.
+  /// The first operator that drew random numbers; empty: none did.
   const std::string& drawn_by() const noexcept { return drawn_by_; }
 
  private:

@@ -35,7 +35,7 @@ namespace {
 
 LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
 
-/// Levels that a grid has.
+/// Options for the levels of the grid.
 LevelOptions grid_options(const RecurrentOptions& options) {
   LevelOptions levels = level_options(options);
   if (options.solver != TimeSolver::mgrit) levels.levels = 1;
@@ -49,8 +49,8 @@ std::optional<JacobianKind> newton_of(TimeSolver solver) {
 
 std::string described(const at::Tensor& tensor) { return describe({tensor}); }
 
-/// Sets the biases of the gates by which a state stays: sigmoid(b) = 1 - 1/t for times t that are uniform between 2 and the longest. Of an lstm, what
-/// comes in gets the rest.
+/// Sets the biases of the gates that keep the state: sigmoid(b) = 1 - 1/t for times t uniform between 2 and the longest memory. The input gates of an
+/// LSTM get the complement.
 void remember(const at::Tensor& bias, const RecurrentOptions& options) {
   const at::NoGradGuard no_grad;
   const int64_t width = options.hidden_size;
@@ -59,7 +59,7 @@ void remember(const at::Tensor& bias, const RecurrentOptions& options) {
   if (options.cell == Cell::lstm) bias.narrow(0, 0, width).copy_(-stays);
 }
 
-/// A matrix [rows, width] of any leading dimensions.
+/// A matrix [rows, width] from any leading dimensions.
 at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 }  // namespace
@@ -110,7 +110,7 @@ class Recurrent::Impl {
   }
 
   int64_t directions() const { return options.bidirectional ? 2 : 1; }
-  /// As torch::nn names parameters.
+  /// The suffix that torch::nn uses in parameter names.
   static std::string suffix(int64_t layer, int64_t direction) { return concat('l', layer, direction == 1 ? "_reverse" : ""); }
   void set_iterations(Iterations iterations);
 
@@ -136,12 +136,12 @@ class Recurrent::Impl {
                                             newton_of(options.solver), tell);
     return grids = std::move(found);
   }
-  /// Where the ranks' steps of a sequence begin, and its end. Local.
+  /// First steps of the ranks for a sequence, and its end. Local.
   std::vector<int64_t> cuts_of(int64_t steps) const {
     TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
     return TimeGrid::cuts_of(steps, comms.lasting().size(), grid_options(options));
   }
-  /// Checks what this rank is given for a pass. @return what ranks must agree on
+  /// Checks this rank's arguments for a pass. @return what must be equal on all ranks
   std::vector<std::string> checked(const at::Tensor& block, int64_t steps, const RecurrentStart& start) const;
 
   struct LayerWeights {
@@ -176,11 +176,11 @@ void Recurrent::Impl::set_iterations(Iterations iterations) {
   }
 }
 
-// 1 where time passes: of a grid that goes back, sequences come after what fills them up. [steps, batch, 1]; undefined: everywhere
+// 1 where time passes, [steps, batch, 1]; undefined: everywhere. On a grid that runs backwards in time, padding comes before the sequences.
 at::Tensor Recurrent::Impl::passes(const TimeGrid& grid, const at::Tensor& lengths, const at::Tensor& like) const {
   const auto [begin, end] = grid.block();
   const bool goes_back = &grid.comm() == &comms.reversed();
-  if (!lengths.defined() && grid.plan().level(0).steps == grid.steps()) return {};  // on all ranks alike
+  if (!lengths.defined() && grid.plan().level(0).steps == grid.steps()) return {};  // the same on all ranks
   at::Tensor time = at::arange(begin, end, at::kLong).view({-1, 1});
   const at::Tensor of_steps = time.lt(grid.steps());
   if (goes_back) time = grid.steps() - 1 - time;

@@ -26,7 +26,7 @@ constexpr double plot_height = 170;
 constexpr double bar_height = 16;
 constexpr double gap = 62;  // between parts, for titles and labels
 
-// Colours that the colour-blind can tell apart. Ref: Okabe & Ito 2008.
+// Colours that colour-blind readers can tell apart. Ref: Okabe & Ito 2008.
 constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 const char* colour(size_t i) { return colours[i % colours.size()]; }
 
@@ -50,7 +50,7 @@ const double* take_figures(const double* from, Report& report) {
   return from;
 }
 
-/// Positive values on a logarithmic axis from whole powers of ten to whole powers of ten.
+/// A logarithmic axis for positive values, from one power of ten to another.
 class LogAxis {
  public:
   explicit LogAxis(const std::vector<double>& values) {
@@ -79,7 +79,7 @@ class LogAxis {
   }
 
  private:
-  double low_ = 0;  // powers of ten
+  double low_ = 0;  // exponents of ten
   double high_ = 1;
 };
 
@@ -126,10 +126,10 @@ double draw_residuals(Svg& svg, const NetworkReport& report, double top) {
   return top + plot_height + gap;
 }
 
-/// What a rank did in one direction of all blocks.
+/// Times of one rank in one direction, over all blocks.
 struct RankTime {
   std::vector<double> of_levels;
-  std::vector<std::string> phases;  // by level, for tips
+  std::vector<std::string> phases;  // by level, for tooltips
   double last_relaxation = 0;
   double waited = 0;
 
@@ -248,7 +248,7 @@ std::string report_svg(const std::vector<NetworkReport>& by_rank, const std::vec
     return svg.file();
   };
   double end = 0;
-  (void)draw(0, end);  // how high it is
+  (void)draw(0, end);  // a dry run, for the height
   return draw(end - gap / 2, end);
 }
 

@@ -10,7 +10,7 @@
 
 namespace tw::layer_parallel {
 
-/// Tensors that a backward pass reads again, with the versions that the forward pass used: what autograd checks of the tensors that it saves itself.
+/// Tensors that a backward pass reads again, with their versions in the forward pass. Autograd makes the same check for tensors that it saves.
 class SavedVersions {
  public:
   void add(std::string name, const at::Tensor& tensor) {

@@ -18,7 +18,8 @@
 namespace tw::layer_parallel {
 namespace {
 
-// Tensors that all ranks of `comm` have, with gradients that have the bits of one of them: unlike processors would let parameters drift apart.
+// Tensors that are the same on all ranks of `comm`. Their gradients are broadcast from `root`, because different processors round differently and
+// parameters would drift apart.
 std::vector<at::Tensor> alike_on_all_ranks(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root) {
   const auto forward = [&] {
     std::vector<at::Tensor> values;
@@ -34,7 +35,7 @@ std::vector<at::Tensor> alike_on_all_ranks(const Communicator& comm, const std::
   return make_node(tensors, {forward, backward});
 }
 
-// Inputs that all ranks have, of which each uses its own steps, with the gradient of all.
+// Inputs that all ranks have. Each rank uses only its own steps; the gradient is summed over all ranks.
 at::Tensor with_whole_gradient(const Communicator& comm, const at::Tensor& inputs) {
   if (!at::GradMode::is_enabled() || !inputs.requires_grad() || comm.size() == 1) return inputs;
   const auto backward = [&comm](const std::vector<at::Tensor>& cotangents) {

@@ -13,7 +13,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-// Keeps a tensor's address, and none of its memory.
+// Keeps a tensor's address unique without keeping its memory.
 using Address = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 struct Owner {

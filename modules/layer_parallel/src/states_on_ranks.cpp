@@ -18,7 +18,7 @@ State broadcast_shapes(const Communicator& comm, const State& state, Rank root, 
 
 State broadcast_state(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device) {
   State result = broadcast_shapes(comm, state, root, device);
-  for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // others may hold what came in
+  for (at::Tensor& tensor : result) tensor = tensor.clone(at::MemoryFormat::Contiguous);  // other owners may hold the input
   broadcast(comm, result, root);
   return result;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step as a graph of operators, a value of its own.
+// A step as a graph of operators.
 #pragma once
 #include <tw/graph/graph.hpp>
 #include <tw/layer_parallel/block.hpp>
@@ -8,7 +8,8 @@
 
 namespace tw::layer_parallel {
 
-/// Of one step of `layer`, from states to states. Its inputs are states and then extras, its first values these and then the layer's parameters.
+/// Captures one step of `layer`, from states to states. The graph's inputs are states, then extras; its first values are these inputs, then the
+/// layer's parameters.
 /// @throws Error naming the operator that a graph cannot repeat, and whatever the layer throws
 graph::Graph step_graph(const LayerStack& stack, int64_t layer, Integrator integrator, const State& example, const State& extras, double dt);
 

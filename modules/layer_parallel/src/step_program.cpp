@@ -14,7 +14,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// As the program knows them: stacked, and dependent on states and parameters, as far as no operation computes them.
+/// Initial flags of the values: inputs and parameters are stacked, and depend on states or parameters.
 std::vector<Value> values_of(const graph::Graph& graph, size_t states) {
   using Kind = graph::Value::Kind;
   std::vector<Value> values;
@@ -27,7 +27,7 @@ std::vector<Value> values_of(const graph::Graph& graph, size_t states) {
   return values;
 }
 
-/// By value.
+/// Number of uses, by value.
 std::vector<size_t> uses_in(const graph::Graph& graph) {
   std::vector<size_t> uses(graph.values.size(), 0);
   for (const int output : graph.outputs) ++uses[at(output)];
@@ -37,7 +37,7 @@ std::vector<size_t> uses_in(const graph::Graph& graph) {
   return uses;
 }
 
-/// Whether all tensors are of one floating type, but for single numbers.
+/// Whether all tensors except scalars have one floating-point type.
 bool have_one_dtype(const graph::Graph& graph) {
   std::optional<at::ScalarType> dtype;
   return std::ranges::all_of(graph.values, [&](const graph::Value& value) {
@@ -57,7 +57,7 @@ std::unique_ptr<StepProgram> StepProgram::compile(const graph::Graph& graph, siz
   std::vector<Value>& values = program->values_;
   for (const auto& [value, tensor] : graph.constants) program->constants_.emplace_back(at(value), tensor);
   const std::vector<size_t> uses = uses_in(graph);
-  std::vector<bool> fresh(values.size(), false);  // in memory that an operation gave it
+  std::vector<bool> fresh(values.size(), false);  // by value: in memory that an operation of the program allocated
   for (const graph::Node& node : graph.nodes) {
     Operation op{.rule = rule_of(node.op)};
     for (const graph::Argument& argument : node.arguments) {
@@ -68,7 +68,7 @@ std::unique_ptr<StepProgram> StepProgram::compile(const graph::Graph& graph, siz
         op.constants.push_back(argument);
       }
     }
-    // Nobody else may see what an operation in place changes.
+    // An in-place operation may only change a tensor that no other operation reads.
     const bool is_private = std::ranges::all_of(node.changes, [&](int changed) { return fresh[at(changed)] && uses[at(changed)] == 1; });
     if (node.outputs.size() == 1) op.output = at(node.outputs[0]);
     if (op.rule == nullptr || node.outputs.size() != 1 || !is_private || (op.rule->holds != nullptr && !op.rule->holds(op, values))) {

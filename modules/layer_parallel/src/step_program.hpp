@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step as a straight line of operations that run for several layers at once, without autograd.
+// A step as a straight-line program of operations that run for several layers at once, without autograd.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,13 +14,13 @@ namespace tw::layer_parallel {
 
 class StepProgram {
  public:
-  /// @param graph see step_graph(). @param states, extras how many of its inputs are which.
-  /// @return null, and why in `problem`, where there is no rule for an operation
+  /// @param graph see step_graph(). @param states, extras number of inputs of each kind.
+  /// @return null if an operation has no rule, with the reason in `problem`
   static std::unique_ptr<StepProgram> compile(const graph::Graph& graph, size_t states, size_t extras, std::string& problem);
 
-  /// The tensors that transposed() needs, by value.
+  /// Tensors that transposed() needs, by value.
   using Kept = std::vector<at::Tensor>;
-  /// @param states, parameters stacked. @param kept null: nothing is.
+  /// @param states, parameters stacked. @param kept null: nothing is kept.
   State run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters, Kept* kept) const;
   /// See Linearised::transposed().
   State transposed(const Kept& kept, const Rows& rows, const State& cotangents, const std::vector<at::Tensor>& gradients) const;
@@ -28,7 +28,7 @@ class StepProgram {
  private:
   StepProgram() = default;
 
-  size_t states_ = 0;  // values are those of the graph: states, extras, parameters, and then whatever is computed
+  size_t states_ = 0;  // values are numbered as in the graph: states, extras, parameters, then computed values
   size_t extras_ = 0;
   std::vector<Value> values_;
   std::vector<std::pair<size_t, at::Tensor>> constants_;

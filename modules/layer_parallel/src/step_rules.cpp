@@ -31,7 +31,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;  // by value
 using Values = std::vector<Value>;
 
-/// With dimensions of 1 after that of the layers, so that it is broadcast like one layer's tensor among tensors of `rank` dimensions.
+/// Inserts dimensions of 1 after the layer dimension. Among stacked tensors of `rank` dimensions it then broadcasts like one layer's tensor.
 at::Tensor aligned(const Value& value, const at::Tensor& tensor, size_t rank) {
   if (!value.stacked || value.sizes.size() >= rank) return tensor;
   std::vector<int64_t> shape(rank + 1, 1);
@@ -46,7 +46,7 @@ at::Scalar number(const graph::Argument& argument) {
   return std::get<double>(argument);
 }
 
-/// As stacked matrices, whatever lies between the first and the last dimension put into one.
+/// Stacked matrices: all dimensions between the first and the last one are merged.
 at::Tensor matrices(const at::Tensor& stacked) { return stacked.dim() == 3 ? stacked : stacked.reshape({stacked.size(0), -1, stacked.size(-1)}); }
 
 at::Tensor like(const at::Tensor& matrices, const at::Tensor& first, int64_t columns) {
@@ -56,7 +56,7 @@ at::Tensor like(const at::Tensor& matrices, const at::Tensor& first, int64_t col
   return matrices.view(shape);
 }
 
-/// Rules of functions of one number.
+/// Rules for pointwise functions.
 template <at::Tensor (*function)(const at::Tensor&), at::Tensor& (*in_place)(at::Tensor&)>
 at::Tensor pointwise(const Operation& op, const Values&, const Tensors& tensors) {
   at::Tensor input = tensors[op.inputs[0]];
@@ -99,7 +99,7 @@ at::Tensor matmul(const Operation& op, const Values&, const Tensors& tensors) {
   return like(at::bmm(matrices(a), b), a, b.size(2));
 }
 
-/// c + a b; LibTorch's Linear, of a matrix.
+/// c + a b, as LibTorch's Linear computes for a matrix.
 bool addmm_holds(const Operation& op, const Values& values) {
   const auto is_one = [](const graph::Argument& factor) { return number(factor).toDouble() == 1; };
   return std::all_of(op.inputs.begin(), op.inputs.end(), [&](size_t v) { return values[v].stacked; }) &&
@@ -172,14 +172,14 @@ void quotient_transposed(const Operation& op, const Values&, const Tensors&, con
   cotangents.add(op.inputs[0], at::div(cotangent, number(op.constants[0])));
 }
 
-/// d(function)/d(input) times the cotangent, from what the function gave.
+/// d(function)/d(input) times the cotangent, from the function's output.
 using FromOutput = at::Tensor (*)(const at::Tensor& cotangent, const at::Tensor& output);
 template <FromOutput derivative>
 void from_output(const Operation& op, const Values&, const Tensors& tensors, const at::Tensor& cotangent, Cotangents& cotangents) {
   cotangents.add(op.inputs[0], derivative(cotangent, tensors[op.output]));
 }
 
-/// The same, from its argument.
+/// The same, from the function's input.
 using FromInput = at::Tensor (*)(const Operation& op, const at::Tensor& cotangent, const at::Tensor& input);
 template <FromInput derivative>
 void from_input(const Operation& op, const Values&, const Tensors& tensors, const at::Tensor& cotangent, Cotangents& cotangents) {
@@ -227,7 +227,7 @@ const std::array rules = {
          .transposed = from_input<[](const Operation&, const at::Tensor& g, const at::Tensor& x) { return at::mul(g, at::sin(x).neg_()); }>},
 };
 
-/// LibTorch's second names, of the same arguments.
+/// Aliases in LibTorch with the same arguments.
 struct OtherName {
   std::string_view name;
   std::string_view rule;

@@ -19,13 +19,13 @@ State leaves_of(const State& states) {
   return each(states, [](const at::Tensor& t) { return t.detach().set_requires_grad(t.is_floating_point() || t.is_complex()); });
 }
 
-/// A graph of autograd.
+/// An autograd graph.
 struct Graph {
   State from;  // leaves
   State to;
   Gradients leaves;  // parameters
 
-  /// Those of the states, zeros where nothing reaches them; gradients of the parameters are added to `gradients`, where defined.
+  /// Cotangents of the states, zero where no gradient reaches them. Gradients of the parameters are added to `gradients`, where defined.
   State transposed(const State& cotangents, const Gradients& gradients) const {
     std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> weights;
@@ -125,14 +125,14 @@ class OneByOne : public Stepper {
   const LayerStack& stack_;
   Integrator integrator_;
   double dt_;
-  std::vector<uint64_t> looked_at_;  // by layer: the pass in which it was last seen to draw no random numbers
+  std::vector<uint64_t> looked_at_;  // by layer: the last pass in which it was checked to draw no random numbers
 };
 
 class GraphOfStack : public Linearised {
  public:
   explicit GraphOfStack(Graph graph) : graph_(std::move(graph)) {}
 
-  // The graph knows all rows or none: others get cotangents of zero.
+  // The graph covers all rows or none. Rows that are not wanted get zero cotangents.
   State transposed(const Rows& wanted, const State& cotangents, const Gradients& gradients) const override {
     const int64_t n = graph_.from.front().size(0);
     if (wanted.count == n) return graph_.transposed(cotangents, gradients);

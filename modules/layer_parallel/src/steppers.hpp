@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways of making steps of a stack's layers.
+// Steppers for the layers of a stack.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace tw::layer_parallel {
 
-/// Layer after layer, each differentiated by autograd.
+/// Runs layer after layer, each differentiated by autograd.
 std::unique_ptr<Stepper> make_one_by_one(const LayerStack& stack, Integrator integrator, double dt);
-/// All as one operation, differentiated by autograd.
+/// Runs all layers as one operation, differentiated by autograd.
 std::unique_ptr<Stepper> make_vmapped(const LayerStack& stack, std::unique_ptr<VmappedStep> step);
-/// All as one operation, differentiated by rules of its own.
+/// Runs all layers as one operation, differentiated by its own rules.
 std::unique_ptr<Stepper> make_programmed(const LayerStack& stack, std::unique_ptr<StepProgram> program);
 
 }  // namespace tw::layer_parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forward solution leaves for its adjoint.
+// What a forward solution keeps for its adjoint.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,21 +13,21 @@
 
 namespace tw::layer_parallel {
 
-/// Runs of the finest level. The adjoint is linearised at the states that their steps started from.
+/// Runs on the finest level. The adjoint is linearised at the states where their steps started.
 struct Record {
   Runs runs;
-  State from;                                      ///< stacked: where the runs began
-  std::vector<std::unique_ptr<Linearised>> steps;  ///< by position in the run; none: to be computed again from there
+  State from;                                      ///< stacked states at the beginning of the runs
+  std::vector<std::unique_ptr<Linearised>> steps;  ///< by position in the run; empty: recomputed from `from`
 };
 
 struct Tape {
   std::vector<Record> records;
-  Stored c_states;  ///< values at the C-points that this rank's steps begin at, for coarse steps
+  Stored c_states;  ///< values at the C-points where this rank's steps begin, for coarse steps
   State extras;
-  AutocastState autocast;                 ///< under which the steps are made, again too
-  std::optional<TensorSnapshot> buffers;  ///< before the pass: steps that are computed again begin with the same
-  bool recompute = false;                 ///< keep where runs began, and nothing of their steps
-  bool retain = true;                     ///< the adjoint's last sweep leaves it as it is
+  AutocastState autocast;                 ///< autocast state of all steps, recomputed ones included
+  std::optional<TensorSnapshot> buffers;  ///< buffers before the pass, restored before steps are recomputed
+  bool recompute = false;                 ///< keep the beginnings of runs only, not their steps
+  bool retain = true;                     ///< the adjoint's last sweep leaves the tape intact
 };
 
 }  // namespace tw::layer_parallel

@@ -26,11 +26,11 @@ at::Tensor rows_like(const at::Tensor& example, int64_t steps, int64_t width) {
   return at::empty({steps, example.size(-2), width}, example.options());
 }
 
-/// Steps of one level that this rank makes, in the order of time.
+/// This rank's steps of one level, in the order of time.
 struct TimeLevel {
-  int64_t first = 0;  ///< the number of the first one on its level
+  int64_t first = 0;  ///< number of the first step on its level
   at::Tensor inputs;  ///< input products
-  Span span;          ///< of_rows of all
+  Span span;          ///< span of all steps, in of_rows
 
   Span span_of(int64_t begin, int64_t count, int64_t spacing) const {
     Span result = span;
@@ -39,7 +39,7 @@ struct TimeLevel {
   }
 };
 
-// Where time does not pass everywhere, inputs count where it does.
+// Inputs count only at steps in which time passes.
 TimeLevel coarse_level(const TimeGrid& grid, const TimePass& pass, int level, bool adjoint) {
   const std::vector<Windows> windows = grid.windows(level, adjoint);
   const std::vector<LevelPlan::Range> blocks = grid.blocks();
@@ -106,7 +106,7 @@ class ForwardInTime : public LinearisingPropagator {
   std::vector<TimeLevel> levels_;
 };
 
-/// Step k of a level of the adjoint is the transposed Jacobian of a forward step, with the cotangent of its output added before.
+/// Step k of an adjoint level is the transposed Jacobian of a forward step, after the cotangent of its output is added.
 class AdjointInTime : public LinearisingPropagator {
  public:
   AdjointInTime(TimeGrid& grid, const TimePass& pass, const at::Tensor& outputs, TimeGradient& gradient)
@@ -164,7 +164,7 @@ class AdjointInTime : public LinearisingPropagator {
   struct Level {
     TimeLevel forward;
     State kept;
-    at::Tensor outputs;  // cotangents, of coarse levels the sums over their steps
+    at::Tensor outputs;  // cotangents; on coarse levels, sums over the steps
   };
 
   TimeGrid& grid_;
@@ -173,7 +173,7 @@ class AdjointInTime : public LinearisingPropagator {
   std::vector<Level> levels_;
 };
 
-// To a whole interval, where there are several levels.
+// Rounds up to a whole interval if there are several levels.
 int64_t filled_up(int64_t steps, const LevelOptions& levels) {
   const auto planned = plan_levels(steps, levels);
   if (planned.size() == 1) return steps;
@@ -181,7 +181,7 @@ int64_t filled_up(int64_t steps, const LevelOptions& levels) {
   return divide_up(steps, c) * c;
 }
 
-// What fills up belongs to the last rank that has steps, and to those after it, which have none.
+// Padding belongs to the last rank with steps, and to the ranks after it, which have none.
 LevelPlan filled_plan(std::vector<int64_t> cuts, const LevelOptions& levels) {
   const int64_t steps = cuts.back();
   const int64_t filled = filled_up(steps, levels);

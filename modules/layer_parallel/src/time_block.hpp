@@ -13,33 +13,34 @@
 
 namespace tw::layer_parallel {
 
-/// Sequences of one length on the ranks: the grid, and a solver for each direction of a pass. Steps beyond the end of the sequence fill up the last
+/// Sequences of one length, spread over ranks: the grid, and a solver for each direction of a pass. Steps beyond the end of a sequence pad the last
 /// interval; no time passes in them.
 class TimeGrid {
  public:
-  /// Collective. @param comm in the order of time @param reversed its ranks in the other order @param cuts where the ranks' steps begin, and the end
-  /// @param newton Newton's method with these Jacobians, with what the options have in common with its own; none: Mgrit
+  /// Collective. @param comm ranks in the order of time @param reversed the same ranks in reverse order @param cuts first step of each rank, and the
+  /// end
+  /// @param newton solves by Newton's method with these Jacobians, using the options that both methods share; none: Mgrit
   TimeGrid(const Communicator& comm, const Communicator& reversed, std::vector<int64_t> cuts, const LevelOptions& levels, const MgritOptions& forward,
            const MgritOptions& backward, std::optional<JacobianKind> newton, const PhaseObserver& observer);
-  /// Cuts of a sequence of `steps` in whole intervals, where there are enough.
+  /// Cuts of a sequence of `steps` into whole intervals, if there are enough.
   static std::vector<int64_t> cuts_of(int64_t steps, int ranks, const LevelOptions& levels);
 
   int64_t steps() const noexcept { return steps_; }
   const LevelPlan& plan() const noexcept { return plan_; }
   const LevelPlan& reversed_plan() const noexcept { return reversed_plan_; }
   const Communicator& comm() const noexcept { return comm_; }
-  /// Steps of this rank, those that fill up included.
+  /// Steps of this rank, including padding.
   LevelPlan::Range block() const { return plan_.steps_of(0, comm_.rank()); }
-  /// Of all ranks.
+  /// Steps of all ranks.
   std::vector<LevelPlan::Range> blocks() const;
-  /// The steps of `level` that each rank makes, as windows of level 0; of the adjoint, whose steps end where its own grid has them.
+  /// The steps of `level` on each rank, as windows of level 0. Steps of the adjoint end at the points of its own grid.
   std::vector<Windows> windows(int level, bool adjoint) const;
   ParallelInTime& forward() noexcept { return *forward_; }
   ParallelInTime& backward() noexcept { return *backward_; }
 
-  /// On all ranks alike.
+  /// The same on all ranks.
   void set_iterations(Iterations iterations);
-  /// See NetworkReport. Simulated when it is first asked for.
+  /// See NetworkReport. Simulated at the first call.
   double modelled_speed_up();
 
  private:
@@ -54,16 +55,16 @@ class TimeGrid {
   std::unique_ptr<ParallelInTime> backward_;
 };
 
-/// What a forward pass leaves for its backward pass.
+/// What a forward pass keeps for its backward pass.
 struct TimePass {
   StateWeights weights;
   CoarseCell coarse = CoarseCell::frozen_gates;
   at::Tensor inputs;  ///< input products of this rank's steps [steps, batch, gates * hidden]
   at::Tensor passes;  ///< 1 where time passes, else 0 [steps, batch, 1]; undefined: everywhere
-  State kept;         ///< of the steps, see CellStep
+  State kept;         ///< kept values of the steps, see CellStep
   Stored c_states;
-  State like;              ///< a state, in shape
-  SavedVersions versions;  ///< of what is read again and belongs to others
+  State like;              ///< any state, for its shape
+  SavedVersions versions;  ///< versions of tensors that are read again and have other owners
 };
 
 struct TimeResult {
@@ -72,16 +73,17 @@ struct TimeResult {
   Report report;
 };
 
-/// Collective. @param pass weights, coarse, inputs and passes are given; the rest is filled in where `record`.
+/// Collective. @param pass weights, coarse, inputs and passes are inputs; the rest is filled in if `record`.
 TimeResult run_forward(TimeGrid& grid, TimePass& pass, const State& origin, bool record);
 
 struct TimeGradient {
-  at::Tensor of_inputs;    ///< of the input products, like these
-  at::Tensor of_products;  ///< of p in each step
+  at::Tensor of_inputs;    ///< gradients of the input products, of the same shape
+  at::Tensor of_products;  ///< gradients of p in each step
   State of_origin;         ///< on the first rank of the grid; elsewhere empty
   Report report;
 };
-/// Collective. @param outputs cotangents of the outputs; undefined: none @param end of the end, on the last rank; elsewhere anything like it
+/// Collective. @param outputs cotangents of the outputs; undefined: none @param end cotangent of the end state, on the last rank; elsewhere any state
+/// of the same shape
 TimeGradient run_backward(TimeGrid& grid, const TimePass& pass, const at::Tensor& outputs, const State& end);
 
 }  // namespace tw::layer_parallel

@@ -17,7 +17,7 @@ at::Tensor zeros_of(const at::Tensor& like, int64_t rows) {
   return at::zeros(shape, like.options());
 }
 
-// Of the windows `which`, as far as the block has their steps.
+// Sums over the windows `which`, limited to the steps in the block.
 at::Tensor partial_sums(const at::Tensor& values, const LevelPlan::Range& block, const Windows& windows, const LevelPlan::Range& which) {
   const at::Tensor sums = zeros_of(values, which.size());
   int64_t begin = which.begin;

@@ -14,7 +14,7 @@ namespace {
 
 namespace functorch = at::functorch;
 
-/// A level of vmap, while this lives. An operation that vmap has no rule for throws: its loop over the layers would gain nothing, and warn each time.
+/// A level of vmap while it lives. An operation without a vmap rule throws: the fallback loop over the layers would gain nothing, and warn each time.
 class VmapLevel {
  public:
   explicit VmapLevel(int64_t n)
@@ -43,7 +43,7 @@ class VmapLevel {
   int64_t level_;
 };
 
-/// Of a graph whose parameters are inputs like the others, which come before them.
+/// An interpreter of a graph whose parameters are inputs, after the other inputs.
 graph::Interpreter interpreter_of(const graph::Graph& graph) {
   std::vector<int> nodes(graph.nodes.size());
   std::iota(nodes.begin(), nodes.end(), 0);

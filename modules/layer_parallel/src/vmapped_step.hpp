@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A captured step, run for several states with as many sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
+// A captured step, run for n states with n sets of parameters as one tensor operation, by functorch's vmap. Differentiable by autograd.
 #pragma once
 #include <tw/graph/interpreter.hpp>
 #include <tw/parallel_in_time/propagator.hpp>
@@ -17,7 +17,7 @@ class VmappedStep {
   State run(const State& states, const State& extras, const std::vector<at::Tensor>& parameters) const;
 
  private:
-  graph::Interpreter interpreter_;  // parameters are inputs of it, after states and extras
+  graph::Interpreter interpreter_;  // its parameters are inputs, after states and extras
 };
 
 }  // namespace tw::layer_parallel

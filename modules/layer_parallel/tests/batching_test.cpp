@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that do not always do the same: run as one operation, they must do what they do one by one.
+// Layers that do not all do the same: run as one operation, they must compute the same as one by one.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -11,7 +11,7 @@ namespace batching_test {
 
 using testing::world;
 
-/// What the user may change at any time, and no tensor of a module tells.
+/// Settings that the user may change at any time, and that no tensor of a module shows.
 struct Settings {
   double scale = 1;
   bool sine = false;
@@ -19,7 +19,7 @@ struct Settings {
   std::vector<double> shift = {0, 0, 0, 0};
 };
 
-/// A layer out of some of the things that layers do.
+/// A layer assembled from typical pieces.
 struct PatchworkImpl : torch::nn::Module {
   enum Piece { linear, tanh, scale, function, mask, shift, constant, item, truth, equal, memory, written, attention, size, pieces };
   PatchworkImpl(std::vector<Piece> made_of, std::shared_ptr<Settings> own)
@@ -59,10 +59,10 @@ struct PatchworkImpl : torch::nn::Module {
 TORCH_MODULE(Patchwork);
 using enum PatchworkImpl::Piece;
 
-/// A network, the same one by one, and their settings.
+/// Two equal networks, one batched and one run layer by layer, and their settings.
 class Pair {
  public:
-  /// @param special a layer that has settings of its own
+  /// @param special a layer with its own settings
   explicit Pair(const std::vector<PatchworkImpl::Piece>& made_of, Integrator integrator = Integrator::euler, int64_t special = -1) {
     const auto blocks = [&](Batching batching) {
       const auto make = [this, made_of, special](int64_t index) { return Patchwork(made_of, index == special ? own : settings); };
@@ -74,7 +74,7 @@ class Pair {
     one_by_one->to(torch::kDouble);
   }
 
-  /// A pass of both.
+  /// Runs a pass of both networks and compares them.
   void expect_equal(const torch::Tensor& x, const std::string& what) {
     std::vector<std::vector<torch::Tensor>> outcomes;
     for (LayerParallel* net : {together.get(), one_by_one.get()}) {
@@ -86,7 +86,7 @@ class Pair {
       if (world().rank() == 0) outcome.push_back(input.grad());
       for (const torch::Tensor& p : net->parameters()) outcome.push_back(p.grad());
     }
-    // float64: sums of width 4 in another order, over some forty layers and sweeps, some of which double what they are given.
+    // float64: sums of width 4 in a different order, over some forty layers and sweeps, some of which double their input.
     for (size_t i = 0; i < outcomes[0].size(); ++i) {
       EXPECT_LE((outcomes[0][i] - outcomes[1][i]).norm().item<double>(), 1e-11 * (1 + outcomes[1][i].norm().item<double>())) << what << ", " << i;
     }
@@ -105,7 +105,7 @@ torch::Tensor input(double size) {
   return size * torch::randn({3, 4}, torch::kDouble);
 }
 
-/// Or with an operation that vmap has no rule for.
+/// Also layers with an operation that vmap has no rule for.
 TEST(Batching, BranchesOnValues) {
   for (const auto& [piece, name] : {std::pair(item, "aten::item"),
                                     {truth, "aten::is_nonzero"},
@@ -122,7 +122,7 @@ TEST(Batching, BranchesOnValues) {
   }
 }
 
-/// They are looked at again, and go on together.
+/// The layers are traced again, and still run together.
 TEST(Batching, MembersThatChangeBetweenPasses) {
   Pair nets({scale, linear, function, mask, shift, constant});
   Settings& settings = *nets.settings;
@@ -166,7 +166,7 @@ TEST(Batching, LayersThatDrawNumbers) {
   }
 }
 
-/// Layers at random, changed at random between passes.
+/// Random layers, changed at random between passes.
 TEST(Batching, RandomLayersDoTogetherWhatTheyDoOneByOne) {
   int passes_together = 0;
   for (unsigned seed = 0; seed < 25; ++seed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done with a network between its passes: its values are asked for, its random layers go on after a checkpoint.
+// Uses of a network between its passes: reading its values, and resuming random layers from a checkpoint.
 #include "dense.hpp"
 #include "features.hpp"
 #include "mpi_test.hpp"

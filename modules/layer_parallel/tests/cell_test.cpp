@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of recurrent cells: Jacobians, also transposed ones, against autograd, and coarse steps against what they stand for.
+// Steps of recurrent cells: Jacobians and their transposes against autograd, and coarse steps against the fine steps that they replace.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -32,7 +32,7 @@ std::vector<Span> spans() {
   return all;
 }
 
-// 1e-13: some tens of roundings of numbers of about 1.
+// 1e-13: tens of rounding errors of numbers of size 1.
 TEST(Cell, TheTransposedJacobianIsAutogradsOfTheStep) {
   torch::manual_seed(5);
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
@@ -56,7 +56,7 @@ TEST(Cell, TheTransposedJacobianIsAutogradsOfTheStep) {
   }
 }
 
-// Row by row, since rows of a state do not depend on each other.
+// Row by row, because rows of a state are independent.
 TEST(Cell, TheJacobianIsAutogradsOfTheStep) {
   torch::manual_seed(8);
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
@@ -88,7 +88,7 @@ TEST(Cell, TheJacobianIsAutogradsOfTheStep) {
   }
 }
 
-// With no recurrent weights gates do not change, so that a coarse step with frozen gates is four fine ones.
+// Without recurrent weights the gates do not change, so a coarse step with frozen gates equals four fine ones.
 TEST(Cell, FrozenGatesAreTheCellAsOftenAsTheSpanSays) {
   torch::manual_seed(6);
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
@@ -103,7 +103,7 @@ TEST(Cell, FrozenGatesAreTheCellAsOftenAsTheSpanSays) {
   }
 }
 
-// A forget gate that rounds to 1 adds up.
+// With a forget gate that rounds to 1, inputs are summed.
 TEST(Cell, AGateThatIsOpenAddsUp) {
   StateWeights weights{Cell::lstm, torch::zeros({4, 1}), torch::zeros({4})};
   const Tensor input = torch::tensor({{0.0, 100.0, 0.5, 0.0}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of networks share.
+// Helpers for tests of networks.
 #pragma once
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -21,7 +21,7 @@ inline double relative_difference(const torch::Tensor& ours, const torch::Tensor
   return (ours - theirs).norm().item<double>() / std::max(theirs.norm().item<double>(), 1e-300);
 }
 
-/// The gradients of this rank's parameters against those of the same network in one process, within `tolerance` of the largest.
+/// Compares the gradients of this rank's parameters with those of the same network in one process, within `tolerance` of the largest.
 inline void expect_gradients_equal(const LayerParallel& net, const SerialNetwork& serial, double tolerance) {
   double largest = 0;
   for (const torch::Tensor& p : serial.parameters()) {

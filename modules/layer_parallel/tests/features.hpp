@@ -6,7 +6,7 @@
 
 namespace tw::layer_parallel::features {
 
-/// Enough iterations for what one process computes.
+/// Enough iterations for the result of one process.
 inline LayerParallelOptions exact(int iterations = 12) {
   return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = iterations}, .backward = {.iterations = iterations}};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What networks with their layers in parallel do beyond plain passes: states of several tensors, random layers, batch normalisation, accumulation,
-// checkpoints, nested iteration, faults.
+// Features of layer-parallel networks beyond plain passes: states of several tensors, random layers, batch normalisation, accumulation, checkpoints,
+// nested iteration, faults.
 #include "features.hpp"
 #include "dense.hpp"
 #include "mpi_test.hpp"
@@ -20,7 +20,7 @@ using features::exact;
 using features::WithDropout;
 using testing::world;
 
-/// Outputs and input gradients of both networks, in float64, after `passes` passes whose gradients add up.
+/// Outputs and input gradients of a network, in float64, after `passes` passes with accumulated gradients.
 struct Outcome {
   State outputs;
   State input_gradients;
@@ -41,7 +41,7 @@ Outcome run(Net& net, const State& inputs, const State& extras = {}, int passes 
   return outcome;
 }
 
-// Tolerances: float64, a few thousand operations, in another order only where layers run as one.
+// Tolerances: float64, a few thousand operations; the order differs only where layers run as one operation.
 void expect_equals_serial(const std::vector<Block>& given, const State& inputs, const State& extras = {}, int passes = 1) {
   const std::vector<Block> blocks = testing::placed(given);
   for (const auto* tensors : {&inputs, &extras}) {
@@ -62,7 +62,7 @@ void expect_equals_serial(const std::vector<Block>& given, const State& inputs, 
   expect_gradients_equal(net, serial, 1e-11);
 }
 
-/// Two tensors, of which each drives the other.
+/// Two tensors, each of which drives the other.
 struct HamiltonianImpl : torch::nn::Module {
   HamiltonianImpl() : force(register_module("force", torch::nn::Linear(4, 4))) {}
   State forward(const State& u) { return {torch::tanh(u.at(1)), -torch::tanh(force(u.at(0)))}; }
@@ -91,7 +91,7 @@ TEST(Features, ExtrasReachEveryLayer) {
   expect_equals_serial({block([] { return Masked(); }, 9)}, inputs, {torch::tensor({1.0, 0.0, 2.0, 1.0}, torch::kDouble)});
 }
 
-/// A step of its own.
+/// A layer that makes its own step.
 struct ResidualImpl : torch::nn::Module {
   ResidualImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
   torch::Tensor forward(const torch::Tensor& u, double dt) { return u + dt * torch::relu(linear(u)); }
@@ -104,7 +104,7 @@ TEST(Features, LayersThatMakeTheirOwnStep) {
   expect_equals_serial({block([] { return Residual(); }, 11)}, {torch::randn({3, 4}, torch::kDouble)});
 }
 
-/// The same with what all are given.
+/// The same, with extras that all layers share.
 struct MaskedResidualImpl : torch::nn::Module {
   MaskedResidualImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
   torch::Tensor forward(const torch::Tensor& u, const State& extras, double dt) { return u + dt * torch::relu(linear(u)) * extras.at(0); }
@@ -118,7 +118,7 @@ TEST(Features, LayersThatMakeTheirOwnStepWithExtras) {
                        {torch::tensor({1.0, 0.0, 2.0, 1.0}, torch::kDouble)});
 }
 
-/// A layer that knows its number, in a parameter that is not trained.
+/// A layer that stores its index in a parameter that is not trained.
 struct NumberedImpl : torch::nn::Module {
   explicit NumberedImpl(int64_t index)
       : linear(register_module("linear", torch::nn::Linear(4, 4))),
@@ -144,7 +144,7 @@ TEST(Features, GradientsOfSeveralPassesAddUp) {
                        {}, 3);
 }
 
-/// The masks of a layer are the same in every sweep and on every rank, and others in the next pass.
+/// The masks of a layer are the same in every sweep and on every rank, and different in the next pass.
 TEST(Features, RandomLayersDrawTheSameInEverySweep) {
   torch::manual_seed(5);
   const State inputs{torch::randn({3, 4}, torch::kDouble)};
@@ -200,7 +200,7 @@ TEST(Features, WithoutGradientsTheOutputIsTheSame) {
   EXPECT_TRUE(without.equal(y));
 }
 
-/// The reverse of what float32 messages, an earlier call's states or a contiguous cotangent would give.
+/// Detects float32 messages, states left over from an earlier call, and wrong handling of a non-contiguous cotangent.
 TEST(Features, ASecondPassOverTheSameInputIsTheSame) {
   const torch::Tensor x = torch::randn({3, 4});
   for (const Guess guess : {Guess::zero, Guess::previous}) {
@@ -217,7 +217,7 @@ TEST(Features, ASecondPassOverTheSameInputIsTheSame) {
   }
 }
 
-/// The same numbers from less memory: what is computed again is what was computed before.
+/// The same numbers with less memory: recomputed values equal the original ones.
 TEST(Features, RecomputationChangesNothing) {
   torch::manual_seed(8);
   const torch::Tensor x = torch::randn({3, 4});
@@ -322,7 +322,7 @@ TEST(Features, CheckLayerNamesWhatIsWrong) {
   expect_problem(block([] { return std::make_shared<Lonely>(); }, 4), "no gradient reaches parameter 'unused'");
 }
 
-/// <J v, w> = <v, J^T w> of the whole network, exactly solved: the adjoint against a central difference of the forward pass.
+/// <J v, w> = <v, J^T w> of the whole network, solved exactly: the adjoint against a central difference of the forward pass.
 TEST(Features, TheAdjointPassesTheDotProductTest) {
   LayerParallel net(world(), {block([] { return Dense(4); }, 12)}, exact());
   net.to(torch::kDouble);
@@ -330,7 +330,7 @@ TEST(Features, TheAdjointPassesTheDotProductTest) {
   const torch::Tensor x = torch::randn({3, 4}, torch::kDouble);
   const torch::Tensor v = torch::randn({3, 4}, torch::kDouble);
   const torch::Tensor w = torch::randn({3, 4}, torch::kDouble);
-  constexpr double eps = 1e-5;  // central difference: error eps^2 times third derivatives, and 1e-16 / eps of rounding
+  constexpr double eps = 1e-5;  // central difference: error eps^2 times third derivatives, plus 1e-16 / eps of rounding
   const torch::Tensor difference = (net.forward(x + eps * v) - net.forward(x - eps * v)).detach() / (2 * eps);
   torch::Tensor input = x.clone().set_requires_grad(true);
   net.forward(input).backward(w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks and options at random: with enough iterations each is the same network in one process, in training and evaluation, over several passes.
+// Random networks and options: with enough iterations, each equals the same network in one process, in training and evaluation, over several passes.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -13,7 +13,7 @@ namespace generated_networks_test {
 using testing::world;
 using torch::Tensor;
 
-/// du/dt of a layer, of parts that a generator chooses.
+/// du/dt of a layer with randomly chosen parts.
 struct PartsImpl : torch::nn::Module {
   struct Choice {
     int64_t width = 4;
@@ -111,7 +111,7 @@ TEST(GeneratedNetworks, AreThoseOfOneProcess) {
       const Tensor expected = serial.forward(theirs);
       y.sin().sum().backward();
       expected.sin().sum().backward();
-      // float64, over up to 40 layers; iterations that are exact in the end pass through larger values
+      // float64, over up to 40 layers; iterations pass through larger values before they are exact
       EXPECT_LE(relative_difference(y.detach(), expected.detach()), 1e-9) << of.text;
       EXPECT_LE(relative_difference(ours.grad(), theirs.grad()), 1e-9) << of.text;
       expect_gradients_equal(net, serial, 1e-9);

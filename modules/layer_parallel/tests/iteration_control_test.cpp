@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of iterations, and a detector that looks whether they are enough.
+// Schedules of iterations, and a detector that checks whether they are enough.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -15,7 +15,8 @@ namespace iteration_control_test {
 using testing::world;
 using torch::Tensor;
 
-/// u' = -rate u in 32 steps of 1/8, c = 2. With rate 1 a coarse step is near to two fine ones; with rate 12 it multiplies by 1 - 3, they by 1/4.
+/// u' = -rate u in 32 steps of 1/8, c = 2. With rate 1 a coarse step is close to two fine ones. With rate 12 it multiplies by 1 - 3 = -2, two fine
+/// steps by 1/4.
 std::shared_ptr<LayerParallel> make_net(double rate, bool residuals = true) {
   auto net = std::make_shared<LayerParallel>(world(), std::vector<Block>{block([] { return torch::nn::Linear(4, 4); }, 32)},
                                              LayerParallelOptions{.final_time = 4,
@@ -66,7 +67,7 @@ TEST(IterationControl, TheDetectorStaysQuietWhereIterationsConverge) {
   EXPECT_EQ(net->report().blocks[0].forward.iterations, 2) << "of the pass that was no look";
 }
 
-// Where residuals are nothing but rounding, their factor says nothing.
+// If residuals are only rounding errors, their ratio means nothing.
 TEST(IterationControl, TheDetectorStaysQuietWhereIterationsAreExact) {
   const auto net = make_net(12);
   net->set_iterations({16, 16});
@@ -135,7 +136,7 @@ TEST(IterationControl, ACheckpointRemembersWhatTheDetectorDecided) {
   EXPECT_EQ(other->iterations(), (Iterations{0, 0})) << "a schedule does not undo it";
 }
 
-// All steps one after the other: the states of the network in one process, to the bit.
+// All steps one after the other: bitwise the states of the network in one process.
 TEST(IterationControl, NoIterationsAreTheSerialNetwork) {
   const auto net = make_net(12);
   const auto serial = net->serial_on_root();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes hold at most, and what stays: bytes of tensors, as LibTorch's allocator tells them.
+// Peak and remaining memory of passes, in bytes of tensors reported by LibTorch's allocator.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -17,8 +17,8 @@ constexpr int64_t batch = 256;
 constexpr double state_bytes = sizeof(float) * width * batch;
 
 struct Usage {
-  double most;   // states
-  double stays;  // while the loss lives
+  double most;   // peak, in states
+  double stays;  // remaining while the loss lives, in states
 };
 
 template <class Net>
@@ -50,9 +50,10 @@ std::vector<Usage> usage_of_serial() {
   return usage_of_passes(net);
 }
 
-// One process keeps two states a layer: what tanh gave, and the sum. So does a rank for its layers, while for each of the N / c C-points the
-// adjoint's solver holds two on two levels, and two of what coarse steps are linearised at, or, in the last relaxation, where those are gone, a sweep
-// four for each interval (2 + 6 / 4 a layer, and 1/4 for what is made on the way): at most 1.9 times as many, and some at the ends of a block.
+// One process keeps two states a layer: the output of tanh, and the sum. A rank keeps the same for its layers. For each of the N / c C-points, the
+// adjoint's solver holds two states on two levels, and two at which coarse steps are linearised. In the last relaxation these are freed, and a sweep
+// holds four states for each interval (2 + 6 / 4 a layer, and 1/4 for temporaries). The sum is at most 1.9 times that of one process, plus some
+// states at the ends of a block.
 TEST(Memory, PassesHoldAtMostWhatThePageSays) {
   const double ends = 9;
   const std::vector<Usage> serial = usage_of_serial();

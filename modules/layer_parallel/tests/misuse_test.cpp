@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What networks with layers in parallel refuse, on every rank and without a hang; and what they survive.
+// Misuse that layer-parallel networks refuse, on every rank and without a hang, and faults that they survive.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 #include "refused.hpp"
@@ -27,7 +27,7 @@ TEST(Misuse, GradientsThatAreNotThere) {
   }
   LayerParallel net(world(), dense_blocks());
   const torch::Tensor y = net.forward(x.clone().set_requires_grad(true));
-  world().barrier();  // or what is refused on one rank could release another from its forward pass
+  world().barrier();  // otherwise the refusal on one rank could release another from its forward pass
   expect_refused<ContractError>([&] { y.sum().backward({}, true, /*create_graph=*/true); }, "cannot be differentiated again");
 }
 
@@ -44,7 +44,7 @@ TEST(Misuse, ParametersThatChangeBeforeTheBackwardPass) {
   }
 }
 
-/// What all layers are given, and a layer's own tensor, whose memory is a part of a parameter's.
+/// The extras of all layers, and a layer's own tensor that shares memory with a parameter.
 TEST(Misuse, OtherTensorsThatChangeBeforeTheBackwardPass) {
   for (const bool recompute : {false, true}) {
     std::vector<Dense> made;
@@ -79,10 +79,10 @@ TEST(Misuse, ASecondBackwardPassNeedsRetainGraph) {
   expect_refused<ContractError>([&] { z.backward(torch::ones_like(z)); }, "retain_graph");
 }
 
-/// While output and loss live on, as outside of a loop.
+/// While output and loss are still alive, as outside a loop.
 TEST(Misuse, ABackwardPassFreesWhatNobodyNeedsAgain) {
   LayerParallel net(world(), dense_blocks());
-  const torch::Tensor extra = torch::ones({4});  // held by what a pass leaves
+  const torch::Tensor extra = torch::ones({4});  // held by what a pass keeps
   const torch::Tensor y = net.forward(State{torch::ones({2, 4})}, {extra})[0].sum();
   y.backward({}, /*retain_graph=*/true);
   EXPECT_GT(extra.use_count(), 1);
@@ -102,12 +102,12 @@ TEST(Misuse, LayersThatShareTensors) {
   };
   expect_refused<ContractError>([&] { LayerParallel(world(), {block([] { return std::make_shared<Tied>(); }, 16)}); },
                                 "another layer or name has too");
-  const std::vector<Dense> few{Dense(4), Dense(4), Dense(4)};  // in turn, as in networks that repeat a few layers
+  const std::vector<Dense> few{Dense(4), Dense(4), Dense(4)};  // used in turn, as in networks that repeat a few layers
   const auto repeated = [few](int64_t layer) { return few[static_cast<size_t>(layer % 3)]; };
   expect_refused<ContractError>([&] { LayerParallel(world(), {block(repeated, 16)}); }, "of layer 3 of block 0 is one that another");
 }
 
-/// On ranks of their own they would become two layers, or fifteen.
+/// On separate ranks they would become two layers, or fifteen.
 TEST(Misuse, BlocksThatShareTensors) {
   const torch::nn::Linear shared(4, 4);
   const auto make = [shared] { return shared; };
@@ -144,14 +144,14 @@ TEST(Misuse, AFactoryThatThrowsReleasesTheOtherRanks) {
   expect_refused<std::runtime_error>([&] { LayerParallel(world(), {block(failing, 16)}); }, "no such layer");
 }
 
-/// A layer whose results are of no use.
+/// A layer with invalid results.
 struct Faulty : torch::nn::Module {
   explicit Faulty(bool gives_nothing) : gives_nothing_(gives_nothing) {}
   torch::Tensor forward(const torch::Tensor& u) { return gives_nothing_ ? torch::Tensor() : torch::zeros({u.size(1), 5}).matmul(u); }
   bool gives_nothing_;
 };
 
-/// A layer that takes the size of the batch from its weight.
+/// A layer that reads the batch size from its weight.
 struct RowsOfItsWeight : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& u) { return torch::ones({weight.size(0), u.size(1)}); }
   torch::Tensor weight = register_parameter("weight", torch::ones({3, 4}));
@@ -191,7 +191,7 @@ TW_TEST_ON(Misuse, OptionsThatDifferBetweenRanks, {.least = 2}) {
   EXPECT_TRUE(net.forward(torch::ones({2, 4})).equal(LayerParallel(world(), dense_blocks()).forward(torch::ones({2, 4}))));
 }
 
-/// A layer that draws random numbers, and throws where and when it is told to.
+/// A layer that draws random numbers, and throws on request.
 struct BreakableImpl : torch::nn::Module {
   enum class When { never, forward, backward };
   BreakableImpl() : linear(register_module("linear", torch::nn::Linear(4, 4))) {}
@@ -212,7 +212,7 @@ struct BreakableImpl : torch::nn::Module {
 };
 TORCH_MODULE(Breakable);
 
-/// It draws what it would have drawn.
+/// The next pass draws the numbers that it would have drawn without the exception.
 TEST(Misuse, ANetworkMakesItsNextPassAfterAnException) {
   using When = BreakableImpl::When;
   const std::vector<Block> blocks{block([] { return Breakable(); }, 8, {.random = true}), block([] { return Breakable(); }, 8, {.random = true})};
@@ -236,7 +236,7 @@ TEST(Misuse, ANetworkMakesItsNextPassAfterAnException) {
   }
 }
 
-/// Layers that turn a state of two numbers quickly: coarse steps are far off, and iterations diverge before they are exact.
+/// Layers that rotate a state of two numbers quickly. Coarse steps are far off, and iterations diverge before they are exact.
 struct TurningImpl : torch::nn::Module {
   TurningImpl() : linear(register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false)))) {
     const torch::NoGradGuard no_gradients;
@@ -271,7 +271,7 @@ TEST(Divergence, TheSerialSolutionIsExact) {
         expected.square().sum().backward();
         EXPECT_EQ(net.report().blocks[0].forward.serial, forward);
         EXPECT_EQ(net.report().blocks[0].backward.serial, backward);
-        // float64; an exact iteration has passed through values that are larger by some orders of magnitude
+        // float64; an exact iteration has passed through values that are orders of magnitude larger
         EXPECT_LE(relative_difference(y.detach(), expected.detach()), 1e-8);
         if (world().rank() == 0) {
           EXPECT_LE(relative_difference(ours.grad(), theirs.grad()), 1e-8);
@@ -302,7 +302,7 @@ TEST(Divergence, ASingleLevelNeedsNoGuess) {
   EXPECT_TRUE(net.forward(torch::ones({2, 4})).equal(first));
 }
 
-/// Sensitivities: no backward(), and nothing of parameters.
+/// Sensitivities: without backward(), and without gradients of parameters.
 TEST(Gradients, OfTheInputAlone) {
   LayerParallel net(world(), {block([] { return torch::nn::Linear(3, 4); }, 1), block([] { return Dense(4); }, 16)});
   const torch::Tensor x = torch::ones({2, 3}).set_requires_grad(true);

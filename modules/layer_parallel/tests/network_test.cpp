@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks with their layers in parallel: outputs, gradients and residuals of the reference, and those of one process.
+// Networks with their layers in parallel: outputs, gradients and residuals against the reference, and against one process.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 #include "placed.hpp"
@@ -18,7 +18,7 @@ using testing::world;
 
 torch::Tensor reference_tensor(const std::string& name) { return read_npy(TW_REFERENCE "/" + name + ".npy").to(torch::kDouble); }
 
-/// The norm of something of which every rank has a part.
+/// The norm of a tensor that is distributed over all ranks.
 double norm_over_ranks(const torch::Tensor& part) {
   const torch::Tensor square = part.defined() ? part.square().sum() : torch::zeros({}, torch::kDouble);
   allreduce(world(), square, ReduceOp::sum);
@@ -79,11 +79,11 @@ TEST(Network, HasTheResidualsAndNormsOfTheReference) {
   }
 }
 
-/// What one process computes.
+/// The results of one process.
 struct Expected {
   torch::Tensor output;
   torch::Tensor input_gradient;
-  std::vector<NamedShard> gradients;  // by the names of LayerParallel::shards(), whole
+  std::vector<NamedShard> gradients;  // named as by LayerParallel::shards(), whole
 };
 
 Expected expected_of(SerialNetwork& net, const std::vector<Block>& blocks, const torch::Tensor& x, const torch::Tensor& cotangent) {
@@ -121,7 +121,7 @@ void expect_equals_one_process(const std::vector<Block>& given, const LayerParal
     net.zero_grad();
     const torch::Tensor output = net.forward(input);
     output.backward(cotangent);
-    // Exact but for the order of operations: batched products of width w sum in another order, sqrt(w) 1.1e-16, over at most 100 layers.
+    // Exact up to the order of operations: batched products of width w sum in a different order, sqrt(w) 1.1e-16, over at most 100 layers.
     EXPECT_LE(relative_difference(output.detach(), expected.output.detach()), 1e-12) << what;
     if (world().rank() == 0) {
       EXPECT_LE(relative_difference(input.grad(), expected.input_gradient), 1e-12) << what;
@@ -141,7 +141,7 @@ void expect_equals_one_process(const std::vector<Block>& given, const LayerParal
 }
 
 LayerParallelOptions exact(int64_t layers, int levels, int64_t c) {
-  const int enough = static_cast<int>(layers / c) + 2;  // an interval more with each iteration
+  const int enough = static_cast<int>(layers / c) + 2;  // each iteration makes one more interval exact
   return {.final_time = 1, .levels = levels, .coarsening = c, .min_coarse = 1, .forward = {.iterations = enough}, .backward = {.iterations = enough}};
 }
 
@@ -170,7 +170,7 @@ TEST(Network, EqualsOneProcessWithPlainLayersAndBlocksOfSeveralShapes) {
   expect_equals_one_process(blocks, options, {{5, 4}}, "layers in front and behind");
 }
 
-/// The cotangent of the first one's output is the gradient of the second one's input.
+/// The cotangent of the first network's output is the gradient of the second network's input.
 TEST(Network, TwoNetworksMayFollowOneAnother) {
   const auto blocks = [](int64_t from, int64_t to) {
     return testing::placed({block([=] { return torch::nn::Linear(from, 6); }, 1), block([] { return Dense(6); }, 9),

@@ -7,7 +7,7 @@
 
 namespace tw::testing {
 
-/// Blocks whose layers are made, in float64, where the test's tensors lie.
+/// Blocks whose layers are made in float64, on the device of the test's tensors.
 inline std::vector<layer_parallel::Block> placed(std::vector<layer_parallel::Block> blocks) {
   for (layer_parallel::Block& block : blocks) {
     block.make = [make = block.make](int64_t index) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers draw at random, and statistics that move: the same in all sweeps of a pass, the same as in one process, and others in each replica.
+// Random layers and running statistics: the same in all sweeps of a pass, equal to one process, and different in each replica.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -15,7 +15,7 @@ namespace random_layers_test {
 using testing::world;
 using torch::Tensor;
 
-/// du/dt with dropout, in evaluation too where it is `always`.
+/// du/dt with dropout; in evaluation too if `always` is set.
 struct DroppingImpl : torch::nn::Module {
   explicit DroppingImpl(double p = 0.5, bool always = false) : p_(p), always_(always), linear(register_module("linear", torch::nn::Linear(4, 4))) {}
   Tensor forward(const Tensor& u) { return torch::dropout(torch::tanh(linear(u)), p_, always_ || is_training()); }
@@ -27,7 +27,7 @@ TORCH_MODULE(Dropping);
 
 const LayerParallelOptions exact{.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}};
 
-/// What the error says that `f` throws on this rank, or on another one that releases this; empty: none is thrown.
+/// The message of the error that `f` throws on this rank, also if another rank's error releases this one; empty: none.
 template <class F>
 std::string refusal(const F& f) {
   std::string text;
@@ -76,7 +76,7 @@ TEST(RandomLayers, DrawAsOneProcessDoesAndOtherwiseInEachReplica) {
     serial.set_replica(replica);
     Tensor before;
     for (int pass = 0; pass < 3; ++pass) {
-      torch::manual_seed(static_cast<uint64_t>(100 * pass + world().rank()));  // of no influence
+      torch::manual_seed(static_cast<uint64_t>(100 * pass + world().rank()));  // must have no influence
       const Tensor y = net.forward(x).detach();
       EXPECT_LE(relative_difference(y, serial.forward(x).detach()), 1e-12) << "replica " << replica << ", pass " << pass;
       if (pass == 0) first.push_back(y);
@@ -100,7 +100,7 @@ struct NormalisedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Normalised);
 
-/// A pass in evaluation mode, one in training mode that moves the statistics, and then the backward pass of the first.
+/// A pass in evaluation mode, a pass in training mode that updates the statistics, and then the backward pass of the first.
 TEST(RunningStatistics, AreThoseOfTheForwardPassInItsBackwardPass) {
   torch::manual_seed(2);
   const Tensor x = torch::randn({6, 4}, torch::kDouble);
@@ -129,7 +129,7 @@ TEST(RunningStatistics, AreThoseOfTheForwardPassInItsBackwardPass) {
   }
 }
 
-/// Of every second layer the norm is frozen when it is made.
+/// The norm of every second layer is frozen at construction.
 Normalised partly_frozen(int64_t layer) {
   Normalised made;
   if (layer % 2 == 1) made->norm->eval();
@@ -142,7 +142,7 @@ std::string letters_of(torch::nn::Module& module) {
   return letters;
 }
 
-// Trained, evaluated and trained on by a trainer, which knows set_training() alone.
+// Trained, evaluated and trained again by a trainer that only calls set_training().
 TEST(Modes, PartsThatEvalHasFrozenStayFrozen) {
   const std::vector<Block> blocks{block([] { return torch::nn::BatchNorm1d(4); }, 1), block(partly_frozen, 8), block(partly_frozen, 4)};
   SerialNetwork serial(blocks, exact);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recurrent networks over time refuse, on every rank and without a hang, and what they survive; and sequences of every length.
+// Misuse that recurrent networks over time refuse, on every rank and without a hang; faults that they survive; and sequences of every length.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -22,7 +22,7 @@ using torch::Tensor;
 constexpr int64_t steps = 32;
 const RecurrentOptions small{.input_size = 2, .hidden_size = 5};
 
-/// What `f` says as it throws on this rank; empty where it does not.
+/// The message that `f` throws on this rank; empty if it does not throw.
 std::string thrown(const std::function<void()>& f) {
   try {
     f();
@@ -38,7 +38,7 @@ Tensor block_of(const Recurrent& net, int64_t of_steps, int64_t batch = 3) {
   return torch::randn({of_steps, batch, 2}).narrow(0, begin, end - begin).clone();
 }
 
-/// As torch::nn::GRU, whose saved tensors autograd checks.
+/// Like torch::nn::GRU, whose saved tensors are checked by autograd.
 TEST(RecurrentMisuse, TensorsThatChangeBeforeTheBackwardPassAreNamed) {
   Recurrent net(world(), small);
   const Tensor block = block_of(net, steps);
@@ -64,7 +64,7 @@ TEST(RecurrentMisuse, TensorsThatChangeBeforeTheBackwardPassAreNamed) {
   for (const auto& p : net.named_parameters()) EXPECT_TRUE(p.value().grad().equal(other.named_parameters()[p.key()].grad())) << p.key();
 }
 
-/// A first state that is changed afterwards does no harm: it is used once.
+/// Changing a first state afterwards is harmless, because it is used once.
 TEST(RecurrentMisuse, FirstStatesMayChange) {
   const auto gradient = [](bool changes) {
     Recurrent net(world(), small);
@@ -119,7 +119,7 @@ TW_TEST_ON(RecurrentMisuse, ANetworkMakesItsNextPassAfterAnException, {.least = 
   for (const Tensor& p : net.parameters()) EXPECT_TRUE(p.grad().isfinite().all().item<bool>());
 }
 
-/// 17 steps are two whole intervals and one of a single step, for up to four ranks.
+/// 17 steps are two whole intervals and a single step, for up to four ranks.
 TEST(RecurrentMisuse, EveryLengthCanBeUsed) {
   using Lengths = std::vector<int64_t>;
   for (const auto& [c, lengths] : {std::pair<int64_t, Lengths>(3, {4, 7, 10}), std::pair<int64_t, Lengths>(8, {1, 9, 17, 18, 25})}) {

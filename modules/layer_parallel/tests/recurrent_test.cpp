@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks over time: equal to torch::nn's when there are enough iterations, and near before.
+// Recurrent networks over time: equal to torch::nn's after enough iterations, and close before.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -19,7 +19,7 @@ struct Serial {
   Tensor outputs, hidden, cell;
 };
 
-/// torch::nn's network with the same weights, and what it gives.
+/// The torch::nn network with the same weights, and its results.
 struct Reference {
   explicit Reference(const RecurrentOptions& o) : options(o) {
     if (o.cell == Cell::lstm) {
@@ -60,12 +60,12 @@ struct Reference {
   torch::nn::RNN rnn = nullptr;
 };
 
-/// Sums of products with fixed numbers, so that each output has a cotangent of its own.
+/// A weighted sum, so that each output has a different cotangent.
 Tensor loss_of(const Tensor& value, double phase) {
   return (value * torch::arange(value.numel(), torch::kDouble).mul(0.37).add(phase).cos().view(value.sizes())).sum();
 }
 
-/// Of outputs, final states, and the gradients of parameters, inputs and first states, the largest difference relative to the largest value.
+/// The largest difference relative to the largest value, over outputs, final states, and the gradients of parameters, inputs and first states.
 double largest_error(const RecurrentOptions& options, int64_t steps, const Tensor& lengths = {}) {
   torch::manual_seed(3);
   constexpr int64_t batch = 3;
@@ -109,12 +109,12 @@ double largest_error(const RecurrentOptions& options, int64_t steps, const Tenso
   return worst.item<double>();
 }
 
-// 1e-12: some hundred roundings of numbers of size 1, in sums of some hundred terms.
+// 1e-12: hundreds of rounding errors of numbers of size 1, in sums of hundreds of terms.
 constexpr double rounding = 1e-12;
 
 RecurrentOptions small(Cell cell) { return {.cell = cell, .input_size = 2, .hidden_size = 5}; }
 
-/// As many iterations as make everything exact, in both directions.
+/// Sets enough iterations for exact results in both directions.
 void make_exact(RecurrentOptions& options, int64_t steps) {
   const auto enough = static_cast<int>(steps);
   options.forward.iterations = enough;
@@ -136,7 +136,7 @@ TEST(Recurrent, IsTorchsWithEnoughIterations) {
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
     for (const CoarseCell coarse : {CoarseCell::frozen_gates, CoarseCell::implicit}) {
       for (const int levels : {2, 3}) {
-        for (const int64_t steps : {24, 19}) {  // the second is filled up
+        for (const int64_t steps : {24, 19}) {  // the second length is padded
           RecurrentOptions options = small(cell);
           options.coarse_cell = coarse;
           options.levels = levels;
@@ -202,8 +202,8 @@ TEST(Recurrent, TakesLayersDirectionsAndLengthsWithNewtonsMethod) {
   }
 }
 
-// Newton's method squares the error in each iteration. What diagonals leave out of a cell with gates is small, and they gain a factor of some 5 in
-// each; of a plain one, which has no other way than the matrix, it is most.
+// Newton's method squares the error in each iteration. For gated cells, the part that diagonals ignore is small, and each iteration reduces the error
+// by a factor of about 5. A plain cell has no path other than the matrix, so that part dominates.
 TEST(Recurrent, NewtonsMethodNeedsAHandfulOfIterations) {
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
     RecurrentOptions options = solved_by(TimeSolver::newton, cell);
@@ -262,7 +262,7 @@ TEST(Recurrent, TakesSequencesShorterThanTheRanks) {
   EXPECT_LT(largest_error(options, 2), rounding);
 }
 
-// The theorem: 24 steps in intervals of 3 are exact after ceil((24 / 3 - 1) / (1 + nu)) iterations, and one more with skip; and not before.
+// The theorem: 24 steps in intervals of 3 are exact after ceil((24 / 3 - 1) / (1 + nu)) iterations, plus one with skip, and not before.
 TEST(Recurrent, IsExactWhenTheFormulaSaysSo) {
   for (const int relaxations : {0, 1}) {
     for (const bool skip : {false, true}) {
@@ -283,7 +283,7 @@ TEST(Recurrent, IsExactWhenTheFormulaSaysSo) {
   }
 }
 
-// With a single iteration the adjoint is what the coarse cells predict, from the cotangents of all outputs. Where gates let go slowly, that is near.
+// With a single iteration, the adjoint is what the coarse cells predict from the cotangents of all outputs. Where gates forget slowly, that is close.
 TEST(Recurrent, TheCoarseAdjointKnowsTheCotangentsOfTheOutputs) {
   for (const Cell cell : {Cell::gru, Cell::lstm}) {
     RecurrentOptions options = small(cell);
@@ -322,7 +322,7 @@ TEST(Recurrent, MakesAllStepsInSeriesWhereThatIsWanted) {
   }
 }
 
-// A GRU as it is at first, of 96 steps: coarse steps with frozen gates are nearer to it than implicit ones, and each iteration helps.
+// A GRU with initial weights over 96 steps: coarse steps with frozen gates are closer to it than implicit ones, and each iteration improves them.
 TEST(Recurrent, ConvergesBeforeItIsExact) {
   double before = 1e300;
   for (const int iterations : {1, 2, 4}) {
@@ -339,7 +339,7 @@ TEST(Recurrent, ConvergesBeforeItIsExact) {
   EXPECT_LT(before, 1e-2);
 }
 
-// The adjoint by itself: the forward direction is exact.
+// The adjoint alone: the forward direction is exact.
 TEST(Recurrent, TheAdjointConvergesToo) {
   for (const Cell cell : {Cell::gru, Cell::lstm}) {
     double before = 1e300;
@@ -369,7 +369,7 @@ TEST(Recurrent, SaysWhatDoesNotFit) {
   const auto expect = [&](const std::string& part, const std::function<void(Recurrent & net, const Tensor& block)>& call) {
     Recurrent net(world(), options);
     const auto [begin, end] = net.block(30);
-    world().barrier();  // or what is refused on one rank could release another from there
+    world().barrier();  // otherwise the refusal on one rank could release another from there
     const std::string said = refusal([&] { call(net, torch::zeros({end - begin, 3, 2})); });
     EXPECT_NE(said.find(part), std::string::npos) << said;
   };

@@ -8,7 +8,7 @@
 
 namespace tw::layer_parallel {
 
-/// `f` throws an Error on one rank at least, and on every rank that or the news of it.
+/// Expects that `f` throws an Error on at least one rank, and that error or the notice of it on every other rank.
 template <class Error, class F>
 void expect_refused(const F& f, const std::string& text) {
   const torch::Tensor thrown = torch::zeros({}, torch::kLong);

@@ -49,8 +49,8 @@ TEST(SequenceModel, IsLibTorchsGruAndLinearLayer) {
     Tensor ours = x.detach().clone().set_requires_grad(true);
     const auto [outputs, last] = gru->forward(x);
     const Tensor expected = linear->forward(last.transpose(0, 1).flatten(1));
-    const Tensor found = net.forward(ours.flatten(1));  // as [n, steps, input_size] all the same
-    // 1e-12: some hundred roundings of numbers of size 1
+    const Tensor found = net.forward(ours.flatten(1));  // the input is viewed as [n, steps, input_size]
+    // 1e-12: hundreds of rounding errors of numbers of size 1
     EXPECT_LT((found - expected).abs().max().item<double>(), 1e-12);
     loss_of(expected).backward();
     loss_of(found).backward();
@@ -66,7 +66,7 @@ TEST(SequenceModel, IsLibTorchsGruAndLinearLayer) {
   }
 }
 
-// By differences: with h = 1e-6 a central difference is good to h^2 times a third derivative, and to rounding, 1e-16 / h.
+// By central differences with h = 1e-6: the error is h^2 times a third derivative, plus rounding of 1e-16 / h.
 TEST(SequenceModel, HasTheGradientOfItsLoss) {
   for (const Cell cell : {Cell::rnn, Cell::gru, Cell::lstm}) {
     RecurrentOptions options = exact(false);
@@ -99,7 +99,7 @@ TEST(SequenceModel, TakesOutputsOfAnyShapeAndRefusesInputsOfNone) {
   EXPECT_EQ(scalar.forward(torch::zeros({5, 9})).sizes(), std::vector<int64_t>{5});
 }
 
-// sigmoid(b) is the share that stays, so that 1 / (1 - it) is the time after which a unit has let go.
+// sigmoid(b) is the share that stays, so a unit forgets after about 1 / (1 - sigmoid(b)) steps.
 TEST(SequenceModel, RemembersAsLongAsItIsTold) {
   for (const Cell cell : {Cell::gru, Cell::lstm}) {
     const SequenceModel net(world(), {.cell = cell, .hidden_size = 200, .longest_memory = 500}, {});

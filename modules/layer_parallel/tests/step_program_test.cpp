@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that run for several layers at once: each operation against LibTorch and autograd, layer by layer.
+// Steps that run for several layers together: each operation against LibTorch and autograd, layer by layer.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -43,7 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 
 class StepProgramCase : public testing::TestWithParam<Case> {};
 
-/// Rows 1 and 3 of `layers`, and all.
+/// Compares rows 1 and 3 of `layers`, and all rows.
 TEST_P(StepProgramCase, EqualsAutogradLayerByLayer) {
   const Case& c = GetParam();
   torch::manual_seed(1);
@@ -74,7 +74,7 @@ TEST_P(StepProgramCase, EqualsAutogradLayerByLayer) {
     std::vector<at::Tensor> inputs = stack.parameters_of(k);
     inputs.insert(inputs.begin(), leaf[0]);
     const auto expected_gradients = torch::autograd::grad({expected[0]}, inputs, {cotangents[0][k]}, {}, false, /*allow_unused=*/true);
-    // float64, some tens of roundings
+    // float64, tens of rounding errors
     EXPECT_LE(relative_difference(to[0][k], expected[0].detach()), 1e-14) << k;
     EXPECT_LE(relative_difference(all[0][k], expected_gradients[0]), 1e-13) << k;
     for (size_t p = 0; p < gradients.size(); ++p) {
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"runge_kutta", [](T u, T w, T b, T e) { return torch::linear(u * e, w, b).tanh(); }, {3, 4}, Integrator::rk4}),
     [](const testing::TestParamInfo<Case>& one) { return one.param.name; });
 
-/// What no rule covers, with a member, a change in place of what the layer is given, a list of tensors, and a number in every layer alike.
+/// Operations without rules, with a member, an in-place change of the layer's input, a list of tensors, and a number that all layers share.
 TEST(VmappedStep, EqualsAutogradLayerByLayer) {
   const torch::Tensor mask = torch::rand({4}, torch::kDouble);
   const FunctionImpl::F f = [&](T u, T w, T b, T e) {
@@ -140,7 +140,7 @@ TEST(VmappedStep, EqualsAutogradLayerByLayer) {
     std::vector<at::Tensor> inputs = stack.parameters_of(k);
     inputs.insert(inputs.begin(), leaf[0]);
     const auto expected_gradients = torch::autograd::grad({expected[0]}, inputs, {cotangents[k]});
-    // float64, some hundreds of roundings
+    // float64, hundreds of rounding errors
     EXPECT_LE(relative_difference(to[0][k].detach(), expected[0].detach()), 1e-13) << k;
     for (size_t i = 0; i < gradients.size(); ++i) EXPECT_LE(relative_difference(gradients[i][k], expected_gradients[i]), 1e-12) << k << ", " << i;
   }
@@ -159,7 +159,7 @@ TEST(StepProgram, RefusesWhatItHasNoRuleFor) {
   EXPECT_NE(problem_of([](T u, T, T, T) { return u.cumsum(0); }).find("no rule for aten::cumsum"), std::string::npos);
   EXPECT_NE(problem_of([](T u, T, T, T) { return u / (u * u + 1); }).find("no rule for aten::div"), std::string::npos);
   EXPECT_NE(problem_of([](T u, T w, T b, T) { return torch::addmm(b, u, w, 0.5); }).find("no rule for aten::addmm"), std::string::npos);
-  // A change that another operation sees.
+  // An in-place change that another operation sees.
   EXPECT_NE(problem_of([](T u, T w, T, T) {
               const torch::Tensor y = torch::linear(u, w);
               const torch::Tensor z = y * 2;

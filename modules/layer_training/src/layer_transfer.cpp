@@ -13,7 +13,7 @@ using layer_parallel::LayerParallel;
 
 namespace {
 
-/// Rows of `fine` for one of `coarse`, where one is a refinement of the other.
+/// Number of rows of `fine` for one row of `coarse`, if one is a refinement of the other.
 int64_t factor_of(const RowPart& fine, const RowPart& coarse) { return fine.shape == coarse.shape ? 1 : fine.shape[0] / coarse.shape[0]; }
 
 }  // namespace
@@ -38,7 +38,7 @@ RowPart coarse_rows(const RowPart& fine, const RowPart& coarse, Refinement refin
   const int64_t factor = factor_of(fine, coarse);
   rows.begin = fine.begin / factor;
   rows.end = (fine.end - 1) / factor + 1;
-  if (factor > 1 && refinement == Refinement::linear) {  // and the neighbours
+  if (factor > 1 && refinement == Refinement::linear) {  // linear refinement also reads the neighbours
     rows.begin = std::max<int64_t>(rows.begin - 1, 0);
     rows.end = std::min(rows.end + 1, coarse.shape[0]);
   }
@@ -60,7 +60,7 @@ at::Tensor refined(const at::Tensor& rows, const RowPart& coarse, const RowPart&
   if (refinement == Refinement::constant || !rows.is_floating_point()) {
     return rows.index_select(0, at::floor_divide(layers, factor).sub(coarse.begin));
   }
-  // The middle of fine layer k is at (k + 1/2) / factor - 1/2, in coarse layers from the middle of the first; beyond the ends, constant.
+  // The middle of fine layer k is at (k + 1/2) / factor - 1/2, measured in coarse layers from the middle of the first one; constant beyond the ends.
   const int64_t last = coarse.shape[0] - 1;
   const at::Tensor place = layers.to(at::kDouble).add(0.5).div(static_cast<double>(factor)).sub(0.5).clamp(0, static_cast<double>(last));
   const at::Tensor left = place.floor().to(at::kLong);

@@ -23,7 +23,7 @@ using layer_parallel::LayerParallel;
 
 namespace {
 
-/// A network's parameters: all, also those that are not trained, which coarser networks need as well.
+/// A network's parameters, including those that are not trained, because coarser networks need them too.
 struct Parameters {
   std::vector<at::Tensor> tensors;
   std::vector<RowPart> parts;
@@ -38,7 +38,7 @@ Parameters parameters_of(const LayerParallel& net) {
   return all;
 }
 
-/// Layers of each ODE block, by its name.
+/// Number of layers of each ODE block, by block name.
 std::map<std::string, int64_t> depths_of(const LayerParallel& net, const PartsByRank& parts) {
   std::map<std::string, int64_t> depths;
   for (const auto& of_rank : parts) {
@@ -49,7 +49,7 @@ std::map<std::string, int64_t> depths_of(const LayerParallel& net, const PartsBy
   return depths;
 }
 
-/// Checks that level `level` can be coarsened to the next. @param fine, coarse all parts of both
+/// Checks that network `level` can be coarsened to the next one. @param fine, coarse parts of all ranks of both
 void expect_refinement(size_t level, const LayerParallel& fine_net, const PartsByRank& fine, const LayerParallel& coarse_net,
                        const PartsByRank& coarse) {
   const std::map<std::string, int64_t> coarse_depths = depths_of(coarse_net, coarse);
@@ -90,11 +90,11 @@ class MgOpt::Impl {
 
   const std::vector<std::shared_ptr<LayerParallel>> networks_;
   std::vector<Parameters> parameters_;  // by level
-  std::vector<RowExchange> down_;       // from each level to the next
-  std::vector<RowExchange> up_;         // and back
+  std::vector<RowExchange> down_;       // from each level to the next coarser one
+  std::vector<RowExchange> up_;         // from each level back to the finer one
   std::vector<MgOptLevel> levels_;
   int64_t steps_ = 0;
-  // Of the batch.
+  // The current batch.
   const at::Tensor* inputs_ = nullptr;
   const at::Tensor* targets_ = nullptr;
   const LossFunction* loss_ = nullptr;
@@ -110,7 +110,7 @@ MgOpt::Impl::Impl(std::vector<std::shared_ptr<LayerParallel>> networks, const Mg
     parameters_.push_back(parameters_of(*net));
     parts.push_back(gather_parts(comm(), parameters_.back().parts));
   }
-  // From here on all ranks see the same, and throw alike.
+  // From here on all ranks see the same data, and throw alike.
   std::vector<int64_t> layers;
   for (size_t l = 0; l < networks_.size(); ++l) {
     if (l + 1 < networks_.size()) expect_refinement(l, *networks_[l], parts[l], *networks_[l + 1], parts[l + 1]);

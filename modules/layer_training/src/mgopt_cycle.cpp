@@ -7,7 +7,7 @@
 namespace tw::layer_training {
 namespace {
 
-/// Of the decrease that the slope promises, the least to be content with. Ref: Armijo 1966.
+/// Smallest accepted decrease, as a fraction of the decrease that the slope predicts. Ref: Armijo 1966.
 constexpr double least_decrease = 1e-4;
 
 /// a + factor b
@@ -17,7 +17,7 @@ Vector plus(const Vector& a, const Vector& b, double factor) {
   return result;
 }
 
-/// A point, and what is known of the objective there.
+/// A point, and the objective there if it is known.
 struct Iterate {
   Vector x;
   std::optional<Evaluation> known = std::nullopt;
@@ -39,7 +39,7 @@ class Cycle {
   }
 
  private:
-  /// @param shift v of the objective f(x) - <v, x>; empty: none
+  /// @param shift v in the objective f(x) - <v, x>; empty: none
   void improve(size_t level, Iterate& point, const Vector& shift) {
     if (level + 1 == levels_.size()) return descend(level, point, shift, options_.coarse_steps);
     descend(level, point, shift, options_.pre_steps);
@@ -67,9 +67,9 @@ class Cycle {
     MgOptReport::Correction& done = report_.corrections[level];
     done.before = done.after = here.value;
     done.slope = fine.inner(correction, here.gradient);
-    double alpha = done.slope < 0 ? 1 : 0;  // nor is anything tried that is not a number
+    double alpha = done.slope < 0 ? 1 : 0;  // 0 also if the slope is NaN
     for (int halvings = 0; alpha > 0 && halvings <= options_.halvings; ++halvings, alpha /= 2) {
-      // Where a gradient step follows, its gradient is computed with the value.
+      // If a gradient step follows, compute the gradient together with the value.
       Iterate tried{plus(point.x, correction, alpha)};
       const double value = evaluate(level, tried, shift, halvings == 0 && options_.post_steps > 0);
       if (!(value <= here.value + least_decrease * alpha * done.slope)) continue;
@@ -86,7 +86,7 @@ class Cycle {
     return *point.known;
   }
 
-  /// The same of f(x) - <v, x>.
+  /// Value and gradient of f(x) - <v, x>.
   Evaluation shifted(size_t level, Evaluation found, const Vector& shift, const Vector& x) const {
     if (shift.empty()) return found;
     found.value -= levels_[level].inner(shift, x);
@@ -94,7 +94,7 @@ class Cycle {
     return found;
   }
 
-  /// @return the value, which is noted at the point where it has a gradient
+  /// Evaluates the objective, and stores the result in the point if it includes the gradient. @return the value
   double evaluate(size_t level, Iterate& point, const Vector& shift, bool with_gradient) {
     const MgOptLevel& at = levels_[level];
     report_.work += with_gradient ? at.cost : at.cost / 3;

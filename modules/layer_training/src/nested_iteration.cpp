@@ -13,7 +13,7 @@ using layer_parallel::LayerParallel;
 
 namespace {
 
-/// Fills `shards` of `fine` from the tensors of the same names that ranks hold in `coarse`.
+/// Fills `shards` of `fine` from the tensors of the same names in `coarse`, on any rank.
 void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coarse, const std::vector<NamedShard>& shards, Refinement refinement) {
   std::vector<RowPart> mine;
   std::vector<at::Tensor> tensors;
@@ -41,7 +41,7 @@ void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coa
   for (size_t i = 0; i < shards.size(); ++i) {
     shards[i].tensor.copy_(refined(rows[i], wants[i], parts[i], refinement).view_as(shards[i].tensor));
   }
-  fine.comm().barrier();  // none goes on if one cannot
+  fine.comm().barrier();  // no rank continues unless all can
 }
 
 }  // namespace

@@ -35,13 +35,13 @@ std::vector<RowPart> parts_of(const std::string& text) {
     part.dtype = static_cast<c10::ScalarType>(dtype);
     part.shape.resize(dimensions);
     for (int64_t& length : part.shape) in >> length;
-    in.ignore();  // the end of the line
+    in.ignore();  // end of the line
     parts.push_back(std::move(part));
   }
   return parts;
 }
 
-/// Which of `parts` has row `row` of the tensor `name`.
+/// Index of the part that has row `row` of the tensor `name`.
 std::optional<size_t> index_of(const std::vector<RowPart>& parts, const std::string& name, int64_t row) {
   const auto found =
       std::find_if(parts.begin(), parts.end(), [&](const RowPart& part) { return part.name == name && part.begin <= row && row < part.end; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of tensors that lie on ranks in parts, brought to the ranks that want them.
+// Moves rows of distributed tensors to the ranks that need them.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,13 +14,13 @@ namespace tw::layer_training {
 /// Consecutive rows of a named tensor.
 struct RowPart {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole tensor
+  std::vector<int64_t> shape;  // shape of the whole tensor
   c10::ScalarType dtype = c10::ScalarType::Float;
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-/// What `shard` is of its tensor, of which it has whole rows. A tensor without dimensions is one row.
+/// The rows of its tensor that `shard` has, which must be whole rows. A tensor without dimensions is one row.
 RowPart part_of(const NamedShard& shard);
 
 using PartsByRank = std::vector<std::vector<RowPart>>;
@@ -28,37 +28,38 @@ using PartsByRank = std::vector<std::vector<RowPart>>;
 /// The parts of all ranks, on every rank. Collective.
 PartsByRank gather_parts(const Communicator& comm, const std::vector<RowPart>& mine);
 
-/// The first part of tensor `name` that a rank has; null: none.
+/// The first part of tensor `name` on any rank; null: none.
 const RowPart* find_part(const PartsByRank& parts, const std::string& name);
 
 class RowExchange {
  public:
-  /// @param rank this one. @param has, wants by rank; what is wanted, some rank has. What several have comes from oneself, or from the first.
+  /// @param rank this rank. @param has, wants by rank; some rank has each wanted part. A part on several ranks comes from the receiver itself, or
+  /// else from the first of them.
   RowExchange(int rank, const PartsByRank& has, const PartsByRank& wants);
 
-  /// Collective; each row wanted travels once, and none that the rank has itself.
-  /// @param has the tensors of this rank's parts. @param near for each part wanted, a tensor on the device where it shall lie
-  /// @return the parts wanted, [end - begin, ...], in tensors of their own
+  /// Collective. Each wanted row is sent once, and none that the rank already has.
+  /// @param has the tensors of this rank's parts. @param near for each wanted part, a tensor on the target device
+  /// @return the wanted parts, [end - begin, ...], in new tensors
   std::vector<at::Tensor> operator()(const Communicator& comm, const std::vector<at::Tensor>& has, const std::vector<at::Tensor>& near) const;
 
-  /// This rank's.
+  /// The parts that this rank wants.
   const std::vector<RowPart>& wants() const noexcept { return wants_; }
 
  private:
-  /// Rows of one part that go into another.
+  /// Rows of one part that are copied to another.
   struct Piece {
     int source;
     int target;
-    size_t has;    // at the source
-    size_t want;   // at the target
-    int64_t from;  // the first row, in the part at the source
-    int64_t to;    // and at the target
+    size_t has;    // index of the part at the source
+    size_t want;   // index of the part at the target
+    int64_t from;  // first row in the source's part
+    int64_t to;    // first row in the target's part
     int64_t count;
   };
 
   int rank_;
   std::vector<RowPart> wants_;
-  std::vector<Piece> pieces_;  // that this rank sends or gets
+  std::vector<Piece> pieces_;  // pieces that this rank sends or receives
 };
 
 }  // namespace tw::layer_training

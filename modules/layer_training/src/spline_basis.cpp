@@ -12,11 +12,11 @@ SplineBasis spline_basis(int64_t functions, int degree, double t) {
   TW_EXPECTS(t >= 0 && t <= 1, "a spline on [0, 1] has no value at ", t);
   const int64_t intervals = functions - degree;
   const int64_t interval = std::min(static_cast<int64_t>(std::floor(t * static_cast<double>(intervals))), intervals - 1);
-  // In lengths of an interval: knot `k` to the right of the place, from 1, or to its left, down from 0.
+  // In units of an interval: knots 1, 2, ... lie to the right of `place`, knots 0, -1, ... to its left.
   const auto knot = [&](int64_t k) { return static_cast<double>(std::clamp<int64_t>(interval + k, 0, intervals)); };
   const double place = t * static_cast<double>(intervals);
-  // Of degree p, function i of those that are not zero begins at knot i - p and ends at i + 1. It is what two of degree p - 1 make up: one that ends
-  // a knot earlier, and one that begins a knot later.
+  // Cox-de Boor recursion. Nonzero function i of degree p runs from knot i - p to knot i + 1. It combines two functions of degree p - 1: one that
+  // ends a knot earlier, and one that begins a knot later.
   std::vector<double> values{1};
   for (int p = 1; p <= degree; ++p) {
     std::vector<double> next(static_cast<size_t>(p) + 1, 0);

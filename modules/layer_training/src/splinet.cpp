@@ -35,7 +35,7 @@ at::Tensor basis_of(const SpliNetOptions& options, int64_t begin, int64_t end, i
   return basis;
 }
 
-/// [n, ...] as [n, the rest], sharing memory.
+/// [n, ...] as a matrix with n rows, sharing memory.
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.view({tensor.size(0), tensor.numel() / tensor.size(0)}); }
 
 }  // namespace
@@ -55,7 +55,7 @@ SpliNet::SpliNet(std::shared_ptr<LayerParallel> net, const SpliNetOptions& optio
                ", not ", options_.control_points);
     Curve& curve = curves_.emplace_back();
     curve.name = name;
-    // The layer in the middle of each share.
+    // The layer in the middle of each control point's share.
     const at::Tensor middles = at::arange(options_.control_points, at::kLong).mul(2).add(1).mul(layers).floor_divide(2 * options_.control_points);
     curve.controls = whole.index_select(0, middles).to(net_->tensors().device()).set_requires_grad(true);
     const auto found = std::find_if(mine.begin(), mine.end(), [&](const OptimizedTensor& p) { return p.slices[0].name == name; });
@@ -73,7 +73,7 @@ const SpliNet::Curve* SpliNet::curve_of(const std::string& name) const {
 }
 
 void SpliNet::fill_layers() const {
-  const AutocastScope plain(AutocastState::here().off());  // layers are parameters
+  const AutocastScope plain(AutocastState::here().off());  // layers are parameters, which stay in full precision
   const c10::AutoGradMode no_gradients(false);
   for (const Curve& curve : curves_) {
     if (curve.stack.defined()) as_matrix(curve.stack.detach()).copy_(curve.basis.matmul(as_matrix(curve.controls)));

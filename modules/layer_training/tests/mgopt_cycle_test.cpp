@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The V-cycle of MG/OPT on a functional of a curve that is discretised with several step sizes, in one process.
+// The V-cycle of MG/OPT for a functional of a curve, discretised with several step sizes, in one process.
 #include "mgopt_cycle.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace tw::layer_training {
 namespace mgopt_cycle_test {
 
-/// dt sum ((x_k - goal(t_k))^2 + x_k^4) / 2 over `n` steps of [0, 1], and dt sum ((x_{k+1} - x_k) / dt)^2 smoothness / 2. With its gradient, by k.
+/// dt sum ((x_k - goal(t_k))^2 + x_k^4) / 2 over `n` steps of [0, 1], plus dt sum ((x_{k+1} - x_k) / dt)^2 smoothness / 2, and its gradient.
 struct Functional {
   int64_t n;
   double smoothness = 0.01;
@@ -28,7 +28,7 @@ struct Functional {
 
 torch::Tensor children(const torch::Tensor& fine, int64_t c) { return fine.view({-1, c}); }
 
-/// Levels of n, n / c, ... steps; an evaluation's calls are counted.
+/// Levels of n, n / c, ... steps; calls of evaluate are counted.
 std::vector<MgOptLevel> hierarchy(int64_t n, int64_t c, int count, std::vector<double>* evaluations = nullptr) {
   std::vector<MgOptLevel> levels;
   for (int l = 0; l < count; ++l, n /= c) {
@@ -47,7 +47,7 @@ std::vector<MgOptLevel> hierarchy(int64_t n, int64_t c, int count, std::vector<d
   return levels;
 }
 
-/// What goes wrong elsewhere: a gradient's value at the first of the children, without their number.
+/// A common mistake: takes the gradient at the first child instead of the sum over children.
 void inject_gradients(std::vector<MgOptLevel>& levels, int64_t c) {
   levels[0].restrict_gradient = [c](const Vector& g) { return Vector{children(g.at(0), c).select(1, 0)}; };
 }
@@ -60,8 +60,8 @@ Vector beginning() {
   return {torch::randn({n}, torch::kDouble)};
 }
 
-/// The gradient of the shifted coarse objective where the correction begins, as coarse steps see it: with one step of rate 1 the correction is its
-/// negative, prolonged, and its slope -|P^T g|^2 if P^T g is what they see.
+/// The slope of the correction after one coarse step of rate 1. The correction is then the negative gradient of the shifted coarse objective,
+/// prolonged. Its slope is -|P^T g|^2 if that gradient is P^T g.
 double slope_of_one_coarse_step(const std::vector<MgOptLevel>& levels, Vector x) {
   return mgopt_cycle(levels, {.learning_rate = 1, .pre_steps = 0, .post_steps = 0, .coarse_steps = 1}, x).corrections.at(0).slope;
 }
@@ -76,11 +76,11 @@ TEST(MgOptCycle, TheCoarseObjectiveIsTheFineOneToFirstOrder) {
   EXPECT_GT(std::abs(slope_of_one_coarse_step(levels, x) - expected), 0.5 * -expected);
 }
 
-/// The first child of each group pulls against the others: the sum descends, and what injection sees goes uphill.
+/// The first child of each group pulls in the opposite direction: the sum descends, and the injected gradient leads uphill.
 TEST(MgOptCycle, TheSumOverChildrenDescendsAndInjectionDoesNot) {
   const torch::Tensor pull = torch::tensor({1.0, -1.0, -1.0, -1.0}, torch::kDouble).repeat(n / c);
   std::vector<MgOptLevel> levels = hierarchy(n, c, 2);
-  for (size_t l = 0; l < 2; ++l) {  // f(x) = dt (<pull, x> + |x|^2 / 2), on the coarse level with the means of pull
+  for (size_t l = 0; l < 2; ++l) {  // f(x) = dt (<pull, x> + |x|^2 / 2), with the means of pull on the coarse level
     const torch::Tensor slope = l == 0 ? pull : children(pull, c).mean(1);
     levels[l].evaluate = [slope, dt = 1.0 / static_cast<double>(slope.size(0))](const Vector& x, bool) {
       return Evaluation{dt * (slope.dot(x[0]) + x[0].dot(x[0]) / 2).item<double>(), {dt * (slope + x[0])}};
@@ -101,7 +101,7 @@ TEST(MgOptCycle, TheSumOverChildrenDescendsAndInjectionDoesNot) {
   EXPECT_EQ(x[0].abs().sum().item<double>(), 0) << "a cancelled correction leaves the point";
 }
 
-/// Found by gradient steps of one level.
+/// Found by gradient steps on a single level.
 torch::Tensor minimum() {
   torch::Tensor x = beginning()[0];
   for (int step = 0; step < 4000; ++step) x = x.sub(Functional{n}({x}, true).gradient[0], 0.4);
@@ -116,7 +116,7 @@ TEST(MgOptCycle, NothingMovesWhereTheGradientIsZero) {
   EXPECT_LE((x[0] - solution).norm().item<double>(), 1e-8 * solution.norm().item<double>());
 }
 
-/// Of the smooth part of the error, gradient steps of the finest level leave much, and coarse ones little.
+/// Gradient steps of the finest level reduce the smooth part of the error slowly, coarse ones quickly.
 TEST(MgOptCycle, ConvergesFasterThanGradientStepsOfTheSameWork) {
   const double least = Functional{n}({minimum()}, false).value;
   for (const int count : {2, 3}) {
@@ -135,7 +135,7 @@ TEST(MgOptCycle, ConvergesFasterThanGradientStepsOfTheSameWork) {
   }
 }
 
-/// Coarse steps that are too long climb: the correction is shortened, and given up when that does not help.
+/// Coarse steps that are too long increase the loss. The correction is shortened, and dropped if that does not help.
 TEST(MgOptCycle, TheLineSearchHalvesAndGivesUp) {
   const std::vector<MgOptLevel> levels = hierarchy(n, c, 2);
   for (const int halvings : {0, 10}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MG/OPT on networks with their layers in parallel: between levels that ranks split in different places.
+// MG/OPT on networks with their layers in parallel, between levels that are split over ranks at different layers.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -43,7 +43,7 @@ struct Data {
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
-/// The parameters or their gradients, whole, on every rank.
+/// Whole parameters, or their whole gradients, on every rank.
 Tensors whole(const LayerParallel& net, bool gradients) {
   std::vector<NamedShard> shards;
   for (const OptimizedTensor& parameter : net.optimized_tensors()) {
@@ -66,13 +66,13 @@ torch::Tensor sum_over_children(const torch::Tensor& fine, const torch::Tensor& 
   return fine.sizes() == coarse.sizes() ? fine : fine.unflatten(0, {coarse.size(0), -1}).sum(1);
 }
 
-/// One coarse step of rate 1 from x_H goes to x_H - P^T g, whatever the coarse network is: its own gradient there is shifted away. The correction
-/// is -P P^T g, of which the finest network gets alpha.
+/// One coarse step of rate 1 goes from x_H to x_H - P^T g for any coarse network, because the shift removes the network's own gradient there. The
+/// correction is -P P^T g, of which the finest network applies alpha.
 TEST(MgOpt, TheCoarseObjectiveHasTheGradientOfTheFineOne) {
   const Data data;
   for (const int64_t c : {2, 3}) {
     const auto fine = network(world(), 12, 6);
-    const auto coarse = network(world(), 12 / c, c == 2 ? 3 : 6);  // one block is coarsened, the other maybe not
+    const auto coarse = network(world(), 12 / c, c == 2 ? 3 : 6);  // one block is coarsened; whether the other is depends on c
     const Tensors before = whole(*fine, false);
     const Tensors gradients = gradients_of(*fine, data);
     constexpr double rate = 1e-3;
@@ -88,14 +88,14 @@ TEST(MgOpt, TheCoarseObjectiveHasTheGradientOfTheFineOne) {
       slope -= rate * seen.square().sum().item<double>();
       const bool is_coarser = seen.sizes() != value.sizes();
       const torch::Tensor expected = is_coarser ? seen.repeat_interleave(value.size(0) / seen.size(0), 0) : seen;
-      // Differences of parameters of about 1 by 1e-3 of gradients of about 0.1: rounding of 1e-16 is 1e-12 of them.
+      // Parameters of about 1 change by 1e-3 times gradients of about 0.1: a rounding error of 1e-16 is 1e-12 of that.
       EXPECT_LE(relative_difference((before.at(name) - value) / rate, expected), 1e-11) << name << ", c = " << c;
     }
     EXPECT_NEAR(report.corrections[0].slope, slope, 1e-12 * std::abs(slope));
   }
 }
 
-/// The means of the layers are where the coarse network begins: with no step worth mentioning it stays there.
+/// The coarse network begins at the means of the layers, and with a negligible step it stays there.
 TEST(MgOpt, TheCoarseNetworkBeginsAtTheMeansOfLayers) {
   const Data data;
   const auto fine = network(world(), 12, 6);
@@ -125,7 +125,7 @@ Trained train(const Communicator& comm, int steps) {
   return trained;
 }
 
-/// Against the same on each rank alone. With iterations to spare, sums in another order are all that differs.
+/// Against the same training on each rank alone. With plenty of iterations, only the order of sums differs.
 TEST(MgOpt, EqualsOneProcess) {
   const Trained ours = train(world(), 4);
   const Communicator alone = world().split(world().rank(), 0);
@@ -149,12 +149,12 @@ TEST(MgOpt, AStepReducesTheLoss) {
     EXPECT_LT(trained.reports[i].loss_after, trained.reports[i].loss_before) << i;
     EXPECT_LT(trained.reports[i + 1].loss_before, trained.reports[i].loss_after) << "a step of the finest level follows";
   }
-  // Finest: one gradient before the step, one after it, one at the end of the line search, with which the last step is made. In the middle, half of
-  // that; on the coarsest level three, of which the first is where the correction begins.
+  // Finest level: one gradient before the step, one after it, and one at the end of the line search, with which the last step is made. Middle level:
+  // half of that. Coarsest level: three, the first at the start of the correction.
   EXPECT_NEAR(trained.reports[0].work, 3 + 3 / 2.0 + 3 / 4.0, 1e-12);
 }
 
-/// A quantity that is not trained, and has to be the same on coarse levels: the layers' gain.
+/// The layers' gain is not trained, but must be the same on coarse levels.
 struct GainImpl : torch::nn::Module {
   explicit GainImpl(double value) : linear(register_module("linear", torch::nn::Linear(4, 4))) {
     gain = register_parameter("gain", torch::full({1}, value), /*requires_grad=*/false);
@@ -182,7 +182,7 @@ TEST(MgOpt, CoarseNetworksGetWhatIsNotTrained) {
   }
 }
 
-/// On every rank alike, so that nobody waits.
+/// Expects an error on every rank, so that no rank waits.
 void expect_refused(const std::function<void()>& f, const std::string& text) {
   try {
     f();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks that begin as refinements of smaller ones.
+// Networks initialised by refinement of smaller ones.
 #include "dense.hpp"
 #include "features.hpp"
 #include "mpi_test.hpp"
@@ -15,7 +15,7 @@ using namespace layer_parallel;
 using layer_parallel::features::exact;
 using testing::world;
 
-/// A refined network is the same function of time: with constant layers and twice the steps, Euler steps of half the size.
+/// A refined network is the same function of time: constant layers and twice the number of steps, that is Euler steps of half the size.
 TEST(NestedIteration, RefinementKeepsWeightsAndOptimizerState) {
   const auto blocks = [](int64_t layers) {
     return std::vector<Block>{block([] { return torch::nn::Linear(3, 4); }, 1), block([] { return Dense(4); }, layers)};
@@ -58,7 +58,7 @@ TEST(NestedIteration, RefinementKeepsWeightsAndOptimizerState) {
   }
 }
 
-/// Layer k of 12 has its middle at (k + 1/2) / 2 - 1/2 in layers of 6.
+/// The middle of layer k of 12 is at (k + 1/2) / 2 - 1/2 in layers of 6.
 TEST(NestedIteration, RefinementMayInterpolate) {
   LayerParallel coarse(world(), {block([] { return Dense(2); }, 6)}, exact());
   LayerParallel fine(world(), {block([] { return Dense(2); }, 12)}, exact());

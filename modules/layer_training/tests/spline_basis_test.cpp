@@ -9,7 +9,7 @@
 namespace tw::layer_training {
 namespace spline_basis_test {
 
-/// All values at `t`.
+/// Values of all functions at `t`.
 std::vector<double> values(int64_t functions, int degree, double t) {
   const SplineBasis basis = spline_basis(functions, degree, t);
   std::vector<double> all(static_cast<size_t>(functions), 0);
@@ -23,7 +23,7 @@ void expect_values(int64_t functions, int degree, double t, const std::vector<do
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(ours[i], expected[i], 1e-15) << "function " << i << " of degree " << degree << " at " << t;
 }
 
-/// By hand, from the polynomials of each piece.
+/// Values computed by hand from the polynomials of each piece.
 TEST(SplineBasis, HasTheValuesOfItsPolynomials) {
   expect_values(4, 0, 0.3, {0, 1, 0, 0});  // steps of 1/4
   expect_values(4, 0, 0.75, {0, 0, 0, 1});

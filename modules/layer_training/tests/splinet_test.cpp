@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splines in depth: gradients of control points, on every number of ranks.
+// Splines in depth: gradients of control points, for any number of ranks.
 #include "dense.hpp"
 #include "mpi_test.hpp"
 
@@ -60,7 +60,7 @@ TEST(SpliNet, LayersAreValuesOfTheCurve) {
   for (const NamedShard& shard : net->shards()) {
     if (shard.name != "1.linear.weight") continue;
     for (int64_t i = 0; i < shard.tensor.size(0); ++i) {
-      const double t = (static_cast<double>(shard.offsets[0] + i) + 0.5) / 14;  // a line, at the middles of 14 steps
+      const double t = (static_cast<double>(shard.offsets[0] + i) + 0.5) / 14;  // a line, evaluated at the middles of 14 steps
       EXPECT_LE(relative_difference(shard.tensor[i], (1 - t) * controls[0] + t * controls[1]), 1e-14) << shard.offsets[0] + i;
     }
   }
@@ -76,7 +76,7 @@ TEST(SpliNet, GradientsAreThoseOfFiniteDifferences) {
     for (const auto& [name, controls] : controls_of(model)) {
       torch::manual_seed(3);
       const torch::Tensor direction = torch::randn_like(controls);
-      // Central difference: error eps^2 times third derivatives, and 1e-16 / eps of rounding.
+      // Central difference: error eps^2 times third derivatives, plus 1e-16 / eps of rounding.
       constexpr double eps = 1e-5;
       const torch::NoGradGuard no_gradients;
       controls.add_(direction, eps);
@@ -89,7 +89,7 @@ TEST(SpliNet, GradientsAreThoseOfFiniteDifferences) {
   }
 }
 
-/// Against the same on each rank alone; sums are in another order.
+/// Against the same training on each rank alone; the order of sums differs.
 TEST(SpliNet, EqualsOneProcess) {
   const Data data;
   const auto train = [&](SpliNet& model) {
@@ -97,7 +97,7 @@ TEST(SpliNet, EqualsOneProcess) {
     for (int step = 0; step < 5; ++step) {
       sgd.zero_grad();
       pass(model, data, 0.5);
-      pass(model, data, 0.5);  // gradients add up
+      pass(model, data, 0.5);  // gradients accumulate
       sgd.step();
     }
     return loss_of(model, data);
@@ -137,7 +137,7 @@ TEST(SpliNet, AsManyPiecesAsLayersAreTheNetworkItself) {
   }
 }
 
-/// One piece: the gradient is the sum of those of layers that are all the same.
+/// One piece: the gradient is the sum over layers, which are all equal.
 TEST(SpliNet, OnePieceAreTiedWeights) {
   const Data data;
   const auto make = [] {

@@ -18,7 +18,7 @@ namespace {
 
 using at::Tensor;
 
-// What J B is, of matrices that have J's shape.
+// The product J B, for matrices of J's shape.
 Tensor composed(const Tensor& jacobian, const Tensor& b, JacobianKind kind) {
   if (kind == JacobianKind::full) return jacobian.matmul(b);
   Tensor result;
@@ -62,13 +62,13 @@ Tensor applied(const Tensor& jacobian, const Tensor& vector, JacobianKind kind) 
 }
 
 int64_t chunk_length(int64_t steps, int64_t steps_in_all, double entries, double matrix_size) {
-  // ns, measured on one core in float32: of a few calls of LibTorch, of one number of a Jacobian in J v, and in a product of two Jacobians, which
-  // small matrices do not use the core's width for.
+  // Measured in ns on one core in float32: a few LibTorch calls, one entry of a Jacobian in J v, and one entry in a product of two Jacobians. Small
+  // matrices do not use the full width of the core there.
   constexpr double calls = 4000;
   constexpr double in_a_step = 0.5;
   const double in_a_product = std::max(1.2, matrix_size / 30);
   const auto n = static_cast<double>(steps);
-  // A step within chunks is made three times: as a map, of the constants, and once the start is known.
+  // A step in a chunk is computed three times: in the chunk's matrix, in its offset, and once the start is known.
   const int64_t length = std::clamp<int64_t>(std::llround(std::sqrt(n / 3)), 1, std::max<int64_t>(steps, 1));
   const auto c = static_cast<double>(length);
   const double chunked = (3 * c + n / c) * calls + n * entries * (in_a_step + in_a_product);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrences g_t = J_t g_{t-1} + c_t over the steps of a rank, of which the start comes late.
+// Linear recurrences g_t = J_t g_{t-1} + c_t over the steps of a rank, whose start arrives late.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -8,29 +8,30 @@
 
 namespace tw::layer_parallel {
 
-/// A state as one tensor, as Jacobians take it: [..., S] with all, [..., k, width] on the diagonal.
+/// A state as one tensor, in the layout of Jacobians: [..., S] for full ones, [..., k, width] for diagonal ones.
 at::Tensor as_vector(const State& state, JacobianKind kind);
-/// The other way. @param like a state, in widths
+/// The inverse of as_vector(). @param like a state with these widths
 State as_state(const at::Tensor& vector, const State& like, JacobianKind kind);
 /// J v, with the same leading dimensions.
 at::Tensor applied(const at::Tensor& jacobian, const at::Tensor& vector, JacobianKind kind);
 
-/// In chunks: all at once make the map of their steps, one step after the other; the starts of the chunks follow from each other; then all chunks at
-/// once go on from these. Of n steps that is some sqrt(12 n) calls of LibTorch in place of n, and until the start is known there is little left to
-/// do. It multiplies Jacobians with each other, though: where that costs more than it saves, steps are made one after the other.
+/// Solves in chunks. First all chunks at the same time compute the affine map of their steps, step by step. Then the start of each chunk follows from
+/// the chunk before, and all chunks at the same time advance from their starts. For n steps that is about sqrt(12 n) calls of LibTorch instead of n,
+/// and little work is left once the start is known. It also multiplies Jacobians with each other. Where that costs more than it saves, steps run one
+/// after the other.
 ///
-/// What is not finite becomes 0: a recurrence that overflows is of no use, and 0 is what comes of steps that lead nowhere new.
+/// Values that are not finite become 0: a recurrence that overflows is useless, and 0 is the correction of steps that change nothing.
 class AffineScan {
  public:
-  /// @param jacobians [n, ...] @param constants [n, ...], as vectors @param steps_in_all of the recurrence, n here
+  /// @param jacobians [n, ...] @param constants [n, ...], as vectors @param steps_in_all length of the recurrence over all ranks; n of them are here
   AffineScan(JacobianKind kind, at::Tensor jacobians, at::Tensor constants, int64_t steps_in_all);
 
-  /// Where the steps lead to. @param start [...]
+  /// The state after the last step. @param start [...]
   at::Tensor end(const at::Tensor& start);
-  /// What all lead to, [n, ...].
+  /// The states after each step, [n, ...].
   at::Tensor all(const at::Tensor& start);
 
-  /// Steps of a chunk; n: one after the other.
+  /// Steps per chunk; n: one after the other.
   int64_t length() const noexcept { return length_; }
 
  private:
@@ -42,11 +43,11 @@ class AffineScan {
   at::Tensor constants_;
   int64_t steps_;
   int64_t length_;
-  at::Tensor matrices_;  // of whole chunks
+  at::Tensor matrices_;  // of all chunks
   at::Tensor offsets_;
 };
 
-/// Steps of a chunk, by what they cost. @param steps n @param entries numbers in the Jacobian of a step @param matrix_size rows of one matrix
+/// The cheapest number of steps per chunk. @param steps n @param entries numbers in the Jacobian of a step @param matrix_size rows of one matrix
 int64_t chunk_length(int64_t steps, int64_t steps_in_all, double entries, double matrix_size);
 
 }  // namespace tw::layer_parallel

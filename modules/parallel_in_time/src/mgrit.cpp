@@ -18,15 +18,15 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// What a rank keeps of a level.
+/// This rank's state on one level.
 struct LevelState {
   Stored u;  ///< level 0: C-points; coarser: all points
-  Stored f;  ///< coarser: right-hand sides; no states until there are any, which one iteration with skip does without
+  Stored f;  ///< coarser levels: right-hand sides; empty until first used, and never used by one iteration with skip
   bool has_f = false;
-  LevelPlan::Points c;  ///< C-points homed here
+  LevelPlan::Points c;  ///< C-points of this rank
 };
 
-/// One solution in flight.
+/// A solution in progress.
 class Fas {
  public:
   Fas(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const PhaseObserver& observer, Propagator& propagator,
@@ -42,7 +42,7 @@ class Fas {
     const int64_t n = guess.front().size(0);
     TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for ", fine.c.count, " C-points of rank ", comm_.rank());
     TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", states of ", n, " points are ", describe(fine.u.states));
-    const bool has_origin = fine.c.first == 0;  // which is known better
+    const bool has_origin = fine.c.first == 0;  // the origin is known exactly, so its guess is ignored
     copy(fine.u.at(fine.c.first + (has_origin ? fine.c.spacing : 0), fine.c.count - has_origin, fine.c.spacing),
          rows(guess, has_origin, n - has_origin));
   }
@@ -60,18 +60,17 @@ class Fas {
     report_.seconds[static_cast<size_t>(phase.level)][static_cast<size_t>(phase.kind)] += observed(name_of(phase.kind), phase.level, begin);
   }
 
-  /// This rank's parts of two sums of squares: of the residual that the last restriction from level 0 computed, and of the values that it belongs to.
-  /// float64, [2]
+  /// This rank's parts of two sums of squares: the residual at the last restriction from level 0, and the values it belongs to. float64, [2]
   at::Tensor local_squares() const { return at::stack({residual_, residual_of_}); }
-  /// This rank's part of the sum of squares of the values at C-points of level 0. Residuals are those before the last correction.
+  /// This rank's part of the sum of squares of the values at C-points of level 0. Residuals precede the last correction.
   at::Tensor local_squares_of_values() { return sum_of_squares(c_points(0)); }
   double rounding() const { return rounding_of(levels_.front().u.states); }
 
-  /// The last relaxation, and what is kept.
+  /// Runs the last relaxation and collects the solution.
   Solution finish(const MgritFinish& how) {
     const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
-    levels_.resize(1);  // what is kept of the last relaxation takes their place
+    levels_.resize(1);  // frees memory for the states that the last relaxation keeps
     const int rank = comm_.rank();
     const auto points = plan_.points_of(0, rank);
     const int64_t steps = plan_.level(0).steps;
@@ -82,7 +81,7 @@ class Fas {
       kept.states = zeros_like_rows(fine.u.states, points.size());
       if (fine.c.count > 0) copy(kept.at(fine.c.first, fine.c.count, fine.c.spacing), fine.u.at(fine.c.first, fine.c.count, fine.c.spacing));
     }
-    // C-points change at the end of the sweep only: see relax().
+    // C-points change only at the end of the sweep: see relax().
     const double weight = how.last_c_relaxation && how.weighted && plan_.levels() > 1 ? options_.weights.at(0) : 1;
     const bool everything = how.last_c_relaxation || plan_.levels() == 1;
     sweeper_.run({.kind = everything ? SweepKind::all : SweepKind::fill,
@@ -110,7 +109,7 @@ class Fas {
   }
 
  private:
-  /// What has taken from `begin` until now.
+  /// Time from `begin` until now; also reported to the observer.
   Seconds observed(const char* name, int level, std::chrono::steady_clock::time_point begin) const {
     const auto end = std::chrono::steady_clock::now();
     if (observer_) observer_(name, level, begin, end);
@@ -153,7 +152,7 @@ class Fas {
                   }});
   }
 
-  // Sweeps go from right to left, and messages are read before values change, so that each interval starts from its C-point as it was before.
+  // Sweeps go from right to left and read messages before values change. Each interval therefore starts from the old value of its C-point.
   void relax(int level, double weight) {
     sweep_intervals(level, [&](const State& u, const State& values) {
       if (weight == 1) return copy(u, values);
@@ -161,7 +160,7 @@ class Fas {
     });
   }
 
-  /// C-points of `level` are the points of the next.
+  /// C-points of `level` are the points of the next level.
   State c_points(int level) {
     const LevelState& state = at(level);
     return state.c.count == 0 ? rows(state.u.states, 0, 0) : state.u.at(state.c.first, state.c.count, state.c.spacing);
@@ -176,7 +175,7 @@ class Fas {
   void restrict(int level) {
     LevelState& coarse = at(level + 1);
     inject(level);
-    // r, at its place in f; point 0 has none
+    // r, stored in f; point 0 has none
     if (coarse.f.states.empty()) coarse.f.states = each(coarse.u.states, [](const at::Tensor& u) { return at::empty_like(u); });
     for (const at::Tensor& f : coarse.f.states) f.zero_();
     const int64_t c = plan_.level(level).coarsening;
@@ -205,7 +204,7 @@ class Fas {
   }
 
   void solve(int level) {
-    if (level == 0) return;  // a single level is solved by the last relaxation
+    if (level == 0) return;  // the last relaxation solves a single level
     sweep_into(level, SweepKind::all);
   }
 
@@ -219,8 +218,8 @@ class Fas {
          .take = [&](int64_t point, int64_t count, int64_t step, const State& values) { copy(at(level).u.at(point, count, step), values); }});
   }
 
-  // v is what C-points still are. The difference first: it is small, and nothing at the end, while a sum of two states would round every one of them
-  // in each iteration.
+  // C-points still hold v. The difference u - v comes first: it is small, and zero at convergence. Adding two full states would round all of them in
+  // each iteration.
   void correct(int level) {
     const State v = c_points(level);
     const State& u = at(level + 1).u.states;
@@ -235,8 +234,8 @@ class Fas {
   Report& report_;
   Sweeper sweeper_;
   std::vector<LevelState> levels_;
-  at::Tensor residual_;     // this rank's part of its sum of squares on level 0
-  at::Tensor residual_of_;  // and of that of the values that it belongs to
+  at::Tensor residual_;     // this rank's part of the sum of squares of the residual on level 0
+  at::Tensor residual_of_;  // this rank's part of the sum of squares of the values it belongs to
 };
 
 LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
@@ -307,7 +306,7 @@ void MgritOptions::validate() const {
 
 namespace {
 
-/// What ranks must agree on.
+/// Lines that must be equal on all ranks.
 std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish) {
   std::vector<std::string> lines = layer_parallel::lines_of(plan);
   for (auto& options_lines : {value_lines(options), value_lines(finish)}) lines.insert(lines.end(), options_lines.begin(), options_lines.end());

@@ -22,7 +22,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// One solution in flight.
+/// A solution in progress.
 class NewtonIterations {
  public:
   NewtonIterations(const Communicator& comm, const LevelPlan& plan, const NewtonOptions& options, const PhaseObserver& observer,
@@ -63,7 +63,7 @@ class NewtonIterations {
     observed("solve the recurrence", Phase::Kind::solve, begin);
   }
 
-  /// This rank's parts of two sums of squares: of the residual, and of the values that it belongs to. float64, [2]
+  /// This rank's parts of two sums of squares: the residual, and the values it belongs to. float64, [2]
   at::Tensor local_squares() const { return squares_.defined() ? squares_ : at::zeros({2}, u_.front().options().dtype(at::kDouble)); }
   at::Tensor local_squares_of_values() const { return sum_of_squares(u_); }
   double rounding() const { return rounding_of(u_); }
@@ -94,7 +94,7 @@ class NewtonIterations {
   bool has_next() const { return steps_.end < plan_.level(0).steps; }
 
   March march(bool last) const { return {plan_, 0, {.first = steps_.begin, .count = steps_.size(), .spacing = 1, .length = 1}, last}; }
-  /// What each step starts from.
+  /// The states where the steps start.
   State starts() const { return steps_.size() == 1 ? before_ : concatenate({before_, rows(u_, 0, steps_.size() - 1)}); }
 
   void linearise() {
@@ -106,8 +106,8 @@ class NewtonIterations {
     residual_ = difference(f_, u_);
   }
 
-  // With g = h - f, the part of a new state that linearisation adds: g_k = J_k (h_{k-1} - u_{k-1}) = J_k (g_{k-1} + r_{k-1}), r the residual. Near
-  // the solution all of that is small; and where a state was far off, f takes its place without what rounding such a number leaves.
+  // With g = h - f, the change that linearisation adds to a new state: g_k = J_k (h_{k-1} - u_{k-1}) = J_k (g_{k-1} + r_{k-1}), where r is the
+  // residual. Near the solution all terms are small. Where a state was far off, f replaces it and no rounding error of the old number remains.
   void correct() {
     const JacobianKind kind = options_.jacobian;
     const int64_t n = steps_.size();
@@ -115,7 +115,7 @@ class NewtonIterations {
     const at::Tensor constants = at::empty(r.sizes(), r.options());
     constants.narrow(0, 0, 1).zero_();
     if (n > 1) constants.narrow(0, 1, n - 1).copy_(applied(jacobian_.narrow(0, 1, n - 1), r.narrow(0, 0, n - 1), kind));
-    // The first rank waits for nobody, and so for none of the steps before.
+    // The first rank waits for no other rank, so it counts only its own steps.
     AffineScan scan(kind, std::move(jacobian_), constants, is_first() ? n : plan_.level(0).steps);
     const State old = std::exchange(before_, is_first() ? before_ : receive());
     const at::Tensor start = as_vector(row(difference(before_, old), 0), kind);
@@ -161,8 +161,8 @@ class NewtonIterations {
   LinearisingPropagator& propagator_;
   Report& report_;
   const LevelPlan::Range steps_;
-  State before_;  // stacked, one: where the first step starts
-  State u_;       // where the steps lead to
+  State before_;  // start of the first step, stacked as one row
+  State u_;       // the states after the steps
   State f_, residual_;
   at::Tensor jacobian_;
   at::Tensor squares_;

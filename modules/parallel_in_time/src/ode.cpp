@@ -14,7 +14,7 @@
 
 namespace tw::layer_parallel::mgrit {
 
-/// Without those of the solver.
+/// Options except those of the solver.
 static void visit(Options<State>& options, OptionVisitor& visitor) {
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
   visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T; point k lies at T k / N"});
@@ -26,7 +26,7 @@ static void visit(Options<State>& options, OptionVisitor& visitor) {
 
 namespace {
 
-/// What ranks must agree on; the solver looks at its own.
+/// Lines that must be equal on all ranks; the solver checks its own options.
 std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<State>& options) {
   std::vector<std::string> lines = value_lines(options);
   lines.push_back(concat("u_0 ", describe(u0)));
@@ -49,13 +49,13 @@ void validate(const State& u0, int64_t steps, const Options<State>& options) {
   options.solver.validate();
 }
 
-/// Of a point of level 0.
+/// Time of a point on level 0.
 double time_of(int64_t point, int64_t steps, const Options<State>& options) {
   if (!options.times.empty()) return options.times[static_cast<size_t>(point)];
   return static_cast<double>(point) * (options.final_time / static_cast<double>(steps));
 }
 
-/// At this rank's C-points of level 0, stacked.
+/// Guess at this rank's C-points of level 0, stacked.
 State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const Options<State>& options) {
   std::vector<State> values;
   const auto [first, count, spacing] = plan.c_points_of(0, rank);
@@ -84,7 +84,7 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
                             const Options<State>& options) {
   const Communicator own = comm.dup();
   expect_same_on_all_ranks(own, "u_0 and the options of mgrit::solve()", lines_of(u0, steps, options));
-  validate(u0, steps, options);  // the same everywhere: all throw, and nobody has to be released
+  validate(u0, steps, options);  // the same arguments on all ranks: all throw, and none needs to be released
   return revoke_on_exception(own, [&]() -> Result<State> {
     const c10::AutoGradMode no_gradients(false);
     MgritOptions solver = options.solver;

@@ -6,7 +6,7 @@
 
 namespace tw::layer_parallel {
 
-/// What ranks must agree on of a plan.
+/// Lines that describe a plan and must be equal on all ranks.
 std::vector<std::string> lines_of(const LevelPlan& plan);
 
 }  // namespace tw::layer_parallel

@@ -20,7 +20,7 @@ State StepwisePropagator::march(const March& march, const State& from, const Bet
       const State next = step_(march, march.runs.begin(run) + j, state);
       TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " leads from ", describe(state), " to ",
                  describe(next), "; steps keep the tensors of a state, their shapes and dtypes");
-      state = clone(next);  // a step may give the same memory at every call
+      state = clone(next);  // a step may return the same memory at every call
     }
     if (between && j + 1 < length) {
       const State stacked = between(j, stack(states));

@@ -16,7 +16,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// The distance from 1 to the next number; 0 of integers.
+/// The machine epsilon; 0 for integers.
 double epsilon_of(c10::ScalarType dtype) {
   switch (c10::toRealValueType(dtype)) {
     case at::kDouble: return std::numeric_limits<double>::epsilon();
@@ -27,7 +27,7 @@ double epsilon_of(c10::ScalarType dtype) {
   }
 }
 
-/// Whether the last residual is larger than the one before, by more than rounding, or not finite.
+/// Whether the last residual is not finite, or larger than the one before by more than rounding error.
 bool has_grown(const std::vector<std::optional<double>>& residuals, double rounding) {
   const std::optional<double>& last = residuals.back();
   if (!last) return false;
@@ -80,7 +80,7 @@ void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor
 }
 
 at::Tensor ResidualWatch::over_ranks(const at::Tensor& squares) const {
-  const at::Tensor sums = squares.cpu();  // the host is to look at them
+  const at::Tensor sums = squares.cpu();  // the host reads them
   allreduce(comm_, sums, ReduceOp::sum);
   return sums.sqrt();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the residuals of all ranks are, and what follows from them.
+// Residual norms over all ranks, and the decisions based on them.
 #pragma once
 #include <optional>
 #include <tw/base/option.hpp>
@@ -9,22 +9,22 @@
 
 namespace tw::layer_parallel {
 
-/// Of a step from states like these, how large the part of a residual over the norm of the values may be that is rounding.
+/// The relative rounding error of a residual: its norm over the norm of the values, for a step from such states.
 double rounding_of(const State& states);
 
-/// The sum of the squares of all components of stacked states: float64, a number.
+/// The sum of the squares of all components of stacked states, a float64 scalar.
 at::Tensor sum_of_squares(const State& states);
 
-/// Whether the states of all ranks are finite, each rank's own. Collective.
+/// Whether each rank's state is finite, for all ranks. Collective.
 bool is_finite(const Communicator& comm, const State& state);
 
-/// What `other` cost is added to `to`, level by level.
+/// Adds the costs in `other` to `to`, level by level.
 void add_costs(Report& to, const Report& other);
 
 void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor& visitor);
 
-/// Looks at the iterations of a solution, and fills in what its report says of them. Where nothing depends on residuals, those of all iterations are
-/// put together at the end, so that no rank waits for all others after an iteration.
+/// Watches the iterations of a solution, and fills in its report. If no decision depends on residuals, they are reduced over the ranks together at
+/// the end. No rank then waits for the others after an iteration.
 class ResidualWatch {
  public:
   struct Rules {
@@ -34,20 +34,20 @@ class ResidualWatch {
   };
   ResidualWatch(const Communicator& comm, const Rules& rules, Report& report) : comm_(comm), rules_(rules), report_(report) {}
 
-  /// Whether something depends on the residual of an iteration.
+  /// Whether a decision depends on the residual of an iteration.
   bool decides() const noexcept { return rules_.tolerance > 0 || rules_.on_divergence != OnDivergence::report; }
-  /// After an iteration; collective where it decides. @param squares this rank's sums of squares of the residual and of the values that it belongs
-  /// to, [2]; none: not computed @return whether to stop: it is below the tolerance, or not finite
+  /// Adds an iteration; collective if decides(). @param squares this rank's sums of squares of the residual and of the values it belongs to, [2];
+  /// none: not computed @return whether to stop, because the residual is below the tolerance or not finite
   bool add(const std::optional<at::Tensor>& squares);
   /// Collective. @param squares this rank's sum of squares of the solution
   void finish(const at::Tensor& squares);
-  /// Whether the solution is finite, as finish() found.
+  /// Whether the solution is finite, according to finish().
   bool finite() const noexcept { return finite_; }
   /// Whether the last residual is below the tolerance.
   bool below() const;
 
  private:
-  /// The norms over all ranks.
+  /// Norms over all ranks.
   at::Tensor over_ranks(const at::Tensor& squares) const;
   void judge(size_t iteration, const at::Tensor& norms);
 

@@ -10,7 +10,7 @@
 
 namespace tw::layer_parallel {
 
-/// One sweep in flight.
+/// A sweep in progress.
 class Sweeper::Run {
  public:
   Run(Sweeper& sweeper, const SweepTask& task)
@@ -54,13 +54,13 @@ class Sweeper::Run {
     }
   }
 
-  /// A value that runs here start from, or that is passed on, and that is not stored.
+  /// Remembers a value that is not stored, but from which runs start or which is passed on.
   void know(int64_t point, const State& value) {
     known_ = value;
     known_point_ = point;
   }
 
-  /// What a step led to, at points homed here.
+  /// Receives the results of steps at points of this rank.
   void arrive(int64_t point, const State& raw, int64_t count = 1, int64_t spacing = 1) {
     const State values = task_.right_sides ? sum(raw, task_.right_sides->at(point, count, spacing)) : raw;
     if (!starts_at(point) && count == 1) know(point, values);
@@ -74,7 +74,7 @@ class Sweeper::Run {
     return runs.count == 1 ? *known_ : concatenate({*known_, task_.starts->at(runs.begin(1), runs.count - 1, runs.spacing)});
   }
 
-  /// All points inside of runs are homed here.
+  /// All points inside a run belong to this rank.
   Propagator::Between between(const Runs& runs) const {
     if (!task_.right_sides && !task_.wants_all) return {};
     return [this, runs](int64_t j, const State& raw) {
@@ -90,7 +90,7 @@ class Sweeper::Run {
     ends_ = s_.propagator_.march({s_.plan_, task_.level, runs, task_.last}, starts_of(runs), between(runs));
     expect_states(ends_, runs, runs.length);
     s_.report_.steps[static_cast<size_t>(task_.level)] += runs.count * runs.length;
-    // All ends but the last are C-points homed here.
+    // All ends except the last are C-points of this rank.
     const int64_t last = runs.count - 1;
     const bool homed = s_.plan_.home(task_.level, runs.end(last)) == s_.comm_.rank();
     const bool alike = homed && starts_at(runs.end(0)) == starts_at(runs.end(last));
@@ -99,7 +99,7 @@ class Sweeper::Run {
     if (homed && !alike) arrive(runs.end(last), rows(ends_, last, 1));
   }
 
-  /// Others would be stretched to the right shape without a word, or sent to a rank that expects fewer or more bytes.
+  /// Other shapes would be broadcast silently, or sent to a rank that expects a different number of bytes.
   void expect_states(const State& states, const Runs& runs, int64_t steps) const {
     TW_EXPECTS(alike(states, s_.example_, 1) && !states.empty() && states.front().size(0) == runs.count, steps, " steps of level ", task_.level,
                " from point ", runs.first, ", made for ", runs.count, " states at once, lead to ", describe(states), "; a state is ",
@@ -116,7 +116,7 @@ class Sweeper::Run {
   std::vector<Work> receives_;
   std::optional<State> known_;
   int64_t known_point_ = -1;
-  State ends_;  // of the last march
+  State ends_;  // results of the last march
 };
 
 Sweeper::Sweeper(const Communicator& comm, const LevelPlan& plan, Propagator& propagator, const State& example, Report& report)

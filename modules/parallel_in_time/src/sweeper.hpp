@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes what plan_sweep() says: messages, marches, right-hand sides.
+// Executes the actions of plan_sweep(): messages, marches, right-hand sides.
 #pragma once
 #include <functional>
 #include <tw/mpi/communicator.hpp>
@@ -10,15 +10,15 @@
 
 namespace tw::layer_parallel {
 
-/// What a sweep reads, and where its results go.
+/// Input of a sweep, and where its results go.
 struct SweepTask {
   SweepKind kind;
   int level;
-  const Stored* starts;       ///< values that runs start from
-  const Stored* right_sides;  ///< f, added to whatever a step leads to; null: none
-  bool wants_all = false;     ///< tell `take` of the points inside of runs too
+  const Stored* starts;       ///< values where runs start
+  const Stored* right_sides;  ///< f, added to the result of each step; null: none
+  bool wants_all = false;     ///< also pass points inside runs to `take`
   bool last = false;          ///< see March
-  /// Given what `count` points `spacing` apart get, homed here: all C-points or all F-points.
+  /// Receives the values of `count` points of this rank, `spacing` apart: all C-points or all F-points.
   std::function<void(int64_t point, int64_t count, int64_t spacing, const State& values)> take;
 };
 
@@ -29,7 +29,7 @@ class Sweeper {
 
   /// Collective.
   void run(const SweepTask& task);
-  /// Returns when all that was sent has left.
+  /// Waits until all sends have completed.
   void finish();
 
  private:
@@ -38,7 +38,7 @@ class Sweeper {
   const Communicator& comm_;
   const LevelPlan& plan_;
   Propagator& propagator_;
-  State example_;  // stacked, of one row
+  State example_;  // stacked, one row
   Report& report_;
   std::vector<Work> sends_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrences in chunks, against one step after the other.
+// Linear recurrences in chunks, against step-by-step evaluation.
 #include "affine_scan.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Recurrence {
   }
 };
 
-/// Of matrices that neither grow nor vanish.
+/// With matrices that neither grow nor vanish.
 Recurrence recurrence(JacobianKind kind, int64_t steps, int64_t size, int64_t width) {
   torch::manual_seed(9);
   const double scale = 1 / std::sqrt(static_cast<double>(size));
@@ -41,7 +41,7 @@ Recurrence recurrence(JacobianKind kind, int64_t steps, int64_t size, int64_t wi
           torch::randn({2, size, width}, torch::kDouble)};
 }
 
-// 1e-12: a thousand roundings.
+// 1e-12: a thousand rounding errors.
 void expect_serial(const Recurrence& of, bool chunked) {
   const int64_t steps = of.constants.size(0);
   AffineScan scan(of.kind, of.jacobians, of.constants, steps);
@@ -62,14 +62,14 @@ TEST(AffineScan, IsOneStepAfterTheOther) {
   expect_serial(recurrence(JacobianKind::full, 20, 70, 1), false);
 }
 
-// Products of large matrices are worth their while only where other ranks' steps come before.
+// Products of large matrices pay off only if there are steps of other ranks before these.
 TEST(AffineScan, ComposesWhereThatIsLessThanToWait) {
   EXPECT_LT(chunk_length(400, 400, 64, 1), 400);
   EXPECT_EQ(chunk_length(400, 400, 32 * 64 * 64, 64), 400);
   EXPECT_LT(chunk_length(400, 6400, 32 * 64 * 64, 64), 400);
 }
 
-// Matrices that overflow when they are multiplied with each other, and steps that lead nowhere: those stay exact.
+// Matrices whose products overflow, and steps that change nothing: these stay exact.
 TEST(AffineScan, OverflowDoesNoHarmWhereNothingMoves) {
   Recurrence of = recurrence(JacobianKind::full, 120, 2, 1);
   of.jacobians = of.jacobians * 1e40;

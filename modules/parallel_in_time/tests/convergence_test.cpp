@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the iterations behave: when they are exact, what they do to residuals, what they cost, and what happens when they do not converge.
+// Behaviour of the iterations: when they are exact, how residuals fall, what they cost, and what happens if they do not converge.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -24,7 +24,7 @@ double max_over_ranks(double value) {
 
 using Pair = std::array<double, 2>;
 
-/// Turns by the same angle however long a step is, so coarse steps are of no use: errors stay, or grow, until the iterations are exact.
+/// Rotates by the same angle whatever the step length, so coarse steps are useless. Errors stay or grow until the iterations are exact.
 Pair turn(double t, double, const Pair& u) {
   const double c = std::cos(0.7);
   const double s = std::sin(0.7);
@@ -58,8 +58,8 @@ struct Exactness {
   bool last_c_relaxation = false;
 
   int iterations() const {
-    // Those that must be made exact before the last relaxation; what c leaves over counts as one with the last C-relaxation, and is part of the last
-    // one without.
+    // Intervals that must be exact before the last relaxation. The remainder after whole intervals counts as one interval with the last C-relaxation,
+    // and as part of the last interval without it.
     const auto intervals = static_cast<int>(last_c_relaxation ? (steps + c - 1) / c - 1 : steps / c);
     return (intervals + nu) / (1 + nu) + (skip ? 1 : 0);
   }
@@ -85,7 +85,7 @@ TEST(Mgrit, IsExactAfterAsManyIterationsAsTheTheoremSaysAndNotBefore) {
         const std::string what = std::to_string(e.steps) + " steps, c = " + std::to_string(e.c) + ", nu = " + std::to_string(e.nu) + ", " +
                                  std::to_string(e.levels) + " levels" + (skip ? ", skip" : "") + (last ? ", FC" : "");
         EXPECT_LT(error_after(now, k), 1e-7) << what << ": " << k;
-        // Errors of more levels may be gone earlier by chance; those of two are of order 1.
+        // With more levels, errors may vanish earlier by chance; with two they are of order 1.
         if (e.levels == 2) {
           EXPECT_GT(error_after(now, k - 1), 1e-3) << what << ": " << k - 1;
         }
@@ -96,7 +96,8 @@ TEST(Mgrit, IsExactAfterAsManyIterationsAsTheTheoremSaysAndNotBefore) {
   EXPECT_EQ((Exactness{64, 8, 1}.iterations()), 4);
 }
 
-// One iteration with skip and no relaxation is the coarse solution; the last C-relaxation makes one step into each C-point, and the mean of it.
+// One iteration with skip and no relaxation is the coarse solution. The last C-relaxation makes one step into each C-point, and averages with
+// weights.
 TEST(Mgrit, TheLastRelaxationIsWeighted) {
   const Pair u0{1, 0};
   const auto solved = [&](bool last, double weight) {
@@ -130,8 +131,8 @@ TEST(Mgrit, HasNoResidualWhereItBeginsFromTheSerialSolution) {
   }
 }
 
-/// u' = -a u by backward Euler on two levels, where the residual r at C-points is all there is to know: relaxation makes it (I - w A) r, and the
-/// correction (I - A B^-1) r, with A = I - phi^c L and B = I - phi_c L, L being the shift to the next C-point.
+/// u' = -a u by backward Euler on two levels, where the residual r at C-points is all that matters. Relaxation maps it to (I - w A) r, and the
+/// correction to (I - A B^-1) r, with A = I - phi^c L and B = I - phi_c L, where L is the shift to the next C-point.
 struct Dahlquist {
   double fine;    // phi^c
   double coarse;  // phi_c
@@ -157,7 +158,7 @@ struct Dahlquist {
     for (const double each : r) sum += each * each;
     return std::sqrt(sum);
   }
-  /// Of the convergence factor. Ref: Dobrev et al. 2017, SISC 39:5.
+  /// Bound of the convergence factor. Ref: Dobrev et al. 2017, SISC 39:5.
   double bound(int nu) const {
     return std::abs(coarse - fine) * (1 - std::pow(coarse, static_cast<double>(r.size()))) / (1 - coarse) * std::pow(fine, nu);
   }
@@ -322,7 +323,7 @@ TEST(Mgrit, DoesAsItIsToldWhereItDiverges) {
                 share);
 }
 
-/// All ranks must see what is not a number on one of them, also if it comes with the last correction.
+/// All ranks must notice a NaN on one of them, even if it appears in the last correction.
 TEST(Mgrit, EndsWhereAValueIsNotFinite) {
   for (const double from : {0.6, 0.9}) {
     const auto step = [from](double t, double dt, double v) { return v * (t > from ? std::sqrt(1 - 50 * dt) : 1 - 0.5 * dt); };
@@ -339,7 +340,7 @@ TEST(Mgrit, EndsWhereAValueIsNotFinite) {
       } else {
         EXPECT_FALSE(std::isfinite(u.end));
       }
-      // What is wrong at the last C-point alone is fixed by each relaxation, and comes back with each correction.
+      // Each relaxation fixes a wrong value at the last C-point, and each correction restores it.
       EXPECT_EQ(std::isfinite(report.residuals.back().value()), from == 0.9);
       EXPECT_EQ(report.iterations == 2, from == 0.6) << "the second sees what the first has left";
     }

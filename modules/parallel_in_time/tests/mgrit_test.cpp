@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The solver against residual histories of XBraid, which reference/cases.json holds, against one process, and against rounding.
+// The solver against residual histories of XBraid (in reference/cases.json), against one process, and against rounding errors.
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -36,7 +36,7 @@ State stacked(const std::vector<at::Tensor>& states) { return states.empty() ? S
 
 State guess_of(const std::string& kind, const LevelPlan& plan, const Problem& problem) {
   std::vector<at::Tensor> states;
-  std::map<int64_t, at::Tensor> random{{0, problem.origin}};  // which is known, and draws none
+  std::map<int64_t, at::Tensor> random{{0, problem.origin}};  // the origin is known, and draws no random number
   if (kind == "lcg") {
     uint64_t s = 1;
     for (int64_t point = plan.level(0).coarsening; point <= plan.level(0).steps; point += plan.level(0).coarsening) {
@@ -74,7 +74,7 @@ TEST(Mgrit, HasTheResidualsOfTheReference) {
                              partition_steps(problem.steps, world().size(), unit), owner);
         Mgrit mgrit(world(), plan,
                     {.iterations = options["max_iter"],
-                     .tolerance = std::max(0.0, options["tol"].get<double>()),  // there, -1 is to make all iterations
+                     .tolerance = std::max(0.0, options["tol"].get<double>()),  // there, -1 means all iterations
                      .cycle = {.relaxations = PerLevel<int>(options["nrelax"].get<std::vector<int>>()), .skip_downcycle = options["skip"]},
                      .weights = options["weight"].get<double>()},
                     {.store_all = true});
@@ -87,9 +87,9 @@ TEST(Mgrit, HasTheResidualsOfTheReference) {
   }
 }
 
-/// Layers in float32. Where the residual is below rounding, the coarse solution gives the states back to the bit, and the correction is nothing. One
-/// that rounded all states would leave 1 / sqrt(12) epsilon of them, the deviation of a rounding: a third of that is allowed. Down to there, float32
-/// takes at most three iterations more than float64.
+/// Layers in float32. Once the residual is below rounding, the coarse solution returns the same states to the bit, and the correction is zero. A
+/// correction that rounded all states would leave 1 / sqrt(12) epsilon of them, the deviation of a rounding error; a third of that is allowed. Until
+/// then, float32 needs at most three iterations more than float64.
 TEST(Mgrit, ReachesTheRoundingOfItsStates) {
   constexpr int64_t steps = 64;
   constexpr int64_t c = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Newton's method over all steps at once, against its serial form and the steps one after the other.
+// Newton's method over all steps together, compared with its serial form and with sequential steps.
 #include <tw/parallel_in_time/newton.hpp>
 
 #include "mpi_test.hpp"
@@ -17,10 +17,10 @@ namespace newton_test {
 using testing::world;
 using torch::Tensor;
 
-/// u' = f(M u + x_k), with f by element.
+/// u' = f(M u + x_k), with an elementwise f.
 struct Steps : LinearisingPropagator {
   Tensor matrix;  // [width, width]
-  Tensor inputs;  // of all steps [steps, batch, width]
+  Tensor inputs;  // inputs of all steps [steps, batch, width]
   std::function<Tensor(const Tensor&)> f = [](const Tensor& z) { return z; };
   std::function<Tensor(const Tensor&)> derivative = [](const Tensor& z) { return torch::ones_like(z); };
 
@@ -29,7 +29,7 @@ struct Steps : LinearisingPropagator {
   Tensor argument(const Runs& runs, const Tensor& from, int64_t j) const {
     std::vector<Tensor> x;
     for (int64_t run = 0; run < runs.count; ++run) x.push_back(inputs[runs.begin(run) + j]);
-    return (from.unsqueeze(-2) * matrix).sum(-1) + torch::stack(x);  // the same bits, whatever is stacked
+    return (from.unsqueeze(-2) * matrix).sum(-1) + torch::stack(x);  // the same bits for any number of stacked rows
   }
 
   State march(const March& march, const State& from, const Between& between) override {
@@ -47,7 +47,7 @@ struct Steps : LinearisingPropagator {
     return {{f(z)}, kind == JacobianKind::full ? all : all.diagonal(0, -2, -1).unsqueeze(-2).unsqueeze(-2)};
   }
 
-  /// At all points.
+  /// States at all points.
   Tensor serial() const {
     std::vector<Tensor> states{origin()};
     for (int64_t k = 0; k < size(); ++k) states.push_back(f(argument({k, 1, 1, 1}, states.back().unsqueeze(0), 0))[0]);
@@ -72,7 +72,7 @@ Steps network(int64_t steps, int64_t width, double gain) {
   return of;
 }
 
-/// The logistic map, u' = r u (1 - u), as r/4 - r (u - 1/2)^2; chaotic, and outside of [0, 1] on its way to minus infinity.
+/// The logistic map, u' = r u (1 - u), as r/4 - r (u - 1/2)^2: chaotic, and outside [0, 1] it diverges to minus infinity.
 Steps logistic(int64_t steps, double r = 3.9) {
   Steps of;
   of.matrix = torch::ones({1, 1}, torch::kDouble);
@@ -83,8 +83,8 @@ Steps logistic(int64_t steps, double r = 3.9) {
 }
 
 struct Found {
-  Tensor points;  // of this rank
-  Tensor error;   // how far each is from the serial solution, the largest of its components
+  Tensor points;  // points of this rank
+  Tensor error;   // error at each point against the serial solution, the largest over components
   int64_t first = 0;
   Report report;
 };
@@ -109,7 +109,7 @@ Found solve(Steps& steps, const NewtonOptions& options, const State& guess = {})
 
 double largest(const Found& found) { return found.error.numel() == 0 ? 0 : found.error.max().item<double>(); }
 
-// 1e-13: some hundred roundings of numbers of 1.
+// 1e-13: hundreds of rounding errors of numbers of size 1.
 TEST(Newton, IsExactAfterOneIterationOfLinearSteps) {
   for (const int64_t n : {1, 2, 3, 7, 64, 150}) {
     for (const int64_t width : {1, 4}) {
@@ -126,7 +126,7 @@ TEST(Newton, IsExactAfterOneIterationOfLinearSteps) {
   }
 }
 
-/// The 2-norms of the residuals, iteration by iteration, of one number with the steps of `of`: Newton's method on f(u_{k-1}) - u_k = 0, by forward
+/// The 2-norm of the residual in each iteration, for a scalar state with the steps of `of`: Newton's method on f(u_{k-1}) - u_k = 0, by forward
 /// substitution.
 std::vector<double> residuals_of(const std::function<double(double, int64_t)>& f, const std::function<double(double, int64_t)>& derivative,
                                  double origin, int64_t steps, int iterations) {
@@ -135,7 +135,7 @@ std::vector<double> residuals_of(const std::function<double(double, int64_t)>& f
   std::vector<double> norms;
   for (int i = 0; i < iterations; ++i) {
     double square = 0;
-    double change = 0;  // of u_{k-1}
+    double change = 0;  // change of u_{k-1}
     std::vector<double> next = u;
     for (size_t k = 1; k < u.size(); ++k) {
       const auto step = static_cast<int64_t>(k) - 1;
@@ -163,15 +163,15 @@ TEST(Newton, ConvergesAsItsSerialFormDoes) {
     const Found found = solve(steps, {.iterations = 7, .on_divergence = decides ? OnDivergence::serial : OnDivergence::report});
     ASSERT_EQ(found.report.residuals.size(), decides ? found.report.residuals.size() : 7U);
     for (size_t i = 0; i < found.report.residuals.size(); ++i) {
-      EXPECT_NEAR(*found.report.residuals[i], expected[i], 1e-9 * expected[i] + 1e-13) << i;  // after some roundings, 1e-13 of 50 steps
+      EXPECT_NEAR(*found.report.residuals[i], expected[i], 1e-9 * expected[i] + 1e-13) << i;  // 1e-13: rounding errors of 50 steps
     }
   }
-  // Each squares the one before, up to a factor; a method that is not Newton's would divide it.
+  // Each residual is the square of the previous one, up to a factor; another method would only divide it.
   for (size_t i = 1; i + 1 < expected.size() && expected[i + 1] > 1e-13; ++i) EXPECT_LT(expected[i + 1], 2 * expected[i] * expected[i]) << i;
   EXPECT_LT(expected[6], 1e-13);
 }
 
-// Where all is chaotic, and where states overflow on the way.
+// For chaotic steps, and for states that overflow in between.
 TEST(Newton, MakesOneMoreStateExactInEachIteration) {
   constexpr int64_t n = 23;
   for (Steps steps : {logistic(n), network(n, 3, 6)}) {
@@ -205,10 +205,10 @@ TEST(Newton, StopsBelowTheTolerance) {
   EXPECT_EQ(found.report.residuals.size(), static_cast<size_t>(found.report.iterations));
   EXPECT_LT(*found.report.residuals.back(), 1e-3);
   EXPECT_GE(*found.report.residuals[found.report.residuals.size() - 2], 1e-3);
-  EXPECT_LT(largest(found), 1e-5);  // the iteration that found it has squared it
+  EXPECT_LT(largest(found), 1e-5);  // the iteration that noticed it has also squared it
   const Found all = solve(steps, {.iterations = found.report.iterations + 3});
   EXPECT_EQ(all.report.iterations, found.report.iterations + 3);
-  EXPECT_FALSE(all.report.converged);  // nobody asked
+  EXPECT_FALSE(all.report.converged);  // no tolerance was given
 }
 
 TEST(Newton, SaysWhatItCost) {
@@ -224,7 +224,7 @@ TEST(Newton, SaysWhatItCost) {
   EXPECT_EQ(found.report.residuals, std::vector<std::optional<double>>(4));
 }
 
-// The first linearisation of a chaotic network leads far off.
+// The first linearisation of a chaotic network is far off.
 TEST(Newton, SaysThatItDivergedOrGoesOnSerially) {
   Steps steps = network(80, 3, 8);
   const Found reported = solve(steps, {.iterations = 2});
@@ -236,7 +236,7 @@ TEST(Newton, SaysThatItDivergedOrGoesOnSerially) {
   const Found more = solve(steps, {.iterations = 2, .on_divergence = OnDivergence::more_iterations});
   EXPECT_EQ(more.report.iterations, 4);
 
-  Steps overflowing = logistic(60, 8);  // as the steps themselves do
+  Steps overflowing = logistic(60, 8);  // the steps themselves overflow too
   ASSERT_FALSE(overflowing.serial().isfinite().all().item<bool>());
   EXPECT_TRUE(solve(overflowing, {.iterations = 2}).report.diverged);
   const Found stopped = solve(overflowing, {.iterations = 70, .tolerance = 1e-6});
@@ -272,7 +272,7 @@ TEST(Newton, RefusesWhatItCannotDo) {
   StepwisePropagator stepwise([](const March&, int64_t, const State& u) { return u; });
   const Communicator comm = world().dup();
   Newton newton(comm, plan_of(8), {});
-  world().barrier();  // or what is refused on one rank could release another from there
+  world().barrier();  // otherwise the refusal on one rank could release another from there
   const std::string said = refusal([&] { newton.solve(stepwise, {torch::zeros({1}, torch::kDouble)}); });
   EXPECT_NE(said.find("LinearisingPropagator"), std::string::npos) << said;
   EXPECT_NE(refusal([] { NewtonOptions{.iterations = -1}.validate(); }).find("iterations"), std::string::npos);

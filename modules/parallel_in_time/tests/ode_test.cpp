@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Solving any ODE in parallel: kinds of states, sizes that do not fit, and mistakes.
+// Solving ODEs in parallel: kinds of states, numbers of steps that do not divide evenly, and mistakes.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sin.h>
@@ -52,7 +52,7 @@ std::vector<T> in_series(const T& u0, int64_t steps, double final_time, const St
   return values;
 }
 
-/// `mgrit::solve` gives what steps one after the other give, at each of this rank's points and at the end. @param apart the distance of two states.
+/// Checks that `mgrit::solve` equals sequential steps at each of this rank's points and at the end. @param apart the distance of two states.
 template <class T, class Step, class Apart>
 void expect_equals_serial(const T& u0, const Step& step, const Apart& apart, double tolerance = 1e-13) {
   constexpr int64_t steps = 27;
@@ -146,7 +146,7 @@ TEST(Ode, BeginsWithTheGuess) {
   EXPECT_LT(solved([](double t) { return std::exp(-t); }).value(), 0.1 * solved([&](double) { return at_end; }).value());
 }
 
-/// Autograd may be used inside of a step, and leaves nothing behind.
+/// A step may use autograd, and no graph remains.
 TEST(Ode, RecordsNothing) {
   const at::Tensor weight = at::full({2}, 0.5, at::kDouble).set_requires_grad(true);
   const auto [u, report] = mgrit::solve(world(), weight.clone(), 16, [&](double, double dt, const at::Tensor& v) { return v - dt * weight * v; },
@@ -187,7 +187,7 @@ TEST(Ode, ReleasesTheOthersWhereAStepThrows) {
   }
 }
 
-/// What a call throws, as text; the ranks meet again afterwards.
+/// The message of the exception that a call throws; the ranks synchronise afterwards.
 template <class F>
 std::string error_of(const F& f) {
   std::string what;
@@ -218,7 +218,7 @@ TEST(Ode, NamesTheStepThatChangesAState) {
   }
 }
 
-/// A propagator that makes many steps at once and gives states of another shape.
+/// A propagator that makes many steps at the same time and returns states of a different shape.
 TEST(Ode, NamesTheSweepThatChangesStates) {
   class Widening : public Propagator {
    public:
@@ -237,7 +237,7 @@ TEST(Ode, NamesTheSweepThatChangesStates) {
   EXPECT_NE(what.find("a state is float64 [1]"), std::string::npos) << what;
 }
 
-// Points that lie closer and closer: u' = -u by backward Euler, exact after enough iterations, and each step told its own t and dt.
+// Points that lie closer and closer: u' = -u by backward Euler, exact after enough iterations. Each step receives its own t and dt.
 TEST(Ode, StepsMayDiffer) {
   std::vector<double> times(34);
   for (size_t k = 0; k < times.size(); ++k) times[k] = 2 - std::pow(0.9, static_cast<double>(k));

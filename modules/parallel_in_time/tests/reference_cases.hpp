@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histories of an independent code, in reference/cases.json.
+// Residual histories of an independent code, in reference/cases.json.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ inline nlohmann::json reference_cases() {
   return nlohmann::json::parse(file);
 }
 
-/// Equal to 1e-10 as long as norms are above 1e-12; below, rounding decides.
+/// Compares to a relative 1e-10 where norms are above 1e-12; below that, rounding errors dominate.
 inline void expect_histories_agree(const std::vector<std::optional<double>>& ours, const nlohmann::json& reference, const std::string& name) {
   ASSERT_EQ(ours.size(), reference.size()) << name;
   for (size_t i = 0; i < ours.size(); ++i) {

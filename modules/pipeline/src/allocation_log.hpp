@@ -7,14 +7,14 @@
 
 namespace tw::pipeline {
 
-/// Which blocks of LibTorch's memory live, by who was at work when they were taken.
+/// Live blocks of LibTorch's memory, by the party that allocated them.
 class AllocationLog {
  public:
   AllocationLog(size_t parties, c10::DeviceType kind)
       : bytes_(parties), held_(kind, [this](const void* address, int64_t bytes) { note(address, static_cast<double>(bytes)); }) {}
 
   void now(size_t party) noexcept { party_ = party; }
-  /// By party: bytes that it took and that live.
+  /// Bytes of live blocks that each party allocated.
   const std::vector<double>& bytes() const noexcept { return bytes_; }
 
  private:

@@ -16,7 +16,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Of a batch; to autograd each is a tensor of its own, so that a block that works in place spoils the graph of no other micro-batch.
+/// Rows of a batch. Autograd sees each as a separate tensor, so a block that works in place cannot damage the graph of another micro-batch.
 std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows rows) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()).variable_data());
@@ -57,7 +57,7 @@ double BatchRun::execute() {
     if (on_phase_) on_phase_(is_forward ? "micro-batch forward" : "micro-batch backward", begin, std::chrono::steady_clock::now());
     std::erase_if(sends_, [](Work& work) { return work.test(); });
   }
-  return losses_.empty() ? 0 : at::stack(losses_).sum(at::kDouble).item<double>();  // the host's one wait
+  return losses_.empty() ? 0 : at::stack(losses_).sum(at::kDouble).item<double>();  // the only point where the host waits for the device
 }
 
 int64_t BatchRun::rows() const {
@@ -68,7 +68,7 @@ int64_t BatchRun::rows() const {
 
 Recompute BatchRun::recompute() const { return options_.recompute.empty() ? Recompute::none : options_.recompute[static_cast<size_t>(place_.stage)]; }
 
-/// What the stage does with a micro-batch, down to the loss on the last one.
+/// The stage's functions for a micro-batch, ending with the loss on the last stage.
 std::vector<StagePass::Function> BatchRun::segments_of(Rows mine) {
   const graph::PassRows rows{mine.count(), key_of_call(seed_, call_), mine.begin};
   std::vector<StagePass::Function> functions;

@@ -13,7 +13,7 @@ namespace tw::pipeline {
 
 /// This rank's place in a pipeline.
 struct Place {
-  const Communicator& comm;  // of all ranks
+  const Communicator& comm;  // all ranks of the pipeline
   const StageRanks& ranks;
   int stage = 0;
   int replica = 0;
@@ -22,31 +22,31 @@ struct Place {
   bool is_last() const { return stage == ranks.stages() - 1; }
 };
 
-/// A batch as run() gets it.
+/// The arguments of run().
 struct Batch {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> targets;
   const LossOfMany& loss;
   int64_t rows = 0;
-  double weight = 1;  // of the gradient
+  double weight = 1;  // factor of the gradient
 };
 
 /// Executes a rank's actions on one batch.
 ///
-/// A forward pass receives the rows of this rank's share from the ranks of the stage before, computes, and hands the outputs on to the ranks of the
-/// next stage, with a word on which of them want a cotangent back. A backward pass goes the other way; shapes are known then. Sends do not wait.
-/// Ranks without rows of a micro-batch do nothing, and nobody waits for them.
+/// A forward pass receives this rank's rows from the ranks of the previous stage, computes, and sends the outputs to the ranks of the next stage.
+/// Each message marks the outputs that want a cotangent back. A backward pass goes in the opposite direction, with shapes that are then known. Sends
+/// do not block. Ranks without rows of a micro-batch do nothing, and no rank waits for them.
 class BatchRun {
  public:
-  /// All is borrowed. @param seed, call of the random numbers. @param on_phase may be empty
+  /// Keeps references to all arguments. @param seed, call for the random numbers. @param on_phase may be empty
   BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t seed, uint64_t call,
            const OnPhase& on_phase);
 
-  /// All actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for whatever a block throws
+  /// Executes all actions. @return this rank's share of the loss. @throws Error naming stage, micro-batch and pass for anything that a block throws
   double execute();
-  /// Of the batch, those of this rank's share.
+  /// Number of rows of the batch in this rank's share.
   int64_t rows() const;
-  /// Completes what execute() sends.
+  /// Waits for the sends of execute().
   void finish() { wait_all(sends_); }
 
  private:
@@ -72,7 +72,7 @@ class BatchRun {
   GeneratorGuard generator_;
   std::vector<InFlight> passes_;  // by micro-batch
   std::vector<Work> sends_;
-  std::vector<at::Tensor> losses_;  // of micro-batches, on the last stage
+  std::vector<at::Tensor> losses_;  // losses of micro-batches, on the last stage
 };
 
 }  // namespace tw::pipeline

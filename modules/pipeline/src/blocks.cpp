@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of a list of blocks.
+// A stage made from a list of blocks.
 #include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 namespace tw::pipeline {
 namespace {
 
-using Identity = c10::weak_intrusive_ptr<c10::TensorImpl>;  // no later tensor is at its address
+using Identity = c10::weak_intrusive_ptr<c10::TensorImpl>;  // the weak reference keeps the address from being reused
 
-/// A parameter or buffer that several blocks have.
+/// A parameter or buffer of several blocks.
 struct Shared {
   Identity identity;
-  std::vector<std::pair<int64_t, std::string>> places;  // block, name in the whole model
+  std::vector<std::pair<int64_t, std::string>> places;  // block, and name in the whole model
 };
 
-/// Notes whose parameters and buffers are the same tensors.
+/// Records which blocks share parameters and buffers.
 class SharedTensors {
  public:
   void add(int64_t block, const torch::nn::Module& module) {
@@ -40,7 +40,7 @@ class SharedTensors {
     }
   }
 
-  /// Those that stages besides that of blocks `begin` to `end` have too, by their names there, with the first name of all.
+  /// Tensors of blocks `begin` to `end` that other stages have too: from the name here to the first name anywhere.
   std::map<std::string, std::string> tied(int64_t begin, int64_t end) const {
     std::map<std::string, std::string> tied;
     const auto is_mine = [&](int64_t block) { return begin <= block && block < end; };
@@ -68,7 +68,8 @@ StageModel::Forward segment_of(Block block, int64_t index) {
   };
 }
 
-/// Of blocks `begin` to `end`. The others are made too, for what they draw and share, and let go.
+/// The stage of blocks `begin` to `end`. The other blocks are made and released as well, because of the random numbers they draw and the tensors they
+/// share.
 StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t begin, int64_t end) {
   StageModel model;
   model.module = std::make_shared<torch::nn::Module>();

@@ -6,16 +6,17 @@
 
 namespace tw::pipeline {
 
-/// What buffers held at several moments of a pass, as far as the pass changes them. The moments share copies of what did not change between them.
+/// Snapshots of buffers at several moments of a pass, limited to buffers that the pass changes. Moments share copies of buffers that did not change
+/// between them.
 class BufferStates {
  public:
   explicit BufferStates(std::vector<at::Tensor> buffers = {});
 
-  /// The next moment is now. On an accelerator every buffer is copied: the host does not wait to find out which have changed.
+  /// Takes a snapshot. On an accelerator every buffer is copied, so that the host does not wait to learn which ones changed.
   void add();
-  /// The pass is over: copies of what it did not change are freed.
+  /// Ends the pass: copies of buffers that it did not change are freed.
   void finish();
-  /// Writes what was there at moment `index` back. Versions stay, so that graphs that saved the buffers can still be run.
+  /// Restores the snapshot `index`. Version counters stay the same, so graphs that saved the buffers can still be run.
   void put_back(size_t index) const;
 
  private:

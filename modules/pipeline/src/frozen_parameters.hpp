@@ -9,7 +9,7 @@
 
 namespace tw::pipeline {
 
-/// The parameters of a module that are not trained, as it is now.
+/// The parameters of a module that do not require gradients at construction.
 class FrozenParameters {
  public:
   explicit FrozenParameters(const torch::nn::Module& module) {
@@ -18,7 +18,7 @@ class FrozenParameters {
     }
   }
 
-  /// The name of one that requires a gradient by now; empty: there is none.
+  /// The name of a parameter that requires a gradient now; empty: none does.
   std::string unfrozen() const {
     const auto found = std::ranges::find_if(parameters_, [](const NamedTensor& each) { return each.tensor.requires_grad(); });
     return found == parameters_.end() ? "" : found->name;

@@ -12,15 +12,15 @@
 
 namespace tw::pipeline {
 
-/// What a pipeline is made of.
+/// Arguments for the construction of a pipeline.
 struct Pipeline::Start {
-  Communicator comm;  // its own
+  Communicator comm;  // owned by the pipeline
   StageModel model;
   PipelineOptions options;
   std::pair<int64_t, int64_t> blocks = {0, 0};
 };
 
-/// What a pipeline has.
+/// The members of a pipeline.
 class Pipeline::Impl {
  public:
   explicit Impl(Start start);
@@ -35,18 +35,18 @@ class Pipeline::Impl {
   std::unique_ptr<StageGradients> gradients_;
   std::unique_ptr<SharedState> shared_;
   std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
-  uint64_t seed_;             // of the random numbers of this replica
-  at::Tensor calls_;          // of run(); in a checkpoint, so a tensor
-  uint64_t evaluations_ = 0;  // calls of forward() since the last one of run()
+  uint64_t seed_;             // seed of this replica's random numbers
+  at::Tensor calls_;          // number of calls of run(); a tensor, because checkpoints contain it
+  uint64_t evaluations_ = 0;  // calls of forward() since the last run()
   OnPhase on_phase_;
   TrainingSwitch switch_;
-  std::string failure_;                          // of a pass; empty: none
-  std::optional<c10::Device> device_of_others_;  // of the parameters of other ranks, where this one has none
+  std::string failure_;                          // message of the pass that failed; empty: none
+  std::optional<c10::Device> device_of_others_;  // device of other ranks' parameters, if this rank has none
 
-  /// The rows of a batch on which all ranks agree; makes whatever must exist before any rank may throw. Collective; throws on all ranks alike.
+  /// Agrees on the number of rows of a batch, and makes everything that must exist before a rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
-  /// What `pass` returns. If it throws on any rank, it ends on all, and expect_of_use() throws from then on.
+  /// Runs `pass`. If it throws on any rank, it ends on all ranks, and expect_of_use() throws from then on.
   template <class Pass>
   auto in_pass(const Pass& pass) {
     try {
@@ -60,20 +60,21 @@ class Pipeline::Impl {
     }
   }
   void expect_of_use() const;
-  /// The name of a part whose mode a pass would not see; empty: there is none.
+  /// The name of a submodule whose mode a pass would ignore; empty: none.
   std::string part_of_other_mode() const;
-  /// A batch, or on a rank without parameters and buffers, such as one that flattens, a copy where those of others are. After agree_on_rows().
+  /// The batch itself. A rank without parameters and buffers, such as one that flattens, copies it to the device of the others' parameters. After
+  /// agree_on_rows().
   std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
-  /// This rank's rows of its stage's outputs, for rows `all` of which all ranks agree. Collective.
+  /// This rank's rows of its stage's outputs, for the rows `all` that all ranks agreed on. Collective.
   std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
-  /// The outputs for a batch, without gradients. Collective. @param everywhere false: on the first rank of the last stage alone, and none elsewhere
+  /// The outputs for a batch, without gradients. Collective. @param everywhere false: only on the first rank of the last stage, empty elsewhere
   std::vector<at::Tensor> outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere);
 };
 
-/// By stage, whatever `options` say.
+/// Ranks by stage, from whichever option specifies them.
 StageRanks ranks_of(const PipelineOptions& options);
 
-/// Checks options, that they fit the communicator, and that ranks agree on them. Collective. @param what more to agree on
+/// Checks options, also against the communicator, and that they agree on all ranks. Collective. @param what further text that must agree
 /// @throws ContractError on every rank
 void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what);
 

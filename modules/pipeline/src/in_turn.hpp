@@ -4,7 +4,7 @@
 
 namespace tw::pipeline {
 
-/// `segments` one after the other.
+/// Runs `segments` one after the other.
 inline StageModel::Forward in_turn(std::vector<StageModel::Forward> segments) {
   return [segments = std::move(segments)](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
     std::vector<at::Tensor> values = inputs;

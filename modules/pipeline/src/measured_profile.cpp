@@ -33,13 +33,13 @@ void add_once(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-/// The line through two points; where it would fall, or begin below zero, only through the first one.
+/// The line through two points. If it fell, or began below zero, it is the constant or the proportional line through the first point.
 Affine line(double rows, double cost, double other_rows, double other_cost) {
   const double per_row = std::clamp((cost - other_cost) / (rows - other_rows), 0.0, cost / rows);
   return {.fixed = std::max(0.0, cost - per_row * rows), .per_row = per_row};
 }
 
-/// Unique, and something that a person recognises: "4 addmm relu head".
+/// A unique, recognisable name: "4 addmm relu head".
 std::string name_of(const Graph& graph, const Piece& piece, size_t unit) {
   std::string name = std::to_string(unit);
   for (size_t i = 0; i < piece.nodes.size() && i < 4; ++i) {
@@ -60,12 +60,12 @@ double bytes_of(const Value& value, int64_t rows) {
   return bytes;
 }
 
-/// Of all units, with an example's rows and with half of them.
+/// Costs of all units, with an example's rows and with half of them.
 struct Measured {
   std::vector<UnitCosts> more;
   std::vector<UnitCosts> fewer;
 
-  static constexpr size_t figures = 6;  // of a unit
+  static constexpr size_t figures = 6;  // numbers for each unit
 
   void append_to(nlohmann::json& list, size_t unit) const {
     for (const UnitCosts& costs : {more[unit], fewer[unit]}) {
@@ -79,7 +79,7 @@ struct Measured {
   }
 };
 
-/// What is measured, and on what.
+/// The units to measure, and the example they run on.
 class Measurement {
  public:
   Measurement(const Graph& graph, const Bind& bind, const Tensors& example) : graph_(graph), units_(graph, bind), more_(example) {
@@ -95,7 +95,7 @@ class Measurement {
 
   Measured costs(const std::vector<bool>& wanted, int repetitions) const {
     const c10::AutoGradMode gradients(true);
-    units_.costs(fewer_, wanted, 1);  // LibTorch's first call of an operator is slow
+    units_.costs(fewer_, wanted, 1);  // the first call of an operator in LibTorch is slow
     return {units_.costs(more_, wanted, repetitions), units_.costs(fewer_, wanted, repetitions)};
   }
 
@@ -129,7 +129,7 @@ Profile Measurement::profile(const Measured& measured) const {
   const std::vector<double> saved = units_.saved_bytes(more_);
   const std::vector<double> fewer_saved = units_.saved_bytes(fewer_);
   Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}, .outputs = {}};
-  std::map<int, int> parameter;  // by value
+  std::map<int, int> parameter;  // index of the parameter, by value
   std::vector<int> unit_of(graph_.values.size(), -1);
   for (size_t u = 0; u < pieces.size(); ++u) {
     ProfiledOperator made;
@@ -157,7 +157,7 @@ Profile Measurement::profile(const Measured& measured) const {
   return profile;
 }
 
-/// Each rank its share; rank 0's has the bytes.
+/// Each rank measures its share; rank 0's profile has the bytes.
 Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, int repetitions) {
   const auto measurement = on_all_ranks(comm, profiling, [&] { return std::make_unique<Measurement>(graph, bind, example); });
   const std::vector<int> ranks = measuring_ranks(measurement->units().forms(), comm.size());
@@ -177,7 +177,7 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   return profile_from_json(broadcast_string(comm, made, Rank(0)));
 }
 
-/// Of what is measured by this many ranks.
+/// The cache for a measurement by this number of ranks.
 ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
   TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least, got ", options.repetitions);
   TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, the example has ",

@@ -23,7 +23,7 @@ using graph::Piece;
 using graph::Value;
 using Tensors = std::vector<at::Tensor>;
 
-/// @param needs_gradient by value, of parameters and of what comes from other units
+/// @param needs_gradient by value, for parameters and for values from other units
 std::string form_of(const Graph& graph, const Piece& piece, const std::vector<bool>& needs_gradient) {
   Graph alone;
   std::map<int, int> index;
@@ -56,12 +56,12 @@ std::string form_of(const Graph& graph, const Piece& piece, const std::vector<bo
   return form + gradients;
 }
 
-/// Until a device has done what it was given.
+/// Waits until a device has finished its queued work.
 void finish(c10::Device device) {
   if (at::accelerator::isAccelerator(device.type())) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-/// Of `run`, and of what it gives the device to do.
+/// Time of `run`, including the device work that it starts.
 double time_of(c10::Device device, const std::function<void()>& run) {
   finish(device);
   const Stopwatch watch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The units of a graph, each run alone, and what that takes.
+// Measures the units of a graph, each run alone.
 #pragma once
 #include <functional>
 #include <string>
@@ -15,37 +15,38 @@ struct UnitCosts {
   double workspace_bytes = 0;  ///< see ProfiledOperator
 };
 
-/// By unit, the rank that measures it. Units of one form have one rank, and each rank has as many forms as any other, or one more or less.
+/// The rank that measures each unit. All units of one form go to one rank, and the numbers of forms per rank differ by at most one.
 std::vector<int> measuring_ranks(const std::vector<std::string>& forms, int ranks);
 
-/// A graph in units, each with an interpreter of its own. Measured where the inputs lie.
+/// A graph cut into units, each with its own interpreter. Measured on the device of the inputs.
 class MeasuredUnits {
  public:
-  /// @param graph kept by reference. @param bind gives a parameter's or buffer's tensor by its name
+  /// @param graph kept by reference. @param bind returns the tensor of a parameter or buffer, by name
   MeasuredUnits(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind);
 
   const std::vector<graph::Piece>& pieces() const noexcept { return pieces_; }
-  /// By unit, what it is and which gradients it has to give, but for the values that it is computed from: equal for units that cost the same.
+  /// By unit, its operators and the gradients it computes, regardless of which values it reads: equal for units of equal cost.
   const std::vector<std::string>& forms() const noexcept { return forms_; }
 
-  /// By unit, the bytes that a forward pass keeps for the backward pass, its output included.
+  /// By unit, the bytes that a forward pass keeps for the backward pass, including its output.
   std::vector<double> saved_bytes(const std::vector<at::Tensor>& inputs) const;
-  /// By unit, of those that are `wanted` only, which are all of a form or none, what is usual for its form: the medians of as many passes through the
-  /// whole graph, each of which measures every form once, at another of its units, so that caches are as full of other things as in a step.
+  /// Costs by unit. Only `wanted` units are measured; of each form, all units are wanted or none. The result is the median cost of the unit's form
+  /// over `repetitions` passes through the whole graph. Each pass measures every form once, each time at a different unit, so that caches are as cold
+  /// as in a training step.
   std::vector<UnitCosts> costs(const std::vector<at::Tensor>& inputs, const std::vector<bool>& wanted, int repetitions) const;
 
  private:
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& inputs) const;
   std::vector<at::Tensor> inputs_of(size_t unit, const std::vector<at::Tensor>& values) const;
   void run(size_t unit, std::vector<at::Tensor>& values, int64_t rows) const;
-  /// Runs the unit, and its backward pass with what adds to the gradients of parameters.
+  /// Runs the unit and its backward pass, including the accumulation of parameter gradients.
   UnitCosts costs_of(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;
 
   const graph::Graph& graph_;
   std::vector<graph::Piece> pieces_;
   std::vector<std::string> forms_;
   std::vector<graph::Interpreter> interpreters_;
-  std::vector<std::vector<at::Tensor>> parameters_;  // by unit, those that are trained
+  std::vector<std::vector<at::Tensor>> parameters_;  // trained parameters by unit
 };
 
 }  // namespace tw::pipeline

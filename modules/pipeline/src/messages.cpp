@@ -19,12 +19,12 @@ enum class Kind { shapes, value, which_cotangents, cotangent, state };
 
 constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
 
-constexpr size_t a_pack = 6;  // tensors whose shapes travel together; see pack_shapes()
+constexpr size_t a_pack = 6;  // tensors whose shapes are sent together; see pack_shapes()
 constexpr int64_t wants_bits = int64_t{1} << a_pack;
 constexpr int64_t most_values = int64_t{1} << 32;
 
-/// The shapes of all values, in packs; the note of each is the kind of their device, the number of all values, and a bit for each of the pack's that
-/// wants a cotangent.
+/// The shapes of all values, in packs. The note of each pack has the kind of their device, the number of all values, and one bit per value of the
+/// pack that wants a cotangent.
 std::vector<at::Tensor> pack(const Message& message) {
   TW_EXPECTS(!message.values.empty(), "a stage hands at least one tensor on");
   std::vector<at::Tensor> packs;
@@ -38,7 +38,7 @@ std::vector<at::Tensor> pack(const Message& message) {
   return packs;
 }
 
-/// Empty tensors for what is to come, on the current device of the sender's kind. @param receive fills a pack
+/// Empty tensors for the message to receive, on the current device of the sender's kind. @param receive fills a pack
 Message unpack(const std::function<void(const at::Tensor&)>& receive) {
   Message message;
   for (size_t count = 1; message.values.size() < count;) {

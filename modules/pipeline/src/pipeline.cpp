@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t no_device = -1;
 
-/// That of the first tensor.
+/// The device type of the first tensor.
 int64_t device_type_of(const torch::nn::Module& module) {
   for (const auto& tensors : {module.parameters(), module.buffers()}) {
     if (!tensors.empty()) return static_cast<int64_t>(tensors.front().device().type());
@@ -36,7 +36,7 @@ std::vector<int> replicas_of(const PipelineOptions& options) {
   return options.replicas.empty() ? std::vector<int>(static_cast<size_t>(options.schedule.stages), 1) : options.replicas;
 }
 
-/// Of all tensors; 0 without any, -1 where they differ.
+/// The number of rows of all tensors; 0 without tensors, -1 if they differ.
 int64_t common_rows(const std::vector<at::Tensor>& tensors) {
   int64_t rows = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -47,7 +47,7 @@ int64_t common_rows(const std::vector<at::Tensor>& tensors) {
   return rows;
 }
 
-/// The outputs that replicas of the last stage give, each for its rows of the batch.
+/// Joins the outputs of the last stage's replicas, each of which has some rows of the batch.
 std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>& of_replicas, int64_t rows) {
   if (of_replicas.size() == 1) return of_replicas.front();
   std::vector<at::Tensor> whole;
@@ -67,7 +67,7 @@ std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>
   return whole;
 }
 
-/// `loss`, which must outlive the result, of a model with one output.
+/// Wraps `loss`, which must outlive the result, for a model with one output.
 LossOfMany of_one(const Loss& loss) {
   return [&loss](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
     TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run() with lists of tensors takes a loss of several");
@@ -102,7 +102,7 @@ Pipeline::Impl::Impl(Start start)
   revoke_on_exception(comm_, [&] {
     gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
     shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
-    comm_.barrier();  // none goes on if one cannot
+    comm_.barrier();  // no rank continues unless all can
   });
 }
 
@@ -150,7 +150,7 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
 }
 
 void Pipeline::Impl::expect_of_use() const {
-  // Another rank may fail before this one has begun the pass.
+  // Another rank may fail before this one begins the pass.
   TW_EXPECTS(
       failure_.empty() && !comm_.revoked(),
       "a pass of this pipeline has failed, and others cannot follow: make another Pipeline. The parameters of each stage are as they were. What "
@@ -186,7 +186,7 @@ Pipeline::Pipeline(Start start) : impl_(std::make_unique<Impl>(std::move(start))
 
 Pipeline::Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options)
     : Pipeline(start_of(comm, blocks, options)) {
-  comm.barrier();  // none is still here that what another does next could release
+  comm.barrier();  // no rank still waits here when another one revokes the communicator
 }
 
 Pipeline::Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options) : Pipeline(start_of(comm, std::move(mine), options)) {
@@ -218,7 +218,7 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
     const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
     me.shared_->note_changes();
     if (*me.pauses_ == 0) {
-      me.gradients_->reduce();  // what this rank has sent is on its way meanwhile
+      me.gradients_->reduce();  // this rank's sends proceed meanwhile
       me.gradients_->average_buffers();
       me.shared_->exchange();
     }
@@ -246,7 +246,7 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   const uint64_t key = key_of_forward(seed_, static_cast<uint64_t>(calls_.item<int64_t>()), evaluations_++);
   GeneratorGuard generator;
   generator.seed(key, static_cast<uint64_t>(comm_.rank()));
-  shared_->exchange();  // what runs under no_sync() have left to be done
+  shared_->exchange();  // changes left over from runs under no_sync()
   shared_->remember();
   std::vector<Work> sends;
   std::vector<at::Tensor> outputs;
@@ -349,7 +349,7 @@ std::shared_ptr<torch::nn::Module> Pipeline::clone(const std::optional<at::Devic
   TW_EXPECTS(false, "a rank has one stage of a Pipeline alone, of which it makes no clone: whole_on_root() puts all parameters together");
 }
 
-// Its stage's module has the same parts, and a mode of its own.
+// The stage's module has the same submodules, but its own mode.
 void Pipeline::set_training(bool training) { impl_->switch_.set(*this, training, with_parts(*impl_->model_.module)); }
 
 }  // namespace tw::pipeline

@@ -31,7 +31,7 @@ using graph::Piece;
 
 using Bind = std::function<at::Tensor(const std::string& name)>;
 
-/// A module's tensors by name; shared ones by each of their names.
+/// A module's tensors by name; shared tensors under each of their names.
 Bind tensors_of(const torch::nn::Module& module) {
   auto all = std::make_shared<std::map<std::string, at::Tensor>>();
   for (const auto& each : module.named_parameters()) (*all)[each.key()] = each.value();
@@ -43,10 +43,10 @@ Bind tensors_of(const torch::nn::Module& module) {
   };
 }
 
-/// The segments of all stages, one after the other. A stage without selective recomputation is one.
+/// The segments of all stages, in order. A stage without selective recomputation has one segment.
 struct Segments {
-  std::vector<int> of_unit;   // one without batch data is no unit
-  std::vector<int> of_stage;  // the first one of each, and how many there are
+  std::vector<int> of_unit;   // units without batch data have no entry
+  std::vector<int> of_stage;  // first segment of each stage, then the total number of segments
 
   Segments(const Plan& plan, size_t units) : of_unit(units, -1) {
     int next = 0;
@@ -60,8 +60,9 @@ struct Segments {
   }
 };
 
-/// Evaluation runs other operators on the same tensors: each unit where its tensors are, and not before what it takes.
-/// @param tensors of each stage, by name
+/// Assigns the units of the evaluation graph, which has other operators on the same tensors, to stages: each unit to the first stage that has its
+/// tensors, and not before the stages of its inputs.
+/// @param tensors by stage, their names
 std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& units, const std::vector<std::set<std::string>>& tensors) {
   std::vector<int> stage_of_value(graph.values.size(), 0);
   std::vector<int> stage_of;
@@ -73,7 +74,7 @@ std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& un
     };
     int stage = first;
     while (stage < static_cast<int>(tensors.size()) && !has_all(stage)) ++stage;
-    if (stage == static_cast<int>(tensors.size())) stage = first;  // it has what training does not use, or brings tensors together
+    if (stage == static_cast<int>(tensors.size())) stage = first;  // it uses tensors that training does not, or tensors of several stages
     for (const int output : unit.outputs) stage_of_value[at(output)] = stage;
     stage_of.push_back(stage);
   }
@@ -109,7 +110,7 @@ std::set<std::string> names_of(const Graph& graph, const Piece& piece) {
   return names;
 }
 
-/// Parameters and buffers that show memory of those in `names`, which passes change.
+/// Parameters and buffers that share memory with those in `names` that passes change.
 std::set<std::string> changed_with(const Graph& graph, const std::set<std::string>& names) {
   std::set<int64_t> changed;
   for (const graph::Node& node : graph.nodes) {
@@ -126,11 +127,11 @@ std::set<std::string> changed_with(const Graph& graph, const std::set<std::strin
   return found;
 }
 
-/// What the stages compute, in either mode.
+/// What the stages compute in either mode.
 struct Stages {
-  std::vector<std::vector<Piece>> training;  // each in segments
+  std::vector<std::vector<Piece>> training;  // by stage and segment
   std::vector<Piece> evaluation;
-  std::vector<std::set<std::string>> tensors;  // of both
+  std::vector<std::set<std::string>> tensors;  // by stage, for both modes
 
   Stages(const Graph& training_graph, const Graph& evaluation_graph, const Plan& plan) {
     const auto units = units_of(training_graph);
@@ -151,11 +152,11 @@ struct Stages {
   }
 };
 
-/// Runs a piece. What goes from one to the next has its rows in the first dimension, which is where they are shared out among replicas; what comes in
-/// and goes out of the graph is as the module has it.
+/// Runs a piece. Values between pieces have their rows in the first dimension, along which replicas divide them. Inputs and outputs of the whole
+/// graph have the module's layout.
 class PieceRunner {
  public:
-  /// @param is_last what it gives goes out of the graph
+  /// @param is_last its outputs are outputs of the graph
   PieceRunner(const Graph& graph, const Piece& piece, bool is_last, const Bind& bind)
       : interpreter_(graph, piece.nodes, piece.inputs, piece.outputs, bind) {
     for (const int input : piece.inputs) {
@@ -167,7 +168,7 @@ class PieceRunner {
   std::vector<at::Tensor> run(std::vector<at::Tensor> values, const graph::PassRows& rows) const {
     for (size_t i = 0; i < rows_of_inputs_.size(); ++i) {
       if (rows_of_inputs_[i] != 0) values[i] = values[i].movedim(0, rows_of_inputs_[i]);
-      values[i] = in_order(values[i], orders_[i]);  // replicas that send one row each do not know it
+      values[i] = in_order(values[i], orders_[i]);  // replicas that send one row each do not know the memory order
     }
     values = interpreter_.run(values, rows);
     for (size_t i = 0; i < rows_of_outputs_.size(); ++i) {
@@ -178,9 +179,9 @@ class PieceRunner {
 
  private:
   graph::Interpreter interpreter_;
-  std::vector<int> rows_of_inputs_;  // by value, the dimension
+  std::vector<int> rows_of_inputs_;  // by value, the dimension of the rows
   std::vector<int> rows_of_outputs_;
-  std::vector<std::vector<int64_t>> orders_;  // of inputs, in memory
+  std::vector<std::vector<int64_t>> orders_;  // memory order of the inputs
 };
 
 }  // namespace
@@ -210,7 +211,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
   StageModel made{.module = std::make_shared<torch::nn::Module>(), .forward = {}};
-  // Under all their names, as the module has them; what neither graph uses is on the first stage.
+  // Registers tensors under all their names in the module. Those that neither graph uses go to the first stage.
   const auto add = [&](const auto& tensors, const auto& register_one) {
     std::map<const c10::TensorImpl*, std::string> first_names;
     for (const auto& each : tensors) {
@@ -232,7 +233,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
     return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };
-  // The first segment does all of it in evaluation, and the others hand on.
+  // In evaluation, the first segment computes everything, and the others pass values on.
   const auto evaluation = runner(evaluation_, stages.evaluation[at(index)], is_last);
   const std::vector<Piece>& segments = stages.training[at(index)];
   for (const Piece& segment : segments) {

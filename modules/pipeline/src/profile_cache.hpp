@@ -10,22 +10,23 @@
 
 namespace tw::pipeline {
 
-/// Where a measured profile lies; see MeasureOptions::cache. Local.
+/// The file of a measured profile; see MeasureOptions::cache. Local.
 class ProfileCache {
  public:
-  /// @param directory empty: nothing is read or written. @param kind of the device. @param ranks that measure at once. @param rows of the example
+  /// @param directory empty: nothing is read or written. @param kind of the device. @param ranks number of ranks that measure. @param rows rows of
+  /// the example
   ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                c10::DeviceType kind, int ranks, int64_t rows);
 
-  /// Nothing where there is none, or none that can be used: then with a warning that names the file.
+  /// Empty without a file, and for a file that cannot be used, after a warning that names it.
   std::optional<Profile> read() const;
-  /// All of it or nothing, whatever happens meanwhile. @throws FileError
+  /// Writes the file atomically. @throws FileError
   void write(const Profile& profile) const;
 
  private:
   std::filesystem::path path_;
-  std::string hash_;  // of the graph
-  size_t units_ = 0;  // of it
+  std::string hash_;  // hash of the graph
+  size_t units_ = 0;  // number of units of the graph
 };
 
 }  // namespace tw::pipeline

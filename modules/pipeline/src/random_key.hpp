@@ -6,26 +6,27 @@
 
 namespace tw::pipeline {
 
-/// Whose random numbers.
+/// Identifies a stream of random numbers.
 struct RandomKey {
   uint64_t seed = 0;
-  uint64_t call = 0;  // of run()
+  uint64_t call = 0;  // number of the run() call
   int micro_batch = 0;
   int stage = 0;
   int replica = 0;
 };
 
-/// Of all that call `call` of run() draws.
+/// Seed of all random numbers in call `call` of run().
 inline uint64_t key_of_call(uint64_t seed, uint64_t call) {
   CounterRng of_call(seed, call);
   const uint64_t high = of_call();
   return high << 32U | of_call();
 }
 
-/// Of all that a forward() draws which is number `number` since call `call` of run() was to come, from 0.
+/// Seed of all random numbers in a forward(). @param number of the forward(), counted from 0 since the last run(). @param call number of the next
+/// run()
 inline uint64_t key_of_forward(uint64_t seed, uint64_t call, uint64_t number) { return derived_seed(key_of_call(seed, call), number + 1); }
 
-/// What is drawn from here on is a function of `key`.
+/// Seeds the generator from `key`.
 inline void seed_with(GeneratorGuard& generator, const RandomKey& key) {
   const uint64_t stream =
       static_cast<uint64_t>(key.micro_batch) << 32U | static_cast<uint64_t>(key.stage) << 16U | static_cast<uint64_t>(key.replica);

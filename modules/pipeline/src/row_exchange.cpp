@@ -19,14 +19,14 @@ void expect_rows(int64_t value, at::IntArrayRef shape, int64_t rows) {
                      " rows are to be shared out among replicas: they belong in its first dimension"));
 }
 
-/// Of a value of rows `mine`, what it has in common with a peer.
+/// The rows of a value that a peer shares. @param mine the rows of the value
 at::Tensor common_rows(const at::Tensor& value, size_t index, const Peer& peer, Rows mine) {
   if (peer.rows == mine) return value;
   expect_rows(static_cast<int64_t>(index), value.sizes(), mine.count());
   return value.narrow(0, peer.rows.begin - mine.begin, peer.rows.count());
 }
 
-/// One after the other, and in memory as most of them are: the order of a single row's dimensions says little.
+/// Concatenates parts in the memory order of the largest one: the dimension order of a single row is ambiguous.
 at::Tensor put_together(const std::vector<at::Tensor>& parts) {
   const auto most = std::ranges::max_element(parts, {}, [](const at::Tensor& each) { return each.size(0); });
   return in_order(at::cat(parts), memory_order(*most));
@@ -91,7 +91,7 @@ std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentA
     wanted.push_back(i);
   }
   std::vector<uint8_t> exists(cotangents.size(), 0);
-  std::vector<at::Tensor> missing;  // rows of a peer that has no cotangent for them
+  std::vector<at::Tensor> missing;  // rows for which a peer has no cotangent
   for (const Peer& peer : sent.to) {
     std::vector<at::Tensor> parts;  // contiguous: rows of a contiguous tensor
     for (const size_t i : wanted) parts.push_back(common_rows(cotangents[i], i, peer, mine));

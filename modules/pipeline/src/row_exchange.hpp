@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of neighbouring stages exchange for a micro-batch: each gets its rows from, and gives them to, whoever has them.
+// Exchange between the ranks of neighbouring stages for a micro-batch: each rank receives its rows from the ranks that have them, and sends rows to
+// the ranks that need them.
 #pragma once
 #include <tw/tensor/tensor_spec.hpp>
 
@@ -8,39 +9,39 @@
 
 namespace tw::pipeline {
 
-/// What a rank has received.
+/// The values that a rank received.
 struct ReceivedActivations {
-  /// A rank's part of it.
+  /// The part from one rank.
   struct Part {
     Peer from;
-    std::vector<uint8_t> wants;  // by value, whether its cotangent is to go back
+    std::vector<uint8_t> wants;  // by value, whether the sender wants its cotangent
   };
   std::vector<at::Tensor> values;
   std::vector<Part> parts;
 
-  /// By value, whether anyone wants its cotangent.
+  /// By value, whether any sender wants its cotangent.
   std::vector<uint8_t> wants() const;
 };
 
-/// What a rank has handed on, as far as cotangents come back.
+/// The values that a rank sent, if cotangents come back.
 struct SentActivations {
   std::vector<TensorSpec> values;  // without names
   std::vector<uint8_t> wants;
   std::vector<Peer> to;
-  c10::Device device = c10::Device(c10::kCPU);  // of the values
+  c10::Device device = c10::Device(c10::kCPU);  // device of the values
 };
 
-/// Several senders' parts are put together along the first dimension, which is the rows.
+/// Concatenates the parts of several senders along the first dimension, the rows.
 ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from);
-/// The other way. @param cotangents by value; undefined where nothing depends on the value. @param mine the rows of the values
+/// Sends cotangents back to the senders. @param cotangents by value; undefined if nothing depends on the value. @param mine the rows of the values
 void return_cotangents(const Communicator& comm, const ReceivedActivations& received, const std::vector<at::Tensor>& cotangents, Rows mine,
                        std::vector<Work>& in_flight);
 
-/// @param values of rows `mine`. What goes to several ranks is cut along the first dimension; what goes to one, goes as it is.
-/// @throws Error for a tensor that is to be cut and has other than `mine` rows
+/// @param values with the rows `mine`. Values for several ranks are split along the first dimension; values for one rank are sent whole.
+/// @throws Error for a tensor that must be split and whose number of rows differs from `mine`
 SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& values, Rows mine,
                                  std::vector<Work>& in_flight);
-/// By value; undefined where none was wanted or nothing depends on the value.
+/// By value; undefined if none was wanted or nothing depends on the value.
 std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine);
 
 }  // namespace tw::pipeline

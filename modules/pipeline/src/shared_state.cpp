@@ -22,7 +22,7 @@ struct Candidate {
   bool is_parameter = false;
 };
 
-/// By the name that all stages know: buffers, and parameters that are tied.
+/// Buffers and tied parameters, by the name that all stages use.
 std::map<std::string, Candidate> candidates(const StageModel& model) {
   std::map<std::string, Candidate> found;
   const auto name_of = [&](const std::string& name) {
@@ -38,7 +38,7 @@ std::map<std::string, Candidate> candidates(const StageModel& model) {
 
 uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
 
-/// NaN stays NaN.
+/// Whether values are equal; NaN equals NaN.
 bool is_unchanged(const at::Tensor& before, const at::Tensor& now) { return before.allclose(now, 0, 0, /*equal_nan=*/true); }
 
 }  // namespace

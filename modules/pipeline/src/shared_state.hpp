@@ -10,29 +10,29 @@
 
 namespace tw::pipeline {
 
-/// The buffers and tied parameters that several stages have. The rule: the stage whose pass changes one sends it to the others, so that evaluation
-/// may read elsewhere what training changes.
+/// Buffers and tied parameters of several stages. The stage whose pass changes one sends it to the others, so that evaluation may read on one stage
+/// what training changes on another.
 class SharedState {
  public:
-  /// Collective over `comm`. Borrows all.
+  /// Collective over `comm`. Keeps references to all arguments.
   SharedState(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
-  /// Before a pass.
+  /// Call before a pass.
   void remember();
-  /// After it, before anything but the pass changes tensors.
+  /// Call after a pass, before anything else changes the tensors.
   void note_changes();
-  /// Sends what passes have changed since the last time, as the first replica of the stage has it. Collective over all ranks.
-  /// @throws Error on every rank, naming the tensor and the stages, where two stages have changed one
+  /// Sends tensors that passes changed since the last call, from the first replica of the stage. Collective over all ranks.
+  /// @throws Error on every rank, naming the tensor and the stages, if two stages changed the same tensor
   void exchange();
 
  private:
   struct Entry {
-    std::string name;         // by which all stages know it
-    std::vector<int> stages;  // that have it, ascending
-    at::Tensor here;          // undefined: this rank has none
+    std::string name;         // the name that all stages use
+    std::vector<int> stages;  // stages that have it, ascending
+    at::Tensor here;          // undefined: not on this rank
     bool is_parameter = false;
-    at::Tensor before;     // a copy, of a buffer
-    uint32_t version = 0;  // of a parameter, before
+    at::Tensor before;     // copy of a buffer before the pass
+    uint32_t version = 0;  // version of a parameter before the pass
     bool is_changed = false;
   };
 

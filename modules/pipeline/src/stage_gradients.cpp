@@ -31,7 +31,7 @@ void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors
   for (const at::Tensor& each : tensors) broadcast(comm, each.detach(), Rank(0));
 }
 
-/// By tensor, 1 where it is not what it was. For those on an accelerator, the host waits once.
+/// By tensor, 1 if it differs from before. The host waits once for all tensors on an accelerator.
 at::Tensor changed_since(const std::vector<at::Tensor>& before, const std::vector<at::Tensor>& tensors) {
   const at::Tensor changed = at::zeros({static_cast<int64_t>(tensors.size())}, at::kLong);
   std::vector<int64_t> there;
@@ -68,7 +68,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
   make_equal(replicas_, model.module->parameters());
   make_equal(replicas_, model.module->buffers());
   const auto here = model.module->named_parameters();
-  std::vector<std::vector<int>> sets;  // of stages, each once
+  std::vector<std::vector<int>> sets;  // sets of stages, each listed once
   for (const Tie& tie : ties_) {
     if (std::find(sets.begin(), sets.end(), tie.stages) == sets.end()) sets.push_back(tie.stages);
   }
@@ -84,7 +84,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
         const at::Tensor& parameter = here[name];
         const bool is_known =
             std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
-        if (is_known) continue;  // under another name
+        if (is_known) continue;  // registered under another name
         group.parameters.push_back(parameter);
       }
     }
@@ -115,7 +115,7 @@ bool StageGradients::needs_preparation() const {
   return !reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs_of(reduced_by_replicas_));
 }
 
-// For a sharded optimizer, whose norm is that of all stages.
+// The parts for a sharded optimizer, whose norm covers all stages.
 ModelPartsList StageGradients::parts() const {
   ModelPartsList parts = split_layers_;
   if (sharding_ == Sharding::none) return parts;
@@ -129,7 +129,7 @@ ModelPartsList StageGradients::parts() const {
 
 void StageGradients::prepare() {
   reducer_.reset();
-  // All gradients are there when the first one is marked, so that nothing is left to overlap with but other stages.
+  // All gradients exist when the first one is marked ready, so there is nothing to overlap with except other stages.
   const ReducerOptions options{
       .reduction = Reduction::sum, .overlap = false, .sharding = sharding_, .parts = parts(), .device = reduced_by_replicas_[0].tensor.device()};
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
@@ -155,8 +155,8 @@ void StageGradients::begin() {
 
 void StageGradients::reduce() {
   const at::NoGradGuard no_grad;
-  // Tied gradients of sharded stages go through the reducer as well, so they come first; otherwise neither needs the other, and a stage's own are
-  // reduced while other stages compute.
+  // Tied gradients of sharded stages also go through the reducer, so they come first. Otherwise the two are independent, and replicas come first
+  // because a stage's own gradients are reduced while other stages compute.
   if (sharding_ != Sharding::none) reduce_tied();
   if (replicas_.size() > 1 || sharding_ != Sharding::none) reduce_replicas();
   if (sharding_ == Sharding::none) reduce_tied();
@@ -169,7 +169,7 @@ void StageGradients::reduce_replicas() {
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
     const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
-    const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // the sum is on all of them
+    const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // all hold the sum
     if (gradient.defined() && counts) {
       all.mark_ready(id, gradient);
     } else {

@@ -11,71 +11,73 @@
 
 namespace tw::pipeline {
 
-/// The gradients of a rank's parameters, and those of whoever has the same ones: replicas, and for tied parameters other stages.
+/// Gradients of a rank's parameters, reduced over all ranks with the same parameters: replicas, and other stages for tied parameters.
 ///
-/// Passes add to `.grad()` on each rank by itself; reduce() makes it the sum. What is reduced already counts, in later runs, as the share of one
-/// rank: begin() drops it on the others.
+/// Passes add to `.grad()` on each rank separately; reduce() replaces it by the sum. In later runs, a reduced gradient counts only on one rank:
+/// begin() drops it on the others.
 class StageGradients {
  public:
-  /// Collective over `comm`, which is borrowed. Makes values equal: those of replica 0, of tied parameters those of the first stage that has them.
+  /// Collective over `comm`, which is kept by reference. Makes values equal: to those of replica 0, and for tied parameters to those of the first
+  /// stage that has them.
   /// @param module the stage's parameters and buffers
   StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding);
 
   const Communicator& replicas() const noexcept { return replicas_; }
-  /// Those that are trained, each once. Of sharded ones, the reducer has all; otherwise those that are not tied.
+  /// The trained parameters, each once. If sharded, the reducer handles all of them; otherwise those that are not tied.
   const std::vector<NamedTensor>& parameters() const noexcept { return trained_; }
   const std::vector<Tie>& ties() const noexcept { return ties_; }
-  /// Whether the next reduce() needs a reducer that does not exist, or not for these dtypes.
+  /// Whether the next reduce() needs a reducer that does not exist yet, or that was made for other dtypes.
   bool needs_preparation() const;
-  /// Makes it. Collective over the stage, and no other stage may throw meanwhile: it makes communicators, whose making cannot be ended.
+  /// Makes the reducer. Collective over the stage. No other stage may throw meanwhile, because creating communicators cannot be interrupted.
   void prepare();
-  /// Made where it does not exist; collective over the stage then.
+  /// The reducer, made if needed; then collective over the stage.
   Reducer& reducer();
 
-  /// Before the first backward pass of a run.
+  /// Call before the first backward pass of a run.
   void begin();
-  /// After the last one. Collective over `comm`.
+  /// Call after the last backward pass. Collective over `comm`.
   void reduce();
   /// See Pipeline::clip_grad_norm().
   double clip(double max_norm);
 
-  /// Replicas' buffers before a run, unless an earlier run's are to be averaged still. @param mine rows of the run on this replica. @param all on all
-  /// replicas
+  /// Saves the replicas' buffers before a run, unless an earlier run's buffers still await averaging. @param mine rows of the run on this replica.
+  /// @param all rows on all replicas
   void remember_buffers(int64_t mine, int64_t all);
-  /// Makes buffers that changed since then equal on all replicas: the mean by rows, of integers the greatest. Collective over the stage.
+  /// Makes buffers that have changed since then equal on all replicas: the mean weighted by rows, or the maximum for integers. Collective over the
+  /// stage.
   void average_buffers();
 
  private:
-  /// Tied parameters of the same stages.
+  /// Parameters that are tied between the same stages.
   struct TiedGroup {
-    std::vector<at::Tensor> parameters;  // this rank's, in the order of ties; none: it has no part in them
-    Communicator comm;                   // all ranks of those stages, or those of none
-    bool is_first = false;               // this rank keeps what is reduced
-    bool is_on_first_stage = false;      // of those
+    std::vector<at::Tensor> parameters;  // this rank's parameters, in the order of ties; none: not on this rank
+    Communicator comm;                   // all ranks of those stages, or all ranks outside them
+    bool is_first = false;               // this rank keeps the reduced gradients
+    bool is_on_first_stage = false;      // this rank is on the first of those stages
   };
 
   bool is_tied(const at::Tensor& parameter) const;
-  /// Whether this stage counts the elements of a tied parameter, in a norm for example.
+  /// Whether this stage counts the elements of a tied parameter, for example in a norm.
   bool counts_tied(const at::Tensor& parameter) const;
   ModelPartsList parts() const;
   void reduce_replicas();
   void reduce_tied();
 
   const Communicator& comm_;
-  std::optional<Communicator> optimizing_;  // of sharded gradients: the ranks of stages that have some
+  std::optional<Communicator> optimizing_;  // for sharded gradients: the ranks of stages that have some
   std::vector<Tie> ties_;
   Communicator replicas_;
   Sharding sharding_;
   std::vector<NamedTensor> trained_;
-  std::vector<NamedTensor> reduced_by_replicas_;  // of `trained_`
+  std::vector<NamedTensor> reduced_by_replicas_;  // subset of `trained_`
   std::vector<TiedGroup> groups_;
-  ModelPartsList split_layers_;  // of this stage
+  ModelPartsList split_layers_;  // split layers of this stage
   std::unique_ptr<Reducer> reducer_;
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> buffers_before_;
-  int64_t rows_ = 0;  // on this replica, since then
+  int64_t rows_ = 0;  // rows on this replica since buffers were saved
   int64_t rows_of_all_ = 0;
-  bool reduced_ = false;  // what `.grad()` holds
+  bool reduced_ = false;  // whether `.grad()` holds reduced gradients
 };
 
 }  // namespace tw::pipeline

@@ -23,14 +23,14 @@ bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
 }
 
-/// How often each parameter has been changed.
+/// The version counter of each parameter.
 std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& parameters) {
   std::vector<uint32_t> versions;
   for (const at::Tensor& each : parameters) versions.push_back(each.is_inference() ? 0 : each._version());
   return versions;
 }
 
-/// A second run would change it again.
+/// Recomputation would change the parameter a second time.
 void expect_unchanged(const torch::nn::Module& module, const std::vector<uint32_t>& versions) {
   if (versions_of(module.parameters()) == versions) return;
   const auto named = module.named_parameters();
@@ -50,7 +50,7 @@ StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& seg
   for (const Function& each : segments) segments_.push_back({each});
 }
 
-/// Without graph.
+/// Runs without a graph.
 std::vector<at::Tensor> StagePass::Segment::run() const {
   const c10::AutoGradMode no_gradients(false);
   std::vector<at::Tensor> copies;
@@ -58,10 +58,10 @@ std::vector<at::Tensor> StagePass::Segment::run() const {
   return function(copies);
 }
 
-/// The forward pass with its graph.
+/// Runs the forward pass and records its graph.
 std::vector<at::Tensor> StagePass::Segment::record() {
   const c10::AutoGradMode gradients(true);
-  // A block may work in place, but not on a leaf, nor on a view of one.
+  // A block may work in place, but not on a leaf or a view of one.
   std::vector<at::Tensor> views(inputs);
   for (size_t i = 0; i < views.size(); ++i) {
     if (wants[i] != 0) views[i] = at::_unsafe_view(inputs[i], inputs[i].sizes());
@@ -73,14 +73,14 @@ std::vector<at::Tensor> StagePass::Segment::record() {
     detached.push_back(output.detach());
   }
   has_graph = true;
-  // Autograd saves what it needs of the inputs; their leaves are only where cotangents gather.
+  // Autograd saves the inputs that it needs; the leaves only collect cotangents.
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (wants[i] != 0) inputs[i].set_data(at::zeros({1}, inputs[i].options().requires_grad(false)).expand(inputs[i].sizes()));
   }
   return detached;
 }
 
-/// @return cotangents of the inputs, undefined where nothing depends on them
+/// @return cotangents of the inputs, undefined if nothing depends on them
 std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cotangents) {
   torch::autograd::edge_list used;
   std::vector<at::Tensor> arriving;
@@ -123,7 +123,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
       for (const torch::autograd::Edge& end : segment.ends) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
     } else {
       std::vector<at::Tensor> now = random_states();
-      if (!equal(random, now)) random = std::move(now);  // one for all segments that draw nothing
+      if (!equal(random, now)) random = std::move(now);  // segments that draw no random numbers share one state
       segment.random = random;
       buffers_.add();
       inputs = segment.run();

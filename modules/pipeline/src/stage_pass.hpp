@@ -11,36 +11,36 @@
 
 namespace tw::pipeline {
 
-/// What a rank keeps of one micro-batch from its forward to its backward pass: the inputs of its segments, and of the last one its graph in their
-/// place where that is asked for.
+/// What a rank keeps of one micro-batch between its forward and its backward pass: the inputs of each segment, or, for the last segment if requested,
+/// its graph instead.
 ///
-/// The backward pass goes from the last segment to the first: it computes the segment again, with its graph and with the random numbers and the
-/// buffers of the first time, runs the segment's backward pass, and frees it.
+/// The backward pass goes from the last segment to the first. It recomputes each segment with its graph, with the original random numbers and
+/// buffers, runs the segment's backward pass, and frees it.
 class StagePass {
  public:
-  /// The same result at each call, but for what it does to buffers.
+  /// Must return the same result at each call, apart from changes to buffers.
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
   StagePass() = default;
-  /// @param module what `segments` use, one after the other, of which there is one at least
+  /// @param module the module that `segments` use. @param segments run one after the other; at least one
   StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph);
 
-  /// @param wants by input, whether its cotangent is asked for. @return outputs, without graph
-  /// @throws Error naming a parameter that a function changes which would have to be computed again
+  /// @param wants by input, whether its cotangent is wanted. @return outputs, without graph
+  /// @throws Error naming a parameter that a function changes and that recomputation would change again
   std::vector<at::Tensor> forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants);
-  /// After forward(): by output, whether its cotangent is of use.
+  /// By output, whether its cotangent is needed. Valid after forward().
   const std::vector<uint8_t>& wanted() const noexcept { return wanted_; }
-  /// Adds to the gradients of parameters. Frees what was kept. @param cotangents by output; undefined where nothing depends on the output.
-  /// @return cotangents of the inputs that were asked for; undefined where nothing depends on the input
+  /// Adds to the gradients of parameters, and frees the kept data. @param cotangents by output; undefined if nothing depends on the output.
+  /// @return cotangents of the wanted inputs; undefined if nothing depends on the input
   std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
 
  private:
   struct Segment {
     Function function;
-    std::vector<at::Tensor> inputs = {};  // those asked for are leaves
+    std::vector<at::Tensor> inputs = {};  // inputs with a wanted cotangent are leaves
     std::vector<uint8_t> wants = {};
-    std::vector<at::Tensor> random = {};   // states of the generators before it
-    torch::autograd::edge_list ends = {};  // of its graph, by output
+    std::vector<at::Tensor> random = {};   // states of the generators before the segment
+    torch::autograd::edge_list ends = {};  // end points of its graph, by output
     bool has_graph = false;
 
     std::vector<at::Tensor> run() const;
@@ -50,7 +50,7 @@ class StagePass {
 
   torch::nn::Module* module_ = nullptr;
   std::vector<Segment> segments_;
-  BufferStates buffers_;  // before each segment, where one is computed again
+  BufferStates buffers_;  // buffers before each segment that is recomputed
   bool keeps_graph_ = true;
   std::vector<uint8_t> wanted_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a pipeline hold: for checkpoints, for optimizers, and put together.
+// State of a pipeline's ranks: for checkpoints, for optimizers, and gathered into a whole model.
 #include <algorithm>
 #include <tw/base/text_stream.hpp>
 #include <tw/comm/objects.hpp>
@@ -24,10 +24,10 @@ std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie
       return;
     }
     NamedShard shard = whole(name, tensor.detach(), kind);
-    shard.on_reshard = OnReshard::shard;  // of which this rank has all
+    shard.on_reshard = OnReshard::shard;  // this rank has the whole tensor
     if (const auto tied = model.tied.find(name); tied != model.tied.end()) {
       const auto tie = std::find_if(ties.begin(), ties.end(), [&](const Tie& each) { return each.name == tied->second; });
-      if (tie != ties.end()) {  // else a buffer, which keeps the name that it has here
+      if (tie != ties.end()) {  // else a buffer, which keeps its name on this stage
         shard.name = tie->name;
         for (const std::string& each : tie->names) {
           if (each != tie->name) shard.aliases.push_back(each);
@@ -59,7 +59,7 @@ std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
       return s.tensor.data_ptr() == each.tensor.data_ptr() && s.tensor.sizes() == each.tensor.sizes() && s.kind == ShardKind::parameter;
     });
     tensors.push_back({each.tensor, {*shard}});
-    tensors.back().slices.front().aliases.clear();  // what an optimizer remembers of it is named after one name
+    tensors.back().slices.front().aliases.clear();  // optimizer state is named after one name only
   }
   return tensors;
 }

@@ -11,12 +11,12 @@
 namespace tw::pipeline {
 namespace {
 
-/// One tensor of a stage. As a line, its parts stand between tabs, which names have not.
+/// One tensor of a stage. Its text form is one line with fields separated by tabs, which names cannot contain.
 struct Entry {
-  std::string of_all;  // the name by which stages know it, if it is tied
-  std::string name;    // here; empty: it is not there
-  std::string spec;    // without name; empty for a buffer, which cannot be tied
-  std::string first;   // name here of the same tensor
+  std::string of_all;  // the name that all stages use, if it is tied
+  std::string name;    // the name on this stage; empty: not on this stage
+  std::string spec;    // description without name; empty for a buffer, which cannot be tied
+  std::string first;   // first name of the same tensor on this stage
 
   static Entry parse(const std::string& line) {
     TextReader in(line);
@@ -56,10 +56,10 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
                ranks.stage_of(rank), ", but other parameters or buffers");
   }
   std::map<std::string, Tie> ties;
-  std::map<std::string, std::string> specs;  // of tied ones
-  std::map<std::string, int> homes;          // of untied names
+  std::map<std::string, std::string> specs;  // descriptions of tied parameters
+  std::map<std::string, int> homes;          // stages of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
-    std::map<std::string, std::string> tensors;  // of this stage, by tie
+    std::map<std::string, std::string> tensors;  // tensors of this stage, by tie
     TextReader in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
     for (std::string line; std::getline(in, line);) {
       const auto [of_all, name, spec, first] = Entry::parse(line);

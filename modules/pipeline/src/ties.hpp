@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters that several stages have: one each, of equal values, whose gradients are summed.
+// Parameters of several stages: each stage has a copy of equal value, and their gradients are summed.
 #pragma once
 #include <string>
 #include <tw/mpi/communicator.hpp>
@@ -13,14 +13,14 @@ namespace tw::pipeline {
 
 /// A parameter of several stages.
 struct Tie {
-  std::string name;                // by which all of them know it
-  std::vector<std::string> names;  // those that it has on stages, each once, in their order
+  std::string name;                // the name that all stages use
+  std::vector<std::string> names;  // its names on the stages, each once, in the order of stages
   std::vector<int> stages;         // ascending, at least two
 };
 
-/// All of them, in an order of their names. Collective. @param model this rank's
-/// @throws ContractError on every rank for replicas that have other parameters or buffers than the first one, and for a name that is on several
-/// stages without being tied or tied on one alone, and for two tensors of one stage that are tied by one name
+/// All ties, in the order of their names. Collective. @param model this rank's stage
+/// @throws ContractError on every rank if replicas have other parameters or buffers than the first one. Also if a name is on several stages without
+/// being tied, or is tied on only one. Also if two tensors of one stage are tied under one name
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
 }  // namespace tw::pipeline

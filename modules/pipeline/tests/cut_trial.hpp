@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module, cut at random, trained on all ranks and by one process.
+// Trains a randomly cut module on all ranks, and in one process.
 #pragma once
 #include <torch/torch.h>
 
@@ -21,21 +21,21 @@
 
 namespace tw::pipeline {
 
-/// What is trained, and on what.
+/// A model to train, and its data.
 struct Trainee {
   std::string name;
   std::shared_ptr<torch::nn::Module> module;
   graph::Forward forward;
   std::vector<torch::Tensor> inputs;
-  std::vector<torch::Tensor> targets;  ///< for each output
-  bool draws = false;                  ///< random numbers: the reference is a pipeline of one rank
-  bool splits_matter = false;          ///< as of running statistics: how often they change, and by what, depends on the micro-batches
-  std::string refusal = {};            ///< what the error says by which a capture has to refuse it; empty: it has not
+  std::vector<torch::Tensor> targets;  ///< one for each output
+  bool draws = false;                  ///< draws random numbers: the reference is a pipeline of one rank
+  bool splits_matter = false;          ///< results depend on the micro-batches, as running statistics do
+  std::string refusal = {};            ///< expected text of the error with which capture refuses it; empty: must be captured
 };
 
 class CutTrial {
  public:
-  /// @param make gives the same trainee each time. @param seed of the cuts, the same on all ranks. @param replicas of stages are allowed
+  /// @param make returns the same trainee each time. @param seed of the cuts, the same on all ranks. @param replicas whether stages may have replicas
   CutTrial(const Communicator& comm, std::function<Trainee()> make, uint64_t seed, int steps = 2, bool replicas = true)
       : comm_(comm),
         make_(std::move(make)),
@@ -45,13 +45,13 @@ class CutTrial {
         micro_batches_(1 + static_cast<int>(numbers_.below(3))),
         habits_{numbers_.below(4), numbers_.below(2) == 0, numbers_.below(2) == 0} {}
 
-  /// What trial it is; known after run().
+  /// Description of the trial; valid after run().
   const std::string& what() const { return what_; }
 
-  /// Whether the capture refused it, which is what run() gave; known after run().
+  /// Whether capture refused the module as expected; valid after run().
   bool is_refused() const { return refused_; }
 
-  /// Collective. @return what differs from one process, as this rank sees it; empty: nothing
+  /// Collective. @return differences from one process, as this rank sees them; empty: none
   std::string run() {
     const Trainee mine = make_();
     what_ = mine.name;
@@ -104,7 +104,7 @@ class CutTrial {
     return text;
   }
 
-  /// Such as those of modules that call other operators for one row.
+  /// For modules that call other operators for a single row.
   void make_passes_of(int64_t least_rows) {
     if (least_rows < 2) return;
     replicas_ = false;
@@ -126,7 +126,7 @@ class CutTrial {
   }
 
   Plan random_plan(size_t units, bool splits_matter) {
-    // Ranks of each stage. Running statistics of replicas are means of theirs, which one process does not have: pipeline_equivalence_test has them.
+    // Ranks of each stage. Running statistics of replicas are averaged, unlike in one process; pipeline_equivalence_test covers them.
     std::vector<int> replicas;
     for (int left = comm_.size(); left > 0 && replicas.size() < units; left -= replicas.back()) {
       replicas.push_back(splits_matter || !replicas_ ? 1 : 1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(left))));
@@ -145,8 +145,8 @@ class CutTrial {
   }
 
   struct Outcome {
-    double loss = 0;  // of the last step
-    Tensors outputs;  // in evaluation, afterwards
+    double loss = 0;  // loss of the last step
+    Tensors outputs;  // outputs in evaluation, afterwards
     std::map<std::string, Tensor> tensors;
   };
 
@@ -163,7 +163,7 @@ class CutTrial {
     return sum;
   }
 
-  /// Of each parameter once, whatever names it has. Numbers that are small in the denominator would make rounding errors large.
+  /// An optimizer of each parameter once, whatever its names. Small denominators would amplify rounding errors, so epsilon is large.
   std::unique_ptr<torch::optim::Optimizer> optimizer_of(const torch::nn::Module& module) const {
     Tensors parameters;
     for (const Tensor& each : module.parameters()) {
@@ -178,7 +178,7 @@ class CutTrial {
     }
   }
 
-  /// Steps of an optimizer. @param pass adds to the gradients and returns the loss. @param evaluate looks at the model in between. @return the last
+  /// Makes optimizer steps. @param pass adds to the gradients and returns the loss. @param evaluate runs the model between steps. @return the last
   /// loss
   double steps_of(torch::nn::Module& module, const std::function<double()>& pass, const std::function<void()>& evaluate) const {
     const auto optimizer = optimizer_of(module);
@@ -192,7 +192,7 @@ class CutTrial {
     return loss;
   }
 
-  /// By a pipeline, whose stages share the module's tensors.
+  /// Trained by a pipeline, whose stages share the module's tensors.
   Outcome trained(const Trainee& trainee, const ModelPlan& planned, const Communicator& comm) const {
     const PipelineOptions options = planned.options(7);
     int stage = 0;
@@ -210,7 +210,7 @@ class CutTrial {
     return outcome;
   }
 
-  /// By one process, micro-batch by micro-batch.
+  /// Trained by one process, micro-batch by micro-batch.
   Outcome trained(const Trainee& trainee) const {
     const auto pass = [&] {
       double total = 0;
@@ -238,7 +238,7 @@ class CutTrial {
     return outcome_of(*trainee.module, steps_of(*trainee.module, pass, evaluate));
   }
 
-  // Some hundred sums of some dozen numbers of size 1 in another order, 1e-15 of each; two steps and norms over few rows amplify that.
+  // Hundreds of sums of a few dozen numbers of size 1 in a different order, 1e-15 each; two steps, and norms over few rows, amplify that.
   static constexpr double tolerance = 1e-10;
 
   static std::string difference(const Outcome& found, const Outcome& expected) {
@@ -261,11 +261,11 @@ class CutTrial {
   int steps_;
   bool replicas_;
   int micro_batches_;
-  /// How people train.
+  /// Variations of training loops.
   struct Habits {
     uint32_t optimizer;
-    bool sets_to_none;  // gradients, in place of zeros
-    bool evaluates;     // between steps
+    bool sets_to_none;  // zero_grad() sets gradients to none instead of zero
+    bool evaluates;     // evaluates between steps
   } habits_;
   int64_t rows_ = 0;
   std::string what_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring on several ranks, and what is kept of it.
+// Measuring on several ranks, and the cache of profiles.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -28,7 +28,7 @@ using at::Tensor;
 using testing::world;
 namespace fs = std::filesystem;
 
-/// A captured MLP whose inner layers are alike.
+/// A captured MLP with equal inner layers.
 struct Subject {
   explicit Subject(int64_t layers = 5) : mlp(std::vector<int64_t>(static_cast<size_t>(layers + 1), 16)) {
     testing::place_module(mlp);
@@ -45,7 +45,7 @@ struct Subject {
   graph::Graph graph;
 };
 
-/// Empty, and the same on all ranks.
+/// An empty directory, the same on all ranks.
 fs::path new_directory(const std::string& name) {
   const fs::path path = fs::path(std::getenv("TEST_TMPDIR") != nullptr ? std::getenv("TEST_TMPDIR") : ::testing::TempDir()) /
                         concat("measured_profile_", testing::device().is_cpu() ? "" : "simulated_", world().size(), '_', name);
@@ -65,7 +65,7 @@ std::string content_of(const fs::path& path) {
   return content.str();
 }
 
-/// Once all ranks are here, rank 0 does it before any goes on.
+/// Rank 0 makes the call while all other ranks wait.
 void on_first(const std::function<void()>& call) {
   (void)broadcast_string(world(), "", Rank(0));
   if (world().rank() == 0) call();
@@ -97,7 +97,7 @@ TEST(MeasuredProfile, isTheSameOnAllRanksAndNoUnitIsLeftOut) {
   }
   for (const auto& [form, each] : times) EXPECT_EQ(each.size(), 1U) << "alike, but not measured once:\n" << form;
   EXPECT_LT(times.size(), profile.operators.size());
-  const double of_a_layer = testing::on_a_real_device() ? 512 : 6 * 16 * 4;  // CUDA's allocator gives multiples of 512 bytes
+  const double of_a_layer = testing::on_a_real_device() ? 512 : 6 * 16 * 4;  // CUDA's allocator uses multiples of 512 bytes
   EXPECT_EQ(saved, 5 * of_a_layer) << "what each layer gives, once";
 }
 
@@ -110,7 +110,7 @@ TEST(MeasuredProfile, unitsOfOthersAreNotMeasured) {
   for (size_t u = 0; u < costs.size(); ++u) EXPECT_EQ(costs[u].forward_s > 0, wanted[u]) << u;
 }
 
-/// What is frozen costs no backward pass, and looks the same to the operators.
+/// Frozen units have no backward pass, although their operators look the same.
 TEST(MeasuredProfile, unitsThatAreNotTrainedAreNoneOfThoseThatAre) {
   Subject subject;
   const auto parameters = subject.mlp->named_parameters();
@@ -131,7 +131,8 @@ TEST(MeasuredProfile, unitsThatAreNotTrainedAreNoneOfThoseThatAre) {
   EXPECT_EQ(with_parameters, parameters.size() / 2) << "weight and bias";
 }
 
-/// Of [n, 3] the n x n products of all rows, which no cut parts: no line goes through 144 bytes for 6 rows, 36 for 3, and none below zero.
+/// An input [n, 3] produces n x n products of all rows, in a unit that no cut separates. No line passes through 144 bytes for 6 rows and 36 for 3
+/// without a negative value.
 TEST(MeasuredProfile, isExactAtTheRowsOfTheExample) {
   const graph::Forward products = [](const std::vector<Tensor>& x) {
     const Tensor all = x[0].matmul(x[0].t()).sin();
@@ -200,7 +201,7 @@ TEST(ProfileCache, keepsOthersApart) {
   });
 }
 
-// The working directory may change while a model is measured, and before its parts are asked for.
+// The working directory may change while a model is measured, and before its parts are requested.
 TEST(ProfileCache, staysInTheFolderThatWasGiven) {
   Subject subject;
   const fs::path directory = new_directory("relative");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three steps of a pipeline equal three steps of one process that computes the same rows of the same micro-batches: loss, gradients, parameters,
-// buffers. For schedules, replicas, recomputation, accumulation, and models in which something can go wrong.
+// buffers. Covers schedules, replicas, recomputation, accumulation, and error-prone models.
 #include "mpi_test.hpp"
 
 #include <algorithm>
@@ -34,13 +34,13 @@ Factories dropout() {
   const auto drop = block([] { return torch::nn::Dropout(0.4); });
   return {linear(3, 6), drop, linear(6, 6), drop, tanh_block(), drop, linear(6, 2)};
 }
-/// One layer at three places, so that it is on several stages, and on some of them twice.
+/// One layer used in three places, so that several stages have it, some of them twice.
 Factories tied() {
   const torch::nn::Linear shared(6, 6);
   const auto again = block([shared] { return shared; });
   return {linear(3, 6), again, tanh_block(), again, linear(6, 6), tanh_block(), again, linear(6, 2)};
 }
-/// Nothing to train in front, and blocks that change what they get.
+/// Nothing to train in the first blocks, and blocks that modify their input.
 Factories in_place() {
   const auto relu = block([] { return torch::nn::LeakyReLU(torch::nn::LeakyReLUOptions().inplace(true).negative_slope(0.5)); });
   return {block([] { return torch::nn::Flatten(); }), relu, linear(3, 6), relu, linear(6, 6), relu, linear(6, 2), relu};
@@ -67,14 +67,14 @@ torch::Tensor squares(const Tensors& y, const Tensors& t) { return (y.front() - 
 struct Case {
   std::string what;
   PipelineOptions options;
-  std::vector<int64_t> rows = {12, 13, 2};  // of each step; the last one has fewer than micro-batches
+  std::vector<int64_t> rows = {12, 13, 2};  // of each step; the last one has fewer rows than micro-batches
   int accumulated = 1;
-  bool under_no_sync = false;  // all runs of a step but the last
+  bool under_no_sync = false;  // all runs of a step except the last
 };
 
 void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, const std::string& what) {
-  // float64, sums of at most 60 terms in another order, three steps: some 1e-15 of the greatest number are to be expected, or 1e-14 after norms of
-  // few rows, which magnify differences by up to 1 / deviation.
+  // float64, sums of at most 60 terms in a different order, three steps: about 1e-15 of the largest number. Norms of few rows magnify differences by
+  // up to 1 / deviation, to 1e-14.
   const double greatest = std::max(1.0, theirs.numel() > 0 ? theirs.to(torch::kDouble).abs().max().item<double>() : 0.0);
   EXPECT_LE((ours.to(torch::kDouble) - theirs.to(torch::kDouble)).abs().max().item<double>(), 1e-12 * greatest) << what;
 }
@@ -91,7 +91,7 @@ void expect_equal(const Pipeline& ours, const Reference& expected, bool gradient
   for (const auto& b : ours.named_buffers()) expect_near(b.value(), theirs[b.key()], what + ": " + b.key());
 }
 
-/// A batch of `rows` rows.
+/// Draws a batch of `rows` rows.
 using Draw = std::function<std::pair<Tensors, Tensors>(int64_t rows)>;
 
 void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Draw& draw, const LossOfMany& loss) {
@@ -110,7 +110,7 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
       const auto [x, t] = draw(of.rows[step]);
       std::shared_ptr<void> pause;
       if (of.under_no_sync && i + 1 < of.accumulated) pause = ours.no_sync();
-      const double theirs = expected.run(x, t, loss);  // on copies; ours may work in place on the batch itself
+      const double theirs = expected.run(x, t, loss);  // on copies, because the pipeline may work in place on the batch itself
       EXPECT_NEAR(ours.run(x, t, loss), theirs, 1e-12 * std::max(1.0, std::abs(theirs))) << what;
     }
     expect_equal(ours, expected, true, what);
@@ -154,7 +154,7 @@ Schedule own_schedule(int stages, int micro_batches) {
   return own;
 }
 
-/// All layouts, schedules, and ways to recompute and to accumulate.
+/// All layouts, schedules, recomputation modes, and numbers of accumulated runs.
 std::vector<Case> cases(int micro_batches, const std::vector<int64_t>& rows) {
   std::vector<Case> all;
   for (const std::vector<int>& replicas : layouts(world().size())) {
@@ -197,7 +197,7 @@ TEST(Equivalence, TiedParameters) {
 TEST(Equivalence, BlocksThatWorkInPlace) {
   for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(in_place, of);
 }
-// Several rows on each replica: of one, a batch norm makes nothing, of two, plus and minus one.
+// Several rows on each replica: a batch norm of one row is zero, of two rows plus and minus one.
 TEST(Equivalence, BatchNorm) {
   for (const Case& of : cases(2, {41, 40, 42})) expect_equals_one_process(batch_norm, of);
 }
@@ -206,8 +206,8 @@ TEST(Equivalence, BuffersThatBlocksReadAndChange) {
   for (const Case& of : cases(3, {12, 13, 2})) expect_equals_one_process(growing, of);
 }
 
-/// A stage of several tensors: h of this stage, the inputs x and k that all stages need, and more than travel in one message. h' = tanh(W h + E[k])
-/// + x, where h is positive.
+/// A stage of several tensors: h of this stage, the inputs x and k that all stages need, and more tensors than fit in one message. h' = tanh(W h +
+/// E[k]) + x, where h is positive.
 struct StateImpl : torch::nn::Module {
   explicit StateImpl(int stage)
       : linear(register_module(concat("linear", stage), torch::nn::Linear(3, 3))),
@@ -235,7 +235,7 @@ TEST(Equivalence, StatesOfSeveralTensors) {
     const auto module = std::make_shared<StateImpl>(stage);
     module->to(torch::kDouble);
     StageModel made{module, [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }, {}};
-    // The second segment takes the first one's inputs too.
+    // The second segment also reads the inputs of the first one.
     made.segments = {[module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->sum(v); },
                      [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->next(v); }};
     return made;
@@ -251,7 +251,7 @@ TEST(Equivalence, StatesOfSeveralTensors) {
     const auto stages = static_cast<int>(of.options.replicas.size());
     std::vector<StageModel> all;
     for (int s = 0; s < stages; ++s) all.push_back(make(s));
-    for (int s = 1; s < stages; ++s) {  // one parameter of all
+    for (int s = 1; s < stages; ++s) {  // all stages share one parameter
       auto& module = dynamic_cast<StateImpl&>(*all[static_cast<size_t>(s)].module);
       module.shared = dynamic_cast<StateImpl&>(*all[0].module).shared;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong on one rank holds up none, and says where it was.
+// An error on one rank stops no other rank from returning, and its message names the place.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -19,7 +19,7 @@ namespace pipeline_faults_test {
 using testing::message_of;
 using testing::world;
 
-/// Fails in the forward or backward pass that is the n-th one with more than no rows.
+/// Fails in the n-th forward or backward pass with a positive number of rows.
 struct FailsImpl : torch::nn::Module {
   FailsImpl(bool goes_back, int n) : backward(goes_back), left(n) {}
   torch::Tensor forward(const torch::Tensor& x) {
@@ -58,20 +58,20 @@ TEST(PipelineFaults, AStageThatThrowsSaysWhereAndReleasesTheOthers) {
         Pipeline model(world(), blocks, options);
         const torch::Tensor x = torch::ones({24, 3});
         const std::string message = message_of([&] { model.run(x, x, squares); });
-        // Replicas of the stage may fail at the same time, or hear of the first one.
+        // Replicas of the stage may fail at the same time, or receive the first one's error.
         const bool failed =
             has(message, concat("stage ", where, ", replica ")) && has(message, goes_back ? "cannot go back" : "cannot go on") &&
             has(message, goes_back ? "backward pass of micro-batch 1" : concat("forward pass of micro-batch 1: block ", 2 * where + 1));
         if (model.stage() == where && replicas[static_cast<size_t>(where)] == 1) {
           EXPECT_TRUE(failed) << message;
         }
-        // Others hear of it, with the same words in the reason.
+        // Other ranks receive the error with the same text in its reason.
         EXPECT_TRUE(has(message, concat("stage ", where, ", replica "))) << message;
         EXPECT_TRUE(has(message_of([&] { model.run(x, x, squares); }), "make another Pipeline")) << "of no use any more";
       }
     }
   }
-  world().barrier();  // is as it was
+  world().barrier();  // still usable
 }
 
 TEST(PipelineFaults, AFactoryThatThrowsReleasesTheOthers) {
@@ -160,7 +160,7 @@ TEST(PipelineFaults, AParameterThatIsTrainedAgainIsNamedOnAllRanks) {
   }
 }
 
-/// Changes a parameter by hand.
+/// Changes a parameter in its forward pass.
 struct ShrinksImpl : torch::nn::Module {
   ShrinksImpl() : scale(register_parameter("scale", torch::ones({3}))) {}
   torch::Tensor forward(const torch::Tensor& x) {
@@ -190,7 +190,7 @@ TEST(PipelineFaults, RecomputationDoesNotChangeParametersTwice) {
   }
 }
 
-/// Reads a number that it changes.
+/// Reads and changes a shared counter.
 struct CountsImpl : torch::nn::Module {
   explicit CountsImpl(torch::Tensor shared) : count(register_buffer("count", std::move(shared))) {}
   torch::Tensor forward(const torch::Tensor& x) {
@@ -233,7 +233,7 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   EXPECT_NO_THROW(Pipeline(world(), stage("same", {{"same", "same"}}), options));
 }
 
-/// Under one name stages can have one tensor each, whatever other names that has there.
+/// A stage may have only one tensor under a tied name, whatever other names it has there.
 TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
   const PipelineOptions options{.schedule = gpipe(world().size(), 2)};
   struct PairImpl : torch::nn::Module {
@@ -248,7 +248,7 @@ TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
                       [module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->first * module->second}; },
                       {{"first", "shared"}, {"second", "shared"}}};
   };
-  const int wrong = world().size() - 1;  // the others are as they should be
+  const int wrong = world().size() - 1;  // the other stages are correct
   const std::string message = message_of([&] { Pipeline(world(), stage(world().rank() != wrong), options); });
   EXPECT_TRUE(has(message, concat("stage ", wrong, " ties 'first' and 'second' as 'shared', but they are two tensors"))) << message;
   if (world().size() > 1) {
@@ -256,7 +256,7 @@ TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
   }
 }
 
-/// Replicas need rows to share out.
+/// Values are split by rows for replicas, so the rows must be the first dimension.
 TW_TEST_ON(PipelineFaults, WhatIsCutHasItsRowsInFront, {.least = 3}) {
   PipelineOptions options{.schedule = gpipe(2, 2), .replicas = {1, world().size() - 1}};
   struct MeanImpl : torch::nn::Module {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many activations a stage holds at once, counted by LibTorch's allocator: fewer by 1F1B than by GPipe, fewer still where they are recomputed.
+// Number of activations that a stage holds, counted by LibTorch's allocator: fewer with 1F1B than with GPipe, and still fewer with recomputation.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -14,13 +14,13 @@ namespace pipeline_memory_test {
 
 using testing::world;
 
-constexpr int64_t rows = 64;  // of a micro-batch
+constexpr int64_t rows = 64;  // per micro-batch
 constexpr int64_t width = 512;
-constexpr int layers = 16;  // of a stage; each stores one tensor, its output
+constexpr int layers = 16;  // per stage; each stores one tensor, its output
 constexpr int micro_batches = 8;
 
-/// The most that a step of this rank's stage holds, in tensors of a micro-batch.
-/// @param block_layers of each block
+/// Peak memory of a step of this rank's stage, in tensors of a micro-batch.
+/// @param block_layers layers per block
 double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int block_layers = 1) {
   const int stages = world().size();
   std::vector<BlockFactory> blocks(static_cast<size_t>(stages * layers / block_layers), block([=] {
@@ -28,7 +28,7 @@ double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int blo
                                      for (int i = 0; i < block_layers; ++i) layers_of_block->push_back(torch::nn::Tanh());
                                      return layers_of_block;
                                    }));
-  // Or there would be no backward pass.
+  // Without parameters there would be no backward pass.
   blocks[0] = block([=] {
     torch::nn::Sequential layers_of_block(torch::nn::Linear(width, width));
     for (int i = 1; i < block_layers; ++i) layers_of_block->push_back(torch::nn::Tanh());
@@ -38,7 +38,7 @@ double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int blo
                  {.schedule = schedule(stages, micro_batches), .recompute = std::vector<Recompute>(static_cast<size_t>(stages), recompute)});
   const torch::Tensor x = torch::randn({rows * micro_batches, width});
   const auto loss = [](const torch::Tensor& y, const torch::Tensor& /*t*/) { return y.sum(); };
-  model.run(x, x, loss);  // gradients and whatever else stays exist from now on
+  model.run(x, x, loss);  // allocates gradients and other tensors that remain
   model.zero_grad(false);
   const auto bytes = static_cast<double>(peak_bytes(c10::kCPU, [&] { model.run(x, x, loss); }));
   return bytes / static_cast<double>(rows * width * static_cast<int64_t>(sizeof(float)));
@@ -46,16 +46,16 @@ double tensors_held(Schedule (*schedule)(int, int), Recompute recompute, int blo
 
 TEST(PipelineMemory, IsThatOfTheSchedule) {
   const auto stage = static_cast<size_t>(world().rank());
-  const int stored = stage == 0 ? layers - 1 : layers;  // the first block stores its input, which is the caller's
+  const int stored = stage == 0 ? layers - 1 : layers;  // the first block stores its input, which belongs to the caller
   const double by_gpipe = tensors_held(gpipe, Recompute::none);
   const double by_1f1b = tensors_held(one_forward_one_backward, Recompute::none);
-  // Besides what is stored: some three tensors for cotangents and messages in flight.
+  // Beyond stored activations: about three tensors for cotangents and messages in flight.
   EXPECT_NEAR(by_gpipe, micro_batches * stored, 5);
   EXPECT_NEAR(by_1f1b, most_in_flight(one_forward_one_backward(world().size(), micro_batches))[stage] * stored, 5);
   EXPECT_LT(by_1f1b, by_gpipe);
 }
 
-// The last layer's outputs are far wider than all that comes before it; the last stage has two replicas where there are ranks for them.
+// The last layer's outputs are much wider than everything before; the last stage has two replicas if there are enough ranks.
 TEST(PipelineMemory, OutputsOfAnEvaluationAreWhereLossesAre) {
   constexpr int64_t narrow = 8;
   constexpr int64_t wide = 4096;
@@ -86,7 +86,7 @@ TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
   if (world().rank() > 0) {
     EXPECT_NEAR(recomputed / kept, formula, 0.2 * formula);
   } else {
-    EXPECT_LT(recomputed / kept, 1.2 * formula);  // the first stage's inputs are the caller's
+    EXPECT_LT(recomputed / kept, 1.2 * formula);  // the first stage's inputs belong to the caller
   }
   EXPECT_LE(tensors_held(one_forward_one_backward, Recompute::full), recomputed + 2);  // messages in flight
 }
@@ -94,8 +94,8 @@ TEST(PipelineMemory, IsLessWhereActivationsAreRecomputed) {
 TEST(PipelineMemory, IsThatOfSegmentsWhereTheyAreRecomputedOneByOne) {
   constexpr int block_layers = 4;
   constexpr int segments = layers / block_layers;
-  const int inputs = world().rank() == 0 ? segments - 1 : segments;  // the first stage's are the caller's
-  const double peak = block_layers + 2;                              // what is stored, and two cotangents
+  const int inputs = world().rank() == 0 ? segments - 1 : segments;  // the first stage's inputs belong to the caller
+  const double peak = block_layers + 2;                              // stored activations, and two cotangents
   for (const auto schedule : {gpipe, one_forward_one_backward}) {
     const int k = most_in_flight(schedule(world().size(), micro_batches))[static_cast<size_t>(world().rank())];
     const double formula = k * inputs + peak;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is saved by one partition goes on under another as if nothing had happened; norms of gradients are those of the whole model; optimizers of
-// replicas may be sharded.
+// A checkpoint of one partition continues under another one without a difference; gradient norms cover the whole model; optimizers of replicas may be
+// sharded.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -23,7 +23,7 @@ namespace pipeline_state_test {
 
 using testing::world;
 
-/// Dropout, whose calls count, a batch norm, and a layer at two places.
+/// Dropout, whose results depend on the call number, a batch norm, and a layer used twice.
 std::vector<BlockFactory> blocks() {
   const torch::nn::Linear shared(6, 6);
   const auto again = block([shared] { return shared; });
@@ -70,7 +70,7 @@ struct Trained {
     }
     return all;
   }
-  /// The whole, on every rank's behalf, as a number for each tensor on rank 0.
+  /// The whole model's tensors by name, on rank 0.
   std::map<std::string, torch::Tensor> whole() const {
     std::map<std::string, torch::Tensor> all;
     for (const NamedTensor& each : model->whole_on_root()) all.emplace(each.name, each.tensor);
@@ -109,14 +109,15 @@ TEST(PipelineState, GoesOnUnderAnotherPartition) {
     for (int step = 0; step < 2; ++step) saved.step(step);
     store.save(static_cast<int64_t>(i), saved.shards(), "");
     store.wait();
-    // Another partition has other replicas, and so other dropout and statistics: both load and go on, and must be equal before.
+    // Another partition has other replicas, and therefore other dropout masks and statistics. Both load and continue, and must be equal at that
+    // point.
     Trained loaded(options_of(all[(i + 1) % all.size()]));
     load(loaded, store, static_cast<int64_t>(i));
     const auto before = saved.whole();
     const auto after = loaded.whole();
     EXPECT_EQ(before.size(), after.size());
     for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
-    // The same partition goes on to the same bits.
+    // The same partition continues bit for bit.
     Trained again(options_of(all[i]));
     load(again, store, static_cast<int64_t>(i));
     saved.step(2);
@@ -149,7 +150,7 @@ TEST(PipelineState, ClipsAsOneProcessDoes) {
       EXPECT_NEAR(ours.clip_grad_norm(max_norm), norm, 1e-12 * std::max(1.0, norm));
       const auto theirs = expected.tensors();
       for (const auto& p : ours.named_parameters()) {
-        // Sums in another order; the norm's own error scales all.
+        // Sums in a different order; the norm's own error scales all gradients.
         EXPECT_LE((p.value().grad() - theirs[p.key()].grad()).abs().max().item<double>(), 1e-12 * std::max(1.0, norm)) << p.key();
       }
     }
@@ -186,20 +187,20 @@ void expect_sharded_is_whole(const std::vector<int>& replicas, double max_norm) 
   }
   const auto ours = whole.model->named_parameters();
   for (const auto& p : sharded.model->named_parameters()) {
-    // Adam divides by the root of what gradients' squares average: where these are small, differences grow, but not beyond the learning rate times
-    // 1e-8 or so; here gradients are some 1e-3 at least.
+    // Adam divides by the root of the averaged squared gradients. Where these are small, differences grow, but not beyond the learning rate times
+    // about 1e-8. Here gradients are at least about 1e-3.
     EXPECT_LE((p.value() - ours[p.key()]).abs().max().item<double>(), 1e-11) << p.key();
   }
 }
 
-// The tied layer is on several stages, and its elements count once.
+// The tied layer is on several stages, but its elements count once.
 TEST(PipelineState, ShardedOptimizersOfReplicas) {
   for (const std::vector<int>& replicas : layouts(world().size())) {
     for (const double max_norm : {0.0, 0.05}) expect_sharded_is_whole(replicas, max_norm);
   }
 }
 
-// Trained, evaluated and trained on by a trainer, which knows set_training() alone.
+// Trained, evaluated and trained again by a trainer that only calls set_training().
 TEST(PipelineState, PartsThatEvalHasFrozenStayFrozen) {
   for (const std::vector<int>& replicas : layouts(world().size())) {
     Trained ours(options_of(replicas));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in stages computes what one process computes, whatever the schedule; and what is wrong on one rank holds up none.
+// A model in stages computes the same as one process, for any schedule; an error on one rank stops no other rank from returning.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -17,7 +17,7 @@ namespace pipeline_test {
 
 using testing::world;
 
-/// Nothing to train in front, and blocks that change what they get.
+/// Nothing to train in the first blocks, and blocks that modify their input.
 std::vector<BlockFactory> odd() {
   const auto relu = [] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); };
   return {block([] { return torch::nn::Flatten(); }),
@@ -38,7 +38,7 @@ std::vector<BlockFactory> mlp(int64_t hidden) {
   return blocks;
 }
 
-/// The same in one process.
+/// The same model in one process.
 struct Whole : torch::nn::Module {
   explicit Whole(const std::vector<BlockFactory>& blocks) {
     for (const BlockFactory& make : blocks) {
@@ -53,10 +53,10 @@ struct Whole : torch::nn::Module {
   std::vector<Block> parts;
 };
 
-// The mean over all elements, so that micro-batches count by their rows.
+// The mean over all elements, so micro-batches count in proportion to their rows.
 torch::Tensor squares(const torch::Tensor& y, const torch::Tensor& t) { return (y - t).square().mean(); }
 
-/// Three steps of both; loss, gradients and parameters of this rank are those of the whole.
+/// Runs three steps of both, and compares loss, gradients and parameters of this rank with the whole model's.
 void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std::string& what, const std::vector<BlockFactory>& blocks = mlp(3)) {
   torch::manual_seed(1);
   Whole expected(blocks);
@@ -76,7 +76,7 @@ void expect_equals_one_process(const Schedule& schedule, int64_t rows, const std
     ours.zero_grad();
     const torch::Tensor loss = squares(expected.forward(x), t);
     loss.backward();
-    // float64; sums over rows in another order
+    // float64; sums over rows in a different order
     EXPECT_NEAR(ours.run(x, t, squares), loss.item<double>(), 1e-12) << what;
     const auto theirs = expected.named_parameters();
     for (const auto& p : ours.named_parameters()) {
@@ -103,7 +103,7 @@ TEST(Pipeline, EqualsOneProcess) {
 
 TEST(Pipeline, TakesBlocksWithoutParametersAndInPlace) { expect_equals_one_process(one_forward_one_backward(world().size(), 3), 7, "odd", odd()); }
 
-/// The first stages as in GPipe, the others as in 1F1B; the other way round they would wait for each other.
+/// The first stages as in GPipe, the others as in 1F1B; the reverse would deadlock.
 TEST(Pipeline, RunsAScheduleOfOnesOwn) {
   Schedule own = one_forward_one_backward(world().size(), 5);
   const Schedule late = gpipe(world().size(), 5);
@@ -144,7 +144,7 @@ struct DetachImpl : torch::nn::Module {
 };
 TORCH_MODULE(Detach);
 
-// As in one process: what nothing depends on has no gradient, and weight decay and momentum leave it alone.
+// As in one process: a tensor that the loss does not depend on has no gradient, so weight decay and momentum do not change it.
 TEST(Pipeline, WhatIsDetachedBehindTheCutHasNoGradient) {
   const auto linear = block([] { return torch::nn::Linear(3, 3); });
   std::vector<BlockFactory> blocks(static_cast<size_t>(3 * world().size() - 2), linear);  // three on each stage
@@ -182,7 +182,7 @@ TEST(Pipeline, ForwardDrawsOtherNumbersEachTimeAndForEachSeed) {
   };
   torch::manual_seed(1);
   const auto numbers = drawn(1);
-  torch::rand({3});  // the generator of others has no part in it
+  torch::rand({3});  // the global generator has no influence
   const auto same = drawn(1);
   for (size_t i = 0; i < numbers.size(); ++i) EXPECT_TRUE(numbers[i].equal(same[i])) << i;
   EXPECT_FALSE(numbers[0].equal(drawn(2)[0]));

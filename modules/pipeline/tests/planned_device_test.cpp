@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planned pipelines on accelerators: their numbers are those of the CPU, whose random ones too, and the host waits for losses alone.
+// Planned pipelines on accelerators: their results, including random numbers, equal those of the CPU, and the host waits only for losses.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -21,10 +21,10 @@ using testing::device;
 using testing::place;
 using testing::world;
 
-constexpr int64_t rows = 12;  // two at least on each of two replicas: a batch norm does not take one
+constexpr int64_t rows = 12;  // at least two on each of two replicas, because a batch norm rejects a single row
 constexpr int micro_batches = 3;
 
-/// With what draws, what has running means, and constants of its own.
+/// With random numbers, running means, and its own constants.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(c10::Device device, bool norms) {
     torch::manual_seed(4);
@@ -51,7 +51,7 @@ Loss loss() {
   return [](const Tensor& y, const Tensor& t) { return torch::mse_loss(y, t); };
 }
 
-/// Planned and cut in two stages, or one of two replicas, on a kind of device.
+/// Planned and cut into two stages, or one stage with two replicas, on a kind of device.
 struct Trained {
   Trained(c10::Device device, bool staged, bool norms) : net(device, norms) {
     torch::manual_seed(9);
@@ -81,7 +81,7 @@ struct Trained {
   std::optional<torch::optim::SGD> sgd;
 };
 
-// The CPU's operators on the same numbers; but layers may be made of others there, which round otherwise.
+// The same operators as on the CPU with the same numbers; layers may use other kernels there, which round differently.
 TEST(PlannedDevice, EqualsTheCpu) {
   for (const bool staged : {false, true}) {
     Trained expected(torch::kCPU, staged, staged);
@@ -95,7 +95,7 @@ TEST(PlannedDevice, EqualsTheCpu) {
   }
 }
 
-// The loss where there is one; of replicas, which buffers have changed.
+// Waits for the loss, if there is one; and with replicas, for the buffers that changed.
 TEST(PlannedDevice, TheHostWaitsForTheLossAlone) {
   for (const bool staged : {false, true}) {
     for (const bool norms : {false, true}) {
@@ -108,7 +108,7 @@ TEST(PlannedDevice, TheHostWaitsForTheLossAlone) {
   }
 }
 
-// What is given to a device takes no time; what counts is how long it computes.
+// Queueing work on a device takes no time; profiles must report its computing time.
 TEST(PlannedDevice, ProfilesTellOfTheDevicesTimeAndMemory) {
   constexpr int64_t width = 384;
   const Tensor weight = torch::randn({width, width}, torch::kDouble);
@@ -117,7 +117,7 @@ TEST(PlannedDevice, ProfilesTellOfTheDevicesTimeAndMemory) {
     place(weight);
     place(x);
   };
-  if (testing::on_a_real_device()) place_both();  // the simulated one takes the CPU's time
+  if (testing::on_a_real_device()) place_both();  // the simulated device runs at the CPU's speed
   double alone = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 4; ++i) {
     const Stopwatch watch;
@@ -137,7 +137,7 @@ TEST(PlannedDevice, ProfilesTellOfTheDevicesTimeAndMemory) {
   EXPECT_GE(profile.operators[0].workspace_bytes.of(2 * width), (2 + 1) * width * width * 8) << "the cotangent of that, and the weight's gradient";
 }
 
-// Such as one that flattens, and whoever trains does not know where it is to be.
+// For example a stage that flattens: the trainer does not know its device.
 TEST(PlannedDevice, StagesWithoutParametersAreWhereTheOthersAre) {
   const std::vector<BlockFactory> blocks{block([] { return torch::nn::Flatten(); }), block([] { return torch::nn::Linear(6, 1); })};
   for (const bool at_the_end : {false, true}) {

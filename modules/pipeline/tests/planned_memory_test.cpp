@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says that a device needs is what LibTorch's allocator counts.
+// The predicted memory of a plan equals the memory counted by LibTorch's allocator.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -18,7 +18,8 @@ using testing::world;
 
 constexpr int micro_batches = 8;
 
-/// The first half of the operators on rank 0, the others on the replicas that are left; all on one rank if there is just one. In segments of four.
+/// The first half of the operators on rank 0, the others on replicas on all other ranks; everything on one rank if there is only one. In segments of
+/// four.
 Plan halves(const PlanResult& result, ScheduleKind schedule, Recompute recompute) {
   const auto count = static_cast<int>(result.profile.operators.size());
   Plan plan{.hash = result.profile.hash, .batch = result.options.batch, .micro_batches = micro_batches, .schedule = schedule};
@@ -38,13 +39,13 @@ double bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-/// Weights, Adam's two moments, what a step allocates, and what it keeps of the caller's batch.
+/// Weights, Adam's two moments, allocations of a step, and the caller's batch as far as it is kept.
 double measured_bytes(Pipeline& pipeline, const StagePlan& stage, const at::Tensor& x, const at::Tensor& y) {
   const auto loss = [](const at::Tensor& logits, const at::Tensor& t) {
     return torch::cross_entropy_loss(logits.reshape({t.numel(), -1}), t.reshape({-1}));
   };
   pipeline.zero_grad();
-  const auto allocated = static_cast<double>(peak_bytes(c10::kCPU, [&] { pipeline.run(x, y, loss); }));  // buckets too, as it is the first step
+  const auto allocated = static_cast<double>(peak_bytes(c10::kCPU, [&] { pipeline.run(x, y, loss); }));  // first step: includes buckets
   const bool keeps_inputs = pipeline.stage() == 0 && stage.recompute != Recompute::none;
   const double kept = keeps_inputs ? static_cast<double>(x.nbytes()) * stage.figures.in_flight / micro_batches : 0;
   return 3 * bytes_of(pipeline.parameters()) + allocated + kept;
@@ -63,7 +64,7 @@ void expect_predicted(const std::string& name, Module& model, const at::Tensor& 
       const std::string what = concat(name, ", ", name_of(schedule), ", recompute ", name_of(recompute), ", stage ", pipeline.stage(), ": predicted ",
                                       predicted, ", measured ", measured);
       EXPECT_LE(measured, 1.2 * predicted) << what;
-      // Whatever segments keep is counted until the backward pass of the last one ends; some is freed on the way, which the plan does not follow.
+      // All that segments keep counts until the end of the last backward pass; the plan ignores that some of it is freed earlier.
       EXPECT_GE(measured, (recompute == Recompute::selective ? 0.75 : 0.8) * predicted) << what;
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules of many kinds, captured, planned and cut by hand, against one process.
+// Modules of many kinds, captured, planned and cut by hand, compared with one process.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -29,9 +29,9 @@ using testing::subjects::rows;
 using testing::subjects::Subject;
 using testing::subjects::width;
 
-constexpr int micro_batches = 4;  // of 3, 3, 2 and 2 rows; of 3 replicas: 1, 1 and 1 or none
+constexpr int micro_batches = 4;  // of 3, 3, 2 and 2 rows; with 3 replicas: 1, 1 and 1 or none
 
-/// On every rank alike, where tensors of this run lie.
+/// The same on every rank, on the device of this run's tensors.
 Subject made(Subject (*subject)()) {
   torch::manual_seed(3);
   Subject made = subject();
@@ -40,14 +40,14 @@ Subject made(Subject (*subject)()) {
   return made;
 }
 
-// Backward passes in the opposite order of the forward passes.
+// Backward passes in the reverse order of the forward passes.
 Schedule last_in_first_out(int stages) {
   Schedule schedule = gpipe(stages, micro_batches);
   for (std::vector<Action>& device : schedule.devices) std::reverse(device.begin() + micro_batches, device.end());
   return schedule;
 }
 
-/// Three steps of SGD, each of `accumulation` batches of the same rows. @return losses, and parameters and buffers by name
+/// Three steps of SGD, each with `accumulation` batches of the same rows. @return losses, and parameters and buffers by name
 struct Outcome {
   std::vector<double> losses;
   std::vector<NamedTensor> tensors;
@@ -74,7 +74,7 @@ Outcome trained(torch::nn::Module& module, const std::vector<Tensor>& parameters
   return outcome;
 }
 
-// One process, whole batch; where splits matter, micro-batch by micro-batch.
+// One process, whole batch; micro-batch by micro-batch if results depend on the split.
 Outcome reference(const Subject& subject, int accumulation) {
   return trained(*subject.module, subject.module->parameters(), accumulation, [&](bool) {
     double total = 0;
@@ -94,7 +94,7 @@ Outcome reference(const Subject& subject, int accumulation) {
   });
 }
 
-/// That of a rank.
+/// The stage of a rank.
 int stage_of(const std::vector<int>& replicas, int rank = world().rank()) {
   int stage = 0;
   for (int first = replicas[0]; rank >= first; first += replicas[static_cast<size_t>(stage)]) ++stage;
@@ -109,7 +109,7 @@ Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelP
   });
 }
 
-// Sums of some hundred terms of size 1 in another order: 1e-14 of each; three steps with momentum amplify it by less than 100.
+// Sums of hundreds of terms of size 1 in a different order: 1e-14 each; three steps with momentum amplify it by less than 100.
 constexpr double tolerance = 1e-12;
 
 void expect_equal(const Outcome& found, const Outcome& expected, const std::string& what) {
@@ -128,7 +128,7 @@ std::vector<std::vector<int>> divisions(int ranks) {
   return {{1, 1, 1, 1}, {2, 2}, {1, 3}, {3, 1}, {2, 1, 1}};
 }
 
-/// The units of `plan` as equally as can be, in segments of two. @return whether there are enough
+/// Cuts the units of `plan` as evenly as possible, in segments of two. @return whether there are enough units
 bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedule, Recompute recompute = Recompute::none) {
   const size_t units = plan.result().profile.operators.size();
   if (units < replicas.size()) return false;
@@ -148,7 +148,7 @@ bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedul
 }
 
 TEST(PlannedModel, equalsOneProcess) {
-  const bool is_short = !testing::device().is_cpu();  // whose simulation is slow
+  const bool is_short = !testing::device().is_cpu();  // the simulated device is slow
   for (const auto subject : testing::subjects::all) {
     const Subject example = made(subject);
     const ModelPlan base = plan_together(world(), *example.module, example.forward, example.inputs, {.devices = world().size()});
@@ -166,7 +166,7 @@ TEST(PlannedModel, equalsOneProcess) {
       }
       for (const std::vector<int>& replicas : divisions(world().size())) {
         const bool replicated = std::ranges::any_of(replicas, [](int each) { return each > 1; });
-        if (example.splits_matter && replicated) continue;  // pipeline_equivalence_test has them
+        if (example.splits_matter && replicated) continue;  // covered by pipeline_equivalence_test
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           ModelPlan plan = base;
           if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward, recompute)) continue;
@@ -216,7 +216,7 @@ TEST(PlannedModel, planIsTheSameOnAllRanksAndRuns) {
   expect_equal(found, reference(made(gpt), 1), "as planned");
 }
 
-/// Two names of one weight, a tensor that nobody uses, and a part that stays in evaluation mode.
+/// Two names of one weight, an unused tensor, and a part that stays in evaluation mode.
 struct OddImpl : torch::nn::Module {
   OddImpl() {
     for (auto* each : {&first, &middle, &last, &unused}) {
@@ -270,7 +270,7 @@ TEST(PlannedModel, keepsModesAndAllTensorsUnderAllNames) {
   }
 }
 
-/// Training changes buffers, the mean of the inputs and of a weight, that evaluation reads at the other end.
+/// Training updates buffers with the mean of the inputs and of a weight; evaluation reads them on the last stage.
 struct RemembersImpl : torch::nn::Module {
   RemembersImpl() {
     for (int i = 0; i < 4; ++i) weights.push_back(register_parameter(concat("w", i), torch::randn({width, width})));

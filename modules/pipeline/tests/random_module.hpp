@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules at random, of ordinary parts and odd ones.
+// Random modules made of ordinary and odd parts.
 #pragma once
 #include <tw/graph/forward.hpp>
 
@@ -8,13 +8,13 @@
 
 namespace tw::pipeline {
 
-/// Takes [n, length, width] floats in double and [n, length] tokens below `vocabulary`; gives [n, outputs].
+/// Takes [n, length, width] float64 values and [n, length] tokens below `vocabulary`; returns [n, outputs].
 class RandomModule : public OddParts {
  public:
   static constexpr int64_t vocabulary = 7;
   static constexpr int64_t outputs = 3;
 
-  /// @param seed of what it does and of its parameters: the same module for the same seed
+  /// @param seed of structure and parameters; equal seeds mean equal modules
   explicit RandomModule(uint64_t seed) : OddParts(seed) {
     embedding_ = register_module("embedding", torch::nn::Embedding(vocabulary, width));
     const int64_t steps = 6 + static_cast<int64_t>(numbers_.below(9));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixty modules at random, cut at random; five on an accelerator. `make accept ONLY=graph` has two thousand.
+// Sixty random modules, cut at random; five on an accelerator. `make accept ONLY=graph` runs two thousand.
 #include "mpi_test.hpp"
 
 #include <numeric>
@@ -19,7 +19,7 @@ Trainee placed_trainee(uint64_t seed) {
 TEST(RandomModules, equalOneProcess) {
   std::vector<uint64_t> seeds(60);
   std::iota(seeds.begin(), seeds.end(), uint64_t{0});
-  if (!testing::device().is_cpu()) {  // the simulated accelerator is slow; and gradients in forward() are the work of another thread there
+  if (!testing::device().is_cpu()) {  // the simulated accelerator is slow, and gradients in forward() run on another thread there
     std::erase_if(seeds, [](uint64_t seed) { return random_trainee(seed).name.find("force") != std::string::npos; });
     seeds.resize(5);
   }

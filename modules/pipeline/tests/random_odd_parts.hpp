@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of modules at random in which something is not as it looks: buffers that training changes and evaluation reads elsewhere, values that are
-// detached later, tensors that are neither parameter nor buffer, modules under two names, operators that write without saying so, memory shared for
-// some numbers of rows alone, gradients in the forward pass, parts that are frozen, and what a graph has to refuse.
+// Unusual parts of random modules: buffers that training changes and evaluation reads elsewhere; values that are detached later; tensors that are
+// neither parameters nor buffers; modules under two names. Also operators that write without declaring it, memory shared only for some numbers of
+// rows, gradients in the forward pass, frozen parts, and parts that capture must refuse.
 #pragma once
 #include "random_parts.hpp"
 
@@ -9,7 +9,7 @@ namespace tw::pipeline {
 
 class OddParts : public OrdinaryParts {
  public:
-  /// What a graph's refusal has to say; empty: it is not refused.
+  /// Expected text of the refusal; empty: the module is not refused.
   const std::string& refusal() const { return refusal_; }
 
   void train(bool on = true) override {
@@ -21,10 +21,10 @@ class OddParts : public OrdinaryParts {
  protected:
   using OrdinaryParts::OrdinaryParts;
 
-  /// Once all parts are there and of their type.
+  /// Call once all parts exist and have their dtype.
   void set_up() { train(true); }
 
-  /// In evaluation, with what parts remembered in training.
+  /// In evaluation, adds the buffers that parts updated in training.
   Tensor with_remembered(Tensor y) {
     for (const std::string& name : remembered_) {
       if (!is_training()) y = y + named_buffers()[name];
@@ -32,7 +32,7 @@ class OddParts : public OrdinaryParts {
     return y;
   }
 
-  /// Some parameters, as in fine tuning.
+  /// Freezes some parameters, as in fine-tuning.
   void freeze_some() {
     if (numbers_.below(3) != 0) return;
     for (const Tensor& each : parameters()) each.set_requires_grad(each.requires_grad() && numbers_.below(3) != 0);
@@ -41,7 +41,7 @@ class OddParts : public OrdinaryParts {
 
   Tensor buffer(const std::string& name) { return named_buffers()[name]; }
 
-  /// Statistics of what is known here, read at the end of the module.
+  /// Statistics computed here and read at the end of the module.
   Step remembered() {
     splits_matter_ = true;
     register_buffer(next_name(), torch::zeros({width}, torch::kDouble));
@@ -61,7 +61,7 @@ class OddParts : public OrdinaryParts {
               return is_training() ? layer->forward(known[a]).tanh() : torch::linear(known[a], buffer(name), layer->bias).tanh();
             }};
   }
-  /// Of a layer that no gradient comes back to.
+  /// A layer that receives no gradient.
   Step without_gradient() {
     const auto layer = linear(width, width);
     return {"without_gradient", [layer, a = some(), b = some()](const Tensors& known) {
@@ -95,13 +95,13 @@ class OddParts : public OrdinaryParts {
               return y.tanh() + buffer(mean).detach().clone().unsqueeze(1);
             }};
   }
-  /// By eval() of a part.
+  /// Frozen by eval() of the part.
   Step frozen_norm() {
     const auto layer = register_module(next_name(), torch::nn::BatchNorm1d(length));
     frozen_.push_back(layer);
     return {"frozen_norm", [layer, a = some()](const Tensors& known) { return layer->forward(known[a]); }};
   }
-  /// As a spectral norm: a buffer that each pass reads and changes.
+  /// Like a spectral norm: a buffer that each pass reads and changes.
   Step iterated() {
     splits_matter_ = true;
     const auto layer = linear(width, width);
@@ -117,7 +117,7 @@ class OddParts : public OrdinaryParts {
               return torch::linear(known[a], layer->weight / (1 + vector.dot(layer->weight.matmul(vector)).abs()), layer->bias).tanh();
             }};
   }
-  /// Which shares memory where there is one row.
+  /// A view that shares memory only for a single row.
   Step one_row_view() {
     splits_matter_ = true;
     return {"one_row_view", [a = some()](const Tensors& known) {
@@ -161,7 +161,7 @@ class OddParts : public OrdinaryParts {
               return all.sin();
             }};
   }
-  /// Where rows could not be told from one another.
+  /// Dropout of probability 0 on equal rows, which a random number could not distinguish.
   Step no_dropout() {
     return {"no_dropout", [this, a = some()](const Tensors& known) {
               const Tensor same = torch::zeros_like(known[a]).reshape({-1, width});
@@ -175,7 +175,7 @@ class OddParts : public OrdinaryParts {
               return is_training() ? torch::softmax(known[a] + noise.log1p(), -1) : known[a].softmax(-1);
             }};
   }
-  /// Not to be captured, and why.
+  /// Cannot be captured, for one of several reasons.
   Step refused() {
     const auto layer = linear(width, width);
     switch (numbers_.below(4)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of modules at random, as people write them: residuals, lists, splits, views, attention, embeddings, recurrent cells, operators in place,
-// buffers that a pass changes, tied weights, dropout of all kinds.
+// Typical parts of random modules: residuals, lists, splits, views, attention, embeddings, recurrent cells, in-place operators, buffers that a pass
+// changes, tied weights, dropout of all kinds.
 #pragma once
 #include <torch/torch.h>
 
@@ -12,15 +12,15 @@
 
 namespace tw::pipeline {
 
-/// What parts are made with, and what they say of the module.
+/// Building blocks of parts, and properties of the module that they set.
 class RandomPartsBase : public torch::nn::Module {
  public:
   static constexpr int64_t length = 4;
   static constexpr int64_t width = 6;
 
-  /// Random numbers: the reference is a pipeline of one rank.
+  /// Draws random numbers: the reference is a pipeline of one rank.
   bool draws() const { return draws_; }
-  /// Running statistics and counters: how often they change, and by what, depends on the micro-batches.
+  /// Has running statistics or counters, whose values depend on the micro-batches.
   bool splits_matter() const { return splits_matter_; }
 
  protected:
@@ -28,7 +28,7 @@ class RandomPartsBase : public torch::nn::Module {
   using Tensors = std::vector<Tensor>;
   struct Step {
     std::string name;
-    std::function<Tensor(const Tensors& known)> run;  // of [n, length, width] each
+    std::function<Tensor(const Tensors& known)> run;  // inputs are [n, length, width] each
   };
 
   explicit RandomPartsBase(uint64_t seed) : numbers_(seed, 1) { torch::manual_seed(seed); }
@@ -71,7 +71,7 @@ class OrdinaryParts : public RandomPartsBase {
               return torch::cat({parts[2].tanh(), parts[0] * 0.5, parts[1].sin()}, -1);
             }};
   }
-  /// What is not contiguous goes on.
+  /// Passes a non-contiguous tensor on.
   Step turned() {
     const auto layer = linear(length, length);
     return {"turned", [layer, a = some()](const Tensors& known) { return layer->forward(known[a].transpose(1, 2)).tanh().transpose(1, 2); }};
@@ -97,7 +97,7 @@ class OrdinaryParts : public RandomPartsBase {
               return std::get<0>(layer->forward(by_time, by_time, by_time)).transpose(0, 1).tanh();
             }};
   }
-  /// A recurrent cell that collects its steps by writing into a tensor made before.
+  /// A recurrent cell that writes its steps into a preallocated tensor.
   Step into_zeros() {
     const auto cell = register_module(next_name(), torch::nn::GRUCell(width, width));
     return {"into_zeros", [cell, a = some()](const Tensors& known) {
@@ -163,7 +163,7 @@ class OrdinaryParts : public RandomPartsBase {
               return y.sin();
             }};
   }
-  /// Changes what has been read before, and is read again.
+  /// Changes a tensor that was read before and is read again.
   Step read_and_changed() {
     return {"read_and_changed", [a = some()](const Tensors& known) {
               const Tensor y = known[a] * 2;
@@ -234,7 +234,7 @@ class OrdinaryParts : public RandomPartsBase {
     return {"convolution",
             [layer, a = some()](const Tensors& known) { return layer->forward(known[a].permute({0, 2, 1})).relu().permute({0, 2, 1}); }};
   }
-  /// All positions of all rows as one dimension.
+  /// Merges all positions of all rows into one dimension.
   Step flat_rows() {
     const auto layer = linear(width, width);
     const bool drops = numbers_.below(3) == 0;
@@ -272,12 +272,12 @@ class OrdinaryParts : public RandomPartsBase {
               return scores.matmul(known[a]);
             }};
   }
-  /// A view that asks for strides: of what has been turned twice.
+  /// A view that depends on strides, of a tensor transposed twice.
   Step strided_view() {
     const auto layer = linear(width, width);
     return {"strided_view", [layer, a = some()](const Tensors& known) {
               const Tensor turned = layer->forward(known[a].transpose(0, 1).contiguous()).tanh();  // [length, n, width]
-              const Tensor by_row = turned.transpose(0, 1).sin();                                  // [n, length, width], by time in memory
+              const Tensor by_row = turned.transpose(0, 1).sin();                                  // [n, length, width], time-major in memory
               return by_row.transpose(0, 1).view({-1, width}).view({length, -1, width}).transpose(0, 1);
             }};
   }

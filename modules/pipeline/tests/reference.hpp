@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a pipeline compute, computed by one process: stage by stage, for the same rows of the same micro-batches.
+// The results of a pipeline's ranks, computed by one process: stage by stage, for the same rows of the same micro-batches.
 #pragma once
 #include <torch/torch.h>
 
@@ -13,7 +13,7 @@ namespace tw::pipeline {
 
 using Tensors = std::vector<torch::Tensor>;
 
-/// Where the i-th of n nearly equal parts of `count` begins.
+/// The begin of the i-th of n nearly equal parts of `count`.
 inline int64_t border(int64_t count, int64_t n, int64_t i) {
   int64_t begin = 0;
   for (int64_t k = 0; k < i; ++k) begin += count / n + (k < count % n ? 1 : 0);
@@ -27,9 +27,9 @@ class Reference {
   }
 
   double run(const Tensors& inputs, const Tensors& targets, const LossOfMany& loss) {
-    // Buffers by stage and replica; all replicas begin with the same ones.
+    // Buffers by stage and replica; all replicas begin with equal ones.
     std::vector<std::vector<Tensors>> buffers(stages_.size());
-    std::vector<std::vector<int64_t>> rows_of(stages_.size());  // likewise
+    std::vector<std::vector<int64_t>> rows_of(stages_.size());  // by stage and replica
     for (size_t s = 0; s < stages_.size(); ++s) {
       buffers[s].assign(static_cast<size_t>(options_.replicas[s]), buffers_of(s));
       rows_of[s].assign(static_cast<size_t>(options_.replicas[s]), 0);
@@ -79,7 +79,7 @@ class Reference {
   }
 
   const std::vector<StageModel>& stages() const { return stages_; }
-  /// By their names in the whole model.
+  /// Tensors by their names in the whole model.
   torch::OrderedDict<std::string, torch::Tensor> tensors() const {
     torch::OrderedDict<std::string, torch::Tensor> all;
     for (const StageModel& stage : stages_) {
@@ -91,7 +91,7 @@ class Reference {
     }
     return all;
   }
-  /// Each once.
+  /// Each parameter once.
   Tensors parameters() const {
     Tensors all;
     for (const StageModel& stage : stages_) {
@@ -118,7 +118,7 @@ class Reference {
     const Tensors buffers = stages_[stage].module->buffers();
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].variable_data().copy_(values[i]);
   }
-  /// By rows.
+  /// The mean of the replicas' buffers, weighted by rows.
   static Tensors mean(const std::vector<Tensors>& of_replicas, const std::vector<int64_t>& rows) {
     Tensors means;
     for (size_t i = 0; i < of_replicas.front().size(); ++i) {
@@ -136,7 +136,7 @@ class Reference {
   uint64_t calls_ = 0;
 };
 
-/// The stages that a pipeline of `factories` has.
+/// The stages of a pipeline of `factories`.
 inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
   std::vector<StageModel> stages;
   int64_t next = 0;
@@ -159,7 +159,7 @@ inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factor
   return stages;
 }
 
-/// For each number of ranks, ways to give them to stages.
+/// Assignments of ranks to stages, for each number of ranks.
 inline std::vector<std::vector<int>> layouts(int ranks) {
   switch (ranks) {
     case 1: return {{1}};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// too_big_program BLOCKS: trains that many blocks of 64 MiB for two steps, in stages on all ranks; prints the greatest address space of a rank, in
-// KiB.
+// too_big_program BLOCKS: trains BLOCKS blocks of 64 MiB for two steps, in stages on all ranks. Prints the largest address space of a rank in KiB.
 #include <torch/torch.h>
 
 #include <fstream>

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double element = 4;  // bytes of a float32
 
-/// Appends operators; all sizes in elements a row.
+/// Appends operators; all sizes are in elements per row.
 class Builder {
  public:
   explicit Builder(const Rates& rates, double input_bytes_per_row) : rates_(rates) {
@@ -31,7 +31,7 @@ class Builder {
                          2 * rows * inputs * outputs / rates_.flops_per_second + element * rows * (inputs + outputs) / rates_.bytes_per_second};
     return add(name, {from}, std::move(parameters), forward, rows * outputs, rows * inputs);
   }
-  /// Memory-bound: reads and writes `moved` elements a row.
+  /// Memory-bound: reads and writes `moved` elements per row.
   int elementwise(const std::string& name, std::vector<int> from, std::vector<int> parameters, double moved, double output, double saved) {
     return add(name, std::move(from), std::move(parameters), {0, element * moved / rates_.bytes_per_second}, output, saved);
   }
@@ -107,7 +107,7 @@ Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outpu
     const auto inputs = static_cast<double>(layer == 0 ? input : hidden);
     const auto width = static_cast<double>(layer + 1 == layers ? outputs : hidden);
     last = linear(builder, concat("linear", layer), last, 1, inputs, width);
-    // The next layer keeps its output.
+    // The next layer keeps the output of this ReLU.
     if (layer + 1 < layers) last = builder.elementwise(concat("relu", layer), {last}, {}, 2 * width, width, 0);
   }
   return builder.finish(concat("mlp ", hidden, ' ', layers, ' ', input, ' ', outputs));
@@ -121,7 +121,7 @@ Profile transformer_profile(int64_t blocks, int64_t width, int64_t heads, int64_
   const auto s = static_cast<double>(sequence);
   const auto v = static_cast<double>(vocabulary);
   const double tokens = s * w;
-  Builder builder(rates, 8 * s);  // numbers of words, of 64 bits
+  Builder builder(rates, 8 * s);  // token indices, int64
   const int table = builder.parameter("embedding.weight", v * w);
   const int places = builder.parameter("positions.weight", tokens);
   int x = builder.elementwise("embedding", {-1}, {table}, 2 * tokens, tokens, 0);

@@ -12,7 +12,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Places where a block may begin: all but those within a pinned stretch.
+/// Positions where a block may begin: all except those inside a pinned stretch.
 std::vector<int> allowed_cuts(const OperatorOrder& order, const std::vector<std::pair<int, int>>& pinned) {
   std::vector<int> change(static_cast<size_t>(order.size()) + 2, 0);
   for (const auto& [first, last] : pinned) {
@@ -28,7 +28,7 @@ std::vector<int> allowed_cuts(const OperatorOrder& order, const std::vector<std:
   return cuts;
 }
 
-/// Share of all time and share of all memory of what lies before each position.
+/// Weight of all operators before each position: their share of the total time plus their share of the total memory.
 std::vector<double> weights_before(const OperatorOrder& order, double rows) {
   std::vector<double> time{0};
   std::vector<double> memory{0};
@@ -41,7 +41,7 @@ std::vector<double> weights_before(const OperatorOrder& order, double rows) {
   }
   const double all_time = std::max(time.back(), std::numeric_limits<double>::min());
   const double all_memory = std::max(memory.back(), std::numeric_limits<double>::min());
-  // Something for each operator, so that weights grow.
+  // A small weight for each operator makes weights strictly increasing.
   for (size_t p = 0; p < time.size(); ++p) time[p] = time[p] / all_time + memory[p] / all_memory + 1e-6 * static_cast<double>(p) / order.size();
   return time;
 }
@@ -75,7 +75,7 @@ std::vector<int> coarsen(const OperatorOrder& order, const std::vector<std::pair
   std::vector<int> begins{0};
   size_t next = 1;
   for (int k = 1; k < max_blocks; ++k) {
-    // Cuts within half a block of the ideal place; of those with the fewest bytes, the nearest.
+    // Consider cuts within half a block of the ideal position. Choose those with the fewest bytes, and the nearest of these.
     const double ideal = block * k;
     size_t best = 0;
     double best_penalty = infinity;

@@ -7,13 +7,13 @@
 
 namespace tw::pipeline {
 
-/// Positions between which nothing may be cut: [first, last] for each entry of `together`.
-/// @throws ContractError naming an operator that there is not
+/// Stretches of positions that must not be cut: [first, last] for each entry of `together`.
+/// @throws ContractError naming an operator that does not exist
 std::vector<std::pair<int, int>> pinned_stretches(const OperatorOrder& order, const std::vector<std::vector<std::string>>& together);
 
-/// Begins of at most `max_blocks` blocks of about equal weight (time, and memory), and the end of the last one. Around each place where equal weights
-/// would have it, a block ends where the fewest bytes cross. Linear in the number of operators. Blocks are all operators where these suffice.
-/// @param rows those of a micro-batch, roughly
+/// First positions of at most `max_blocks` blocks of about equal weight (time and memory), and the end of the last one. Near each ideal cut, a block
+/// ends where the fewest bytes cross. Linear in the number of operators. If `max_blocks` allows it, each operator is a block.
+/// @param rows approximate rows of a micro-batch
 std::vector<int> coarsen(const OperatorOrder& order, const std::vector<std::pair<int, int>>& pinned, int max_blocks, double rows);
 
 }  // namespace tw::pipeline

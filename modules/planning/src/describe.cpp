@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Columns as wide as what they hold; the last one is to the left.
+/// A table whose columns are as wide as their contents; the last column is left-aligned.
 class Table {
  public:
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }

@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// A limit, and the time of a step without it.
+/// A limit, and the step time without it.
 struct Limit {
   double step_s;
   const char* name;
@@ -24,7 +24,7 @@ void write_limits(std::ostream& out, const PlanResult& result) {
                                      {result.relaxed.links, "the links between stages", "transfers between stages in no time"},
                                      {result.relaxed.all_reduce, "the all-reduce of gradients", "all-reduces in no time"},
                                      {result.relaxed.balance, "the slowest stage and the bubble", "no bubble and all stages equally long"}}};
-  // The last one is a bound that no plan need reach: it binds where nothing else does.
+  // The last limit is a bound that no plan need reach: it counts only if no other limit binds.
   const Limit* binding = &*std::min_element(limits.begin(), limits.end() - 1, [](const Limit& a, const Limit& b) { return a.step_s < b.step_s; });
   if (binding->step_s > (1 - little) * step) binding = &limits.back();
   if (binding->step_s > (1 - little) * step) {

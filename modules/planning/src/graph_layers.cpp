@@ -12,7 +12,7 @@ namespace {
 
 constexpr int unknown = std::numeric_limits<int>::max();
 
-/// By operator, from 1 on for those that see the batch.
+/// Depth of each operator; at least 1 for those that see the batch.
 std::vector<int> depths_of(const Profile& profile) {
   const std::vector<bool> sees = sees_batch(profile);
   std::vector<int> depths(profile.operators.size(), unknown);
@@ -24,7 +24,7 @@ std::vector<int> depths_of(const Profile& profile) {
     }
   }
   for (size_t i = depths.size(); i-- > 0;) {
-    if (depths[i] == unknown) depths[i] = 0;  // nobody takes it
+    if (depths[i] == unknown) depths[i] = 0;  // no operator uses it
     for (const int input : profile.operators[i].inputs) {
       if (input >= 0 && !sees[at(input)]) depths[at(input)] = std::min(depths[at(input)], depths[i] - 1);
     }
@@ -40,7 +40,7 @@ std::vector<std::vector<int>> layers_of(const Profile& profile) {
   const auto [first, last] = std::ranges::minmax(depths);
   std::vector<std::vector<int>> layers(at(last - first) + 1);
   for (size_t i = 0; i < depths.size(); ++i) layers[at(depths[i] - first)].push_back(static_cast<int>(i));
-  // Where what they take lies in the mean, so that few lines cross.
+  // Sorted by the mean place of the inputs, so that few lines cross.
   std::vector<double> places(profile.operators.size(), 0);
   for (std::vector<int>& layer : layers) {
     const auto mean = [&](int op) {

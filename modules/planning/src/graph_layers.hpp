@@ -5,8 +5,8 @@
 
 namespace tw::pipeline {
 
-/// Operators in layers, each below all that it takes, and right above the first that takes it where it does not see the batch. By layer, from left to
-/// right; none is empty.
+/// Operators in layers for drawing. Each operator is below all its inputs. One that does not see the batch is directly above the first operator that
+/// uses it. By layer, from left to right; no layer is empty.
 std::vector<std::vector<int>> layers_of(const Profile& profile);
 
 }  // namespace tw::pipeline

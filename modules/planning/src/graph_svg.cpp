@@ -20,14 +20,14 @@ namespace {
 
 // In pixels.
 constexpr double margin = 16;
-constexpr double line_height = 20;  // of the legend
+constexpr double line_height = 20;  // in the legend
 constexpr double box_height = 26;
 constexpr double layer_height = 56;
 constexpr double gap = 20;  // between boxes
 constexpr double character_width = 7.2;
 constexpr size_t longest_label = 30;
 
-// Light, so that black text is read on each; neighbours differ.
+// Light colours, on which black text is readable; adjacent ones differ.
 constexpr std::array colours{"#9ecae1", "#fdae6b", "#a1d99b", "#f4b6d2", "#ffe08a", "#bcbddc", "#c7e9e5", "#d9c3a5"};
 constexpr const char* no_colour = "#eeeeee";
 
@@ -54,7 +54,7 @@ class Drawing {
   std::string draw() {
     Svg svg(width_, height_);
     legend(svg);
-    Svg labels(width_, height_);  // above the lines
+    Svg labels(width_, height_);  // drawn on top of the lines
     edges(svg, labels);
     box(svg, input_, "input", "", "white");
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -103,7 +103,7 @@ class Drawing {
              concat("micro-batches of ", plan_.rows(), plan_.rows() == 1 ? " row" : " rows", "; thick: from one stage to another"));
   }
 
-  /// What appears when the pointer rests on the box.
+  /// The tooltip of the box.
   std::string what_of(size_t op) const {
     const ProfiledOperator& profiled = profile_.operators[op];
     const int stage = stages_[op];
@@ -115,7 +115,7 @@ class Drawing {
                   fixed_text(1e3 * profiled.backward.of(rows), 3), " ms, parameters ", bytes_text(parameters));
   }
 
-  /// @param place the middle of its top, as all places are
+  /// @param place the middle of its top edge, as for all places
   void box(Svg& svg, const Point& place, const std::string& name, const std::string& what, const std::string& colour) const {
     svg.rect({place.x - box_width_ / 2, place.y}, box_width_, box_height, colour, what.empty() ? name : concat(name, ": ", what),
              {{"rx", 4}, {"stroke", "#555"}});
@@ -123,7 +123,7 @@ class Drawing {
   }
 
   void edges(Svg& svg, Svg& labels) const {
-    std::set<std::pair<int, int>> labelled;  // value, stage that takes it
+    std::set<std::pair<int, int>> labelled;  // value, and stage that uses it
     for (size_t i = 0; i < places_.size(); ++i) {
       for (const int input : profile_.operators[i].inputs) {
         const Point& from = input < 0 ? input_ : places_[static_cast<size_t>(input)];
@@ -140,7 +140,7 @@ class Drawing {
   }
 
   bool is_next(const Point& from, const Point& to) const { return to.y - from.y <= layer_height; }
-  /// How far a line leaves the boxes that it passes to its right.
+  /// How far to the right a line bends around the boxes that it passes.
   double bow(const Point& from, const Point& to) const { return 24 + 8 * std::log2((to.y - from.y) / layer_height); }
 
   Point middle_of(const Point& from, const Point& to) const {
@@ -165,7 +165,7 @@ class Drawing {
   const Profile& profile_;
   const Plan& plan_;
   std::vector<int> stages_;    // by operator; -1: without batch data
-  std::vector<Point> places_;  // by operator, the middle of its box's top
+  std::vector<Point> places_;  // by operator, the middle of its box's top edge
   Point input_;
   double box_width_ = 0;
   double width_ = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr int most_devices = 1 << 20;
 constexpr int few_rows = 64;
 
-/// What blocks [begin, end) need on each device, at least, with this many in flight; the recomputation that needs least.
+/// The least bytes per device for blocks [begin, end) with `held` micro-batches in flight, over all recomputation modes.
 double least_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
                    const PlanOptions& options) {
   const int64_t share = share_of_rows(rows, replicas);
@@ -34,7 +34,7 @@ std::string names_of_block(const Stretches& stretches, int block) {
 
 std::string in_bytes(double bytes) { return concat(static_cast<int64_t>(std::ceil(bytes)), " bytes"); }
 
-/// The block that no device can hold, with one row and the fewest in flight that `settings` have; empty: each block fits.
+/// A message naming the block that no device can hold, with as few rows and micro-batches in flight as `settings` allow; empty: each block fits.
 std::string too_large_block(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                             const PlanOptions& options) {
   double worst = cluster.memory_bytes;
@@ -55,7 +55,7 @@ std::string too_large_block(const Stretches& stretches, const std::vector<Search
                 " more than it has: no number of devices is enough");
 }
 
-/// What of a plan for more devices finds no place on those that there are.
+/// Describes the part of a plan for more devices that does not fit on the available ones.
 std::string first_without_place(const Stretches& stretches, const Candidate& fewest, const Cluster& cluster, const PlanOptions& options) {
   int begin = 0;
   int devices = 0;
@@ -84,7 +84,7 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
   if (!block.empty()) return title + block;
   Candidate fewest{.objective = infinity};
   for (SearchSetting setting : settings) {
-    if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // more and smaller micro-batches need less
+    if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less
     setting.devices = most_devices;
     setting.max_replicas = few_rows;
     if (!options.max_stages) setting.max_stages = stretches.blocks();

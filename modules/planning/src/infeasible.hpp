@@ -6,8 +6,8 @@
 
 namespace tw::pipeline {
 
-/// Why no plan holds on the cluster: the operator that does not fit, by how many bytes, and how many devices would do.
-/// @param settings those that were searched
+/// Explains why no plan fits the cluster: the operator that does not fit, by how many bytes, and how many devices would be enough.
+/// @param settings the settings that were searched
 std::string why_infeasible(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                            const PlanOptions& options);
 

@@ -22,7 +22,7 @@ inline nlohmann::json parse_json(std::string_view text, const char* what) {
   }
 }
 
-/// Field `name` of `object`, which is `where` in the file.
+/// Field `name` of `object`, whose path in the file is `where`.
 template <class T>
 T field(const nlohmann::json& object, const char* name, const std::string& where) {
   if (!object.is_object()) throw Error(concat(where, " is no object"));
@@ -42,7 +42,7 @@ T field(const nlohmann::json& object, const char* name, const std::string& where
   }
 }
 
-/// @throws Error naming a field that is none of `known`
+/// @throws Error naming a field that is not in `known`
 inline void refuse_others(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& where) {
   if (!object.is_object()) throw Error(concat(where, " is no object"));
   for (const auto& entry : object.items()) {

@@ -10,14 +10,14 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Block ends by number: as equal as whole units allow, and the first block is never empty.
+/// Block ends for equal costs: as even as whole units allow; the first block is never empty.
 std::vector<int64_t> cut_evenly(int64_t units, int ranks) {
   std::vector<int64_t> cuts;
   for (int64_t rank = 0; rank <= ranks; ++rank) cuts.push_back(divide_up(units * rank, ranks));
   return cuts;
 }
 
-/// Block ends by cost: each as near to its share of the whole as it gets, with at least one unit a rank.
+/// Block ends by cost: each as close as possible to its share of the total, with at least one unit per rank.
 std::vector<int64_t> cut_by_cost(const std::vector<double>& costs, int ranks) {
   const auto units = static_cast<int64_t>(costs.size());
   std::vector<double> sums(costs.size() + 1, 0);
@@ -76,7 +76,7 @@ std::vector<int64_t> partition_steps(int64_t steps, int ranks, int64_t unit, std
   if (costs.empty() || units < ranks) {
     cuts = cut_evenly(units, ranks);
   } else {
-    std::vector<double> sums(static_cast<size_t>(units), 0);  // what is left over goes with the last unit
+    std::vector<double> sums(static_cast<size_t>(units), 0);  // remaining steps belong to the last unit
     for (int64_t k = 0; k < steps; ++k) sums[static_cast<size_t>(std::min(k / unit, units - 1))] += costs[static_cast<size_t>(k)];
     cuts = cut_by_cost(sums, ranks);
   }
@@ -127,7 +127,7 @@ LevelPlan::Points LevelPlan::c_points_of(int level, int rank) const {
 }
 
 std::string LevelPlan::describe() const {
-  constexpr int64_t widest = 100;  // points in a picture
+  constexpr int64_t widest = 100;  // most points in a picture
   TextWriter out;
   for (int l = 0; l < levels(); ++l) {
     const Level& level = this->level(l);

@@ -10,7 +10,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Calls on_sweep(sweep) and on_residual() as a pass comes to them.
+/// Calls on_sweep(sweep) and on_residual() in the order of a pass.
 template <class OnSweep, class OnResidual>
 void visit(const LevelPlan& plan, const PassOptions& pass, OnSweep on_sweep, OnResidual on_residual) {
   for (int i = 0; plan.levels() > 1 && i < pass.iterations; ++i) {
@@ -22,13 +22,13 @@ void visit(const LevelPlan& plan, const PassOptions& pass, OnSweep on_sweep, OnR
   on_sweep(Sweep{0, SweepKind::all});
 }
 
-/// What time it is on each rank.
+/// The simulated time on each rank.
 class Clocks {
  public:
   Clocks(const LevelPlan& plan, double step, double message)
       : plan_(plan), step_(step), message_(message), now_(static_cast<size_t>(plan.ranks()), 0) {}
 
-  // Messages of a sweep go to higher ranks only, so that ranks can be taken one by one.
+  // Messages of a sweep go to higher ranks only, so ranks can be simulated in ascending order.
   void sweep(const Sweep& sweep) {
     std::map<std::pair<int, int64_t>, double> arrivals;  // by receiver and point
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
@@ -46,7 +46,7 @@ class Clocks {
     }
   }
 
-  /// All ranks wait for all.
+  /// A barrier of all ranks.
   void meet() {
     const auto rounds = static_cast<double>(std::bit_width(static_cast<unsigned>(plan_.ranks() - 1)));
     std::fill(now_.begin(), now_.end(), latest() + message_ * rounds);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int most_levels = 5;
 
-/// A plan of `levels` levels, where the layers suffice for them.
+/// Adds plans with `levels` levels, if there are enough layers for them.
 void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening, const Candidates& candidates) {
   const LevelOptions options{.levels = levels, .coarsening = coarsening, .min_coarse = layers < 8 ? 2 : 4};
   const int64_t grid = steps_on_grid(layers, options);

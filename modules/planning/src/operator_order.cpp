@@ -35,8 +35,8 @@ OperatorOrder::OperatorOrder(const Profile& profile, std::vector<int> order)
 }
 
 void OperatorOrder::find_borders() {
-  // A value crosses every border from after its producer up to its last use; what the model gives, up to the last stage.
-  std::vector<int> last_use(profile_->operators.size() + 1, -1);  // by operator + 1: the model's input comes first
+  // A value crosses every border from its producer to its last use; outputs of the model cross up to the last stage.
+  std::vector<int> last_use(profile_->operators.size() + 1, -1);  // by operator + 1: index 0 is the model's input
   for (int p = 0; p < size(); ++p) {
     for (const int input : profiled_at(p).inputs) last_use[static_cast<size_t>(input) + 1] = p;
   }

@@ -5,20 +5,21 @@
 
 namespace tw::pipeline {
 
-/// Operators that see the batch, one after the other, so that a stage is a stretch of them. Those that do not ("constants") belong to who uses them.
+/// The operators that see the batch, in sequence, so that a stage is a stretch of them. The other operators ("constants") belong to each stage that
+/// uses them.
 class OperatorOrder {
  public:
-  /// In the profile's order. @param profile borrowed
+  /// In the profile's order. @param profile kept by reference
   explicit OperatorOrder(const Profile& profile);
-  /// @param order topological, of exactly those operators that see the batch
+  /// @param order topological, of exactly the operators that see the batch
   OperatorOrder(const Profile& profile, std::vector<int> order);
 
   const Profile& profile() const noexcept { return *profile_; }
   int size() const noexcept { return static_cast<int>(order_.size()); }
   int operator_at(int position) const { return order_[static_cast<size_t>(position)]; }
-  /// Bytes of all values that come from before `position` and are used there or later, or are the model's outputs. At 0: the model's input.
+  /// Bytes of all values that are produced before `position` and used at or after it, or are outputs of the model. At 0: the model's input.
   const Affine& border(int position) const { return borders_[static_cast<size_t>(position)]; }
-  /// Constants that the stretch uses, directly or not, ascending.
+  /// Constants that the stretch uses, directly or indirectly, ascending.
   std::vector<int> constants_of(int begin, int end) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// By operator, the first stage that has it; -1: none. Reports what is there twice and must not be.
+/// First stage of each operator; -1: none. Also reports operators that are on several stages and must not be.
 std::vector<int> stage_of_operators(const Plan& plan, const Profile& profile, const std::vector<bool>& sees, std::vector<std::string>& problems) {
   std::vector<int> stage_of(profile.operators.size(), -1);
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {

@@ -10,13 +10,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Operators by their names.
+/// Indices of operators by name.
 class Names {
  public:
   explicit Names(const Profile& profile) {
     for (size_t i = 0; i < profile.operators.size(); ++i) index_of_[profile.operators[i].name] = static_cast<int>(i);
   }
-  /// Of "a" or of "a .. b".
+  /// Parses "a" or "a .. b".
   std::pair<int, int> range(const std::string& text, const std::string& where) const {
     const size_t dots = text.find(" .. ");
     const int first = one(text.substr(0, dots), where);
@@ -101,7 +101,7 @@ Plan plan_from_json(std::string_view text, const Profile& profile, int devices) 
             .batch = field<int64_t>(json, "batch", "plan"),
             .micro_batches = field<int>(json, "micro_batches", "plan"),
             .schedule = kind_from(json, "schedule", schedule_names(), "plan")};
-  // First: with another model's names, nothing else would make sense.
+  // Checked first: with the operator names of another model, other messages would be misleading.
   if (plan.hash != profile.hash) throw Error(wrong_hash(plan, profile));
   const Names names(profile);
   for (const auto& stage : field<std::vector<nlohmann::json>>(json, "stages", "plan")) {

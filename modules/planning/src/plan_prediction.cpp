@@ -9,11 +9,11 @@
 namespace tw::pipeline {
 namespace {
 
-/// The stages one after the other, cut into their segments, so that each stage is a stretch of blocks.
+/// The operators of all stages in sequence, cut into segments, so that each stage is a stretch of blocks.
 struct StageOrder {
-  std::vector<int> operators;      // that see the batch
-  std::vector<int> begins;         // of segments, and the end
-  std::vector<int> first_segment;  // by stage, and the end
+  std::vector<int> operators;      // operators that see the batch
+  std::vector<int> begins;         // begins of segments, and the end
+  std::vector<int> first_segment;  // first segment of each stage, and the end
 };
 
 StageOrder order_of(const Plan& plan, const Profile& profile) {

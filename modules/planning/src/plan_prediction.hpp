@@ -4,8 +4,8 @@
 
 namespace tw::pipeline {
 
-/// Fills in what depends on several stages: transfers, exposed all-reduces, step and bubble.
-/// @param borders values that cross between a stage and the next
+/// Computes the figures that depend on several stages: transfers, exposed all-reduces, step time and bubble.
+/// @param borders values that cross from each stage to the next
 void predict_step(Plan& plan, const std::vector<Affine>& borders, const Cluster& cluster);
 
 }  // namespace tw::pipeline

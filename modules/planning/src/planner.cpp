@@ -51,7 +51,7 @@ Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Clust
   return plan;
 }
 
-/// Left out until a plan has won: they are long.
+/// Adds the operator lists, which are long, to the winning plan only.
 void name_operators(Plan& plan, const Candidate& candidate, const Stretches& stretches) {
   int begin = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -69,7 +69,7 @@ struct Simulated {
   Plan plan;
 };
 
-/// The outer search over settings; the best candidates simulated, the best one first.
+/// The outer search over settings. Simulates the best candidates and sorts them, best first.
 class Search {
  public:
   Search(const Stretches& stretches, const Cluster& cluster, const PlanOptions& options)
@@ -95,7 +95,7 @@ class Search {
   }
 
  private:
-  // The objective overestimates what transfers and all-reduces cost: candidates up to this many times the best one are simulated.
+  // The objective overestimates the cost of transfers and all-reduces, so candidates within this factor of the best one are simulated.
   static constexpr double slack = 1.25;
   static constexpr size_t best_of_setting = 4;
   static constexpr size_t best_of_all = 64;

@@ -12,7 +12,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// @param warm_up of a stage: forward passes before the first backward pass, beyond the one that it belongs to
+/// @param warm_up by stage, the number of forward passes before forward and backward passes alternate
 template <class WarmUp>
 Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
   TW_EXPECTS(stages >= 1, "a pipeline has at least one stage, got ", stages);
@@ -30,7 +30,7 @@ Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
   return schedule;
 }
 
-/// Takes a number from the front of `word`.
+/// Parses a number at the front of `word` and removes it.
 std::optional<int> take_number(std::string_view& word) {
   int number = 0;
   const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);

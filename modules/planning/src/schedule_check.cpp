@@ -15,7 +15,7 @@ std::string name_of(const Action& action) {
   return concat(action.is_forward() ? "forward" : "backward", " pass of micro-batch ", action.micro_batch, " on stage ", action.stage);
 }
 
-/// Each stage on one device, each of its computations once, backward after forward.
+/// Checks that each stage is on one device, computes everything once, and runs backward passes after forward passes.
 std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   std::vector<std::string> problems;
   std::map<int, size_t> device_of;
@@ -47,7 +47,7 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   return problems;
 }
 
-/// Executes the lists, with bounded channels in order between stages.
+/// Executes the lists, with ordered channels of limited capacity between stages.
 class Execution {
  public:
   Execution(const Schedule& schedule, int capacity)
@@ -74,7 +74,7 @@ class Execution {
   }
 
  private:
-  using Channel = std::vector<int>;  // micro-batches in flight, the first one to be taken first
+  using Channel = std::vector<int>;  // micro-batches in flight, oldest first
 
   const Action& current(size_t device) const { return schedule_.devices[device][next_[device]]; }
   Channel* input(const Action& action) {
@@ -86,7 +86,7 @@ class Execution {
     return to < 0 || to >= schedule_.stages ? nullptr : &channels_[{action.is_forward(), action.stage}];
   }
 
-  /// Why it cannot be made now; empty: it can.
+  /// Why the action cannot run now; empty: it can.
   std::string obstacle(const Action& action) {
     const Channel* in = input(action);
     if (in != nullptr && in->empty()) return "what it takes is not there";
@@ -103,7 +103,7 @@ class Execution {
 
   const Schedule& schedule_;
   size_t capacity_;
-  std::vector<size_t> next_;                          // by device
+  std::vector<size_t> next_;                          // next action of each device
   std::map<std::pair<bool, int>, Channel> channels_;  // by direction and sender
 };
 

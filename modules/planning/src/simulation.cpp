@@ -13,12 +13,12 @@
 namespace tw::pipeline {
 namespace {
 
-/// When what an action takes is there; the first and last stage take nothing from a neighbour.
+/// Arrival times of the inputs of actions. Forward passes of the first stage and backward passes of the last one wait for no other stage.
 class Arrivals {
  public:
   explicit Arrivals(const std::vector<PassTimes>& times) : times_(times) {}
 
-  /// Infinite: not known yet.
+  /// Infinite if not known yet.
   double of(const Action& action) const {
     const bool is_forward = action.is_forward();
     const int from = is_forward ? action.stage - 1 : action.stage + 1;
@@ -38,7 +38,7 @@ class Arrivals {
  private:
   const std::vector<PassTimes>& times_;
   std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
-  std::map<std::pair<bool, int>, double> links_;           // by direction and border: when it is free
+  std::map<std::pair<bool, int>, double> links_;           // by direction and border: when the link is free
 };
 
 }  // namespace
@@ -57,7 +57,7 @@ Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& time
   result.devices.resize(schedule.devices.size());
   std::vector<double> free(schedule.devices.size(), 0);
   Arrivals arrivals(times);
-  // A schedule without problems always has a device that can go on.
+  // A valid schedule always has a device that can continue.
   for (bool progress = true; progress;) {
     progress = false;
     for (size_t device = 0; device < schedule.devices.size(); ++device) {

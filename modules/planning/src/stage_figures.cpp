@@ -38,7 +38,7 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   }
 
   figures.all_reduce_s = ring_all_reduce(setting.replicas, memory.gradients, cluster.within_stage);
-  // With the other stages that have it: to one of them, and back.
+  // Tied gradients go to one of the stages that share them, and back.
   if (stretch.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(stretch.tied_bytes * parameters.gradients);
   return figures;
 }

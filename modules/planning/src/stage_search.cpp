@@ -10,7 +10,8 @@
 namespace tw::pipeline {
 namespace {
 
-/// F(s, b, d): the least sum of tau of s stages for the blocks from b on, on at most d devices, none with a load above the bound.
+/// Dynamic programming: F(s, b, d) is the least sum of tau over s stages for the blocks from b on, on at most d devices, with no load above the
+/// bound.
 class StageDynamics {
  public:
   StageDynamics(const StageTable& table, const SearchSetting& setting)
@@ -33,7 +34,7 @@ class StageDynamics {
 
   double sum_of(int stages) const { return sums(stages, 0)[row_ - 1]; }
 
-  /// Stages of such a plan, without their recomputation. @param load the largest
+  /// The stages of the best plan, without their recomputation. @param load set to the largest load
   std::vector<StageChoice> trace(int stages, double& load) const {
     std::vector<StageChoice> choices;
     load = 0;
@@ -56,7 +57,7 @@ class StageDynamics {
     const SearchCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
     return found != nullptr && found->load <= bound_ ? found : nullptr;
   }
-  // Where a first stage of `stages` may end: one after the next; at the end where it is the last one.
+  // The range of block ends for the first of `stages` stages; the last stage ends at the last block.
   std::pair<int, int> ends(int stages, int begin) const {
     return stages == 1 ? std::pair(table_.blocks(), table_.blocks()) : std::pair(begin + 1, table_.blocks() - stages + 1);
   }
@@ -89,7 +90,7 @@ class StageDynamics {
         return {.end = end, .replicas = table_.replicas()[which]};
       }
     }
-    return {};  // not reached: the sum came from one of them
+    return {};  // unreachable: the sum came from one of the choices
   }
 
   const StageTable& table_;
@@ -118,7 +119,8 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
   const StageTable table(stretches, setting, cluster, options);
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
-  // By stages: of the last candidate. While its load is allowed and no sum is smaller, it stays the best of this many stages.
+  // Costs of the last candidate, by number of stages. While its load is within the bound and no sum is smaller, it remains the best for this number
+  // of stages.
   std::vector<SearchCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
   double best = infinity;
   for (double bound = infinity; bound >= 0;) {
@@ -144,7 +146,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
       }
     }
     if (!std::isfinite(least)) break;
-    // A better plan has a smaller load than this one, for its sum is no smaller; and its objective is below the best one.
+    // A better plan has a sum at least as large, so its load must be smaller than this one's, and its objective below the best one.
     const double below = std::nextafter(load_of_least, -1.0);
     bound = std::min({below, load_of_least * (1 - options.gap), std::min(best, good_enough) * (1 - options.gap) - least});
   }

@@ -7,7 +7,7 @@
 
 namespace tw::pipeline {
 
-/// A stage of blocks up to `end`, from where the one before ends.
+/// A stage from the end of the previous one up to block `end`.
 struct StageChoice {
   int end = 0;
   int replicas = 1;
@@ -19,10 +19,10 @@ struct StageChoice {
 struct SearchSetting {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int micro_batches = 1;
-  int64_t rows = 1;  ///< of a micro-batch
+  int64_t rows = 1;  ///< rows of a micro-batch
   int devices = 1;
   int max_stages = 1;
-  int max_replicas = 1 << 20;  ///< of a stage
+  int max_replicas = 1 << 20;  ///< per stage
 
   bool operator==(const SearchSetting&) const = default;
 };
@@ -33,25 +33,25 @@ struct Candidate {
   double objective = 0;  ///< seconds: sum of tau + largest load
 };
 
-/// What the search minimises, for one stage.
+/// The cost of one stage that the search minimises.
 struct SearchCost {
-  double tau = 0;   ///< forward + backward + half of the round trips to either side, as if the neighbours had as many replicas
+  double tau = 0;   ///< forward + backward + half of the round trips to both neighbours, assuming that these have the same number of replicas
   double load = 0;  ///< (micro_batches - 1) x the time between two micro-batches + exposed all-reduce
 };
 
-/// Of a stage that holds; the recomputation that is fastest, and then smallest. Nothing when none holds.
+/// The cost of a stage that fits in memory, with the fastest recomputation, and the smallest of equally fast ones. Empty if none fits.
 std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
-/// Candidates, at least the best one of those that exist: its objective is within the options' gap of the optimum.
-/// @param good_enough an objective: only what is better is looked for, once there is one candidate
+/// Candidates. If any exist, they include one whose objective is within the options' gap of the optimum.
+/// @param good_enough an objective: after the first candidate, only better ones are searched for
 std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough);
 
-/// The fewest devices, up to setting.devices, on which the stages hold, times aside; no stages when there are none.
+/// The plan with the fewest devices, up to setting.devices, that fits in memory, regardless of time; no stages if there is none.
 Candidate fewest_devices(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
-/// Replicas worth trying: more only where each gets fewer rows, or a smaller shard of the optimizer's state.
+/// Numbers of replicas worth trying: larger ones only if each replica gets fewer rows, or a smaller shard of the optimizer's state.
 std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMemory& parameters);
 
 }  // namespace tw::pipeline

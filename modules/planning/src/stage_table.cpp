@@ -11,7 +11,7 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
   const double in = load.is_first ? 0 : cluster.between_stages.transfer(load.input_bytes);
   const double out = is_last ? 0 : cluster.between_stages.transfer(load.output_bytes);
   SearchCost cost{.tau = figures.forward_s + figures.backward_s + in + out};
-  // GPipe's transfers hide behind the next micro-batch; in 1F1B, a stage waits for each round trip.
+  // GPipe's transfers overlap with the next micro-batch; in 1F1B, a stage waits for each round trip.
   const double longest = std::max(in, out);
   const bool hides = setting.schedule == ScheduleKind::gpipe;
   const double interval = hides ? std::max(figures.forward_s, longest) + std::max(figures.backward_s, longest) : cost.tau;
@@ -24,7 +24,7 @@ bool allows(const PlanOptions& options, Recompute recompute) {
   return std::find(options.recompute.begin(), options.recompute.end(), recompute) != options.recompute.end();
 }
 
-/// The most micro-batches in flight, up to those that there are.
+/// The largest number of micro-batches in flight that fits, up to setting.micro_batches.
 int limit_of(const StageLoad& load, StageSetting stage, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
   const auto total = [&](int in_flight) {
     stage.in_flight = in_flight;

@@ -4,15 +4,15 @@
 
 namespace tw::pipeline {
 
-/// Costs of all stretches at all useful replicas, and how many micro-batches in flight they can hold: found once, looked up in every step of the
-/// search.
+/// Costs of all stretches for all useful numbers of replicas, and how many micro-batches in flight they can hold. Computed once and looked up in
+/// every step of the search.
 class StageTable {
  public:
   StageTable(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
   int blocks() const noexcept { return blocks_; }
   const std::vector<int>& replicas() const noexcept { return replicas_; }
-  /// Null where the stretch does not hold. @param which of replicas()
+  /// Null if the stretch does not fit in memory. @param which index in replicas()
   const SearchCost* find(size_t which, int begin, int end, int in_flight) const {
     const Entry& entry = entries_[index(which, begin, end)];
     if (in_flight <= entry.kept.limit) return &entry.kept.cost;
@@ -22,11 +22,11 @@ class StageTable {
  private:
   struct Limited {
     SearchCost cost;
-    int limit = 0;  // micro-batches in flight
+    int limit = 0;  // most micro-batches in flight
   };
   struct Entry {
     Limited kept;        // without recomputation
-    Limited recomputed;  // full or selective, whichever holds more
+    Limited recomputed;  // full or selective recomputation, whichever can hold more
   };
   size_t index(size_t which, int begin, int end) const {
     const auto blocks = static_cast<size_t>(blocks_);

@@ -19,7 +19,7 @@ void add_costs(Stretch& stretch, const ProfiledOperator& op) {
   stretch.saved += op.saved_bytes;
 }
 
-/// A block's own costs, and what it may share with others.
+/// Costs of one block, and what it may share with other blocks.
 struct BlockOfOperators {
   Stretch costs;  // without constants
   std::vector<int> constants;
@@ -45,7 +45,7 @@ BlockOfOperators block_of(const OperatorOrder& order, int begin, int end) {
   return block;
 }
 
-/// Sums over the blocks of a stretch that grows, in which each constant and parameter counts once.
+/// Sums over the blocks of a growing stretch, in which each constant and parameter counts once.
 class Summation {
  public:
   Summation(const Profile& profile, const std::vector<BlockOfOperators>& blocks)
@@ -102,15 +102,15 @@ class Summation {
 
   const Profile& profile_;
   const std::vector<BlockOfOperators>& blocks_;
-  std::vector<int> constant_seen_;  // begin of the stretch that has it
+  std::vector<int> constant_seen_;  // by constant, the begin of the last stretch that counted it
   std::vector<int> parameter_seen_;
-  std::vector<int> first_use_;  // block
+  std::vector<int> first_use_;  // by parameter, its first block
   std::vector<int> last_use_;
   int begin_ = 0;
   Stretch sum_;
-  Affine saved_;            // by operators that see the batch
-  Affine constants_saved_;  // by the others, whose backward passes come last
-  Affine peak_;             // without these
+  Affine saved_;            // saved by operators that see the batch
+  Affine constants_saved_;  // saved by constants, whose backward passes come last
+  Affine peak_;             // peak without constants
   double inside_ = 0;       // bytes that no other stage has
 };
 

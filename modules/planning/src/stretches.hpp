@@ -6,21 +6,21 @@
 
 namespace tw::pipeline {
 
-/// What a stage of consecutive blocks has to do and to hold, before rows and replicas are known.
+/// Work and memory of a stage of consecutive blocks, before rows and replicas are known.
 struct Stretch {
   Affine forward, backward, saved;
-  /// The most that a backward pass holds at a time: what earlier operators have saved, and an operator's own and workspace. No less; a little more
-  /// where that is at one operator for few rows, and at another for many.
+  /// Peak memory of the backward pass: what earlier operators have saved, and one operator's own saved bytes and workspace. An upper bound: slightly
+  /// too large if the peak is at one operator for few rows and at another for many.
   Affine peak;
-  Affine kept;                 ///< bytes over the border before each of its blocks: what selective recomputation keeps
-  double parameter_bytes = 0;  ///< each once
-  double tied_bytes = 0;       ///< of these, what stages before or after it have too
+  Affine kept;                 ///< bytes that cross the border before each block: what selective recomputation keeps
+  double parameter_bytes = 0;  ///< each parameter counts once
+  double tied_bytes = 0;       ///< the part of parameter_bytes that other stages have too
 };
 
-/// All stretches of consecutive blocks; quadratic in the blocks, linear in the operators.
+/// All stretches of consecutive blocks; quadratic in the number of blocks, linear in the number of operators.
 class Stretches {
  public:
-  /// @param begins of the blocks, and the end of the last one. @param order borrowed
+  /// @param begins first positions of the blocks, and the end of the last one. @param order kept by reference
   Stretches(const OperatorOrder& order, std::vector<int> begins);
 
   const OperatorOrder& order() const noexcept { return *order_; }
@@ -29,10 +29,10 @@ class Stretches {
   const Affine& border(int block) const { return order_->border(begin_of(block)); }
   /// Blocks [begin, end), not empty.
   const Stretch& at(int begin, int end) const { return table_[index(begin, end)]; }
-  /// The most that a backward pass holds which computes the blocks again one by one, from the last one on: a block's own peak, and the inputs of it
-  /// and of those before it.
+  /// Peak memory of a backward pass that recomputes block by block, from the last one: a block's own peak, and the inputs of this block and of all
+  /// earlier ones.
   double segments_peak(int begin, int end, double rows) const;
-  /// Constants of the stretch, too.
+  /// Operators of the stretch, including its constants.
   std::vector<int> operators_of(int begin, int end) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Questions about one sweep, answered from the plan.
+/// One sweep, as derived from the plan.
 struct View {
   const LevelPlan& plan;
   int level;
@@ -15,7 +15,7 @@ struct View {
 
   const Level& grid() const { return plan.level(level); }
 
-  /// Whether the sweep makes this step.
+  /// Whether the sweep includes this step.
   bool makes(int64_t step) const {
     if (step < 0 || step >= grid().steps) return false;
     switch (kind) {
@@ -27,12 +27,11 @@ struct View {
     return false;
   }
 
-  /// Whether steps from this point start from its stored value, and not from what the step before has led to.
+  /// Whether the step from this point starts from the stored value instead of the result of the previous step.
   bool is_start(int64_t point) const { return kind == SweepKind::each || grid().is_c_point(point); }
 };
 
-/// The runs that `rank` makes, ascending. Runs of one length that lie equally far apart are one entry, but for a first run that has to wait for its
-/// start.
+/// The runs of `rank`, ascending. Equally spaced runs of one length form one entry, except for a first run that must wait for its start.
 std::vector<Runs> runs_of(const View& view, int rank) {
   std::vector<Runs> all;
   const auto [begin, end] = view.plan.steps_of(view.level, rank);
@@ -60,8 +59,8 @@ std::vector<Runs> runs_of(const View& view, int rank) {
 
 }  // namespace
 
-// Ranks have contiguous blocks, so a rank receives at most once in a sweep: either the point that its first step starts from, or what a step of
-// another rank led to at its first point. The same holds for sends, at its end.
+// Each rank has a contiguous block, so it receives at most once in a sweep: either the start of its first step, or the result of another rank's step
+// at its first point. The same holds for sends, at its end.
 std::vector<Action> plan_sweep(const LevelPlan& plan, int level, SweepKind kind, int rank) {
   using enum Action::Kind;
   const View view{plan, level, kind};
@@ -70,21 +69,21 @@ std::vector<Action> plan_sweep(const LevelPlan& plan, int level, SweepKind kind,
   std::vector<Runs> runs = runs_of(view, rank);
   std::vector<Action> actions;
 
-  // A point that another rank steps from: at once where its value is stored, else as soon as it is known.
+  // A point where another rank's step starts is sent immediately if its value is stored, otherwise once it is known.
   const int64_t last_point = points.end - 1;
   const bool passes_on = points.size() > 0 && view.makes(last_point) && plan.executor(level, last_point) != rank;
   const auto pass_on = [&] { actions.push_back({send_point, last_point, plan.executor(level, last_point)}); };
   if (passes_on && view.is_start(last_point)) pass_on();
 
-  // What comes from the left.
+  // Messages from the left neighbour.
   const int64_t first_point = points.begin;
   const bool result_comes = points.size() > 0 && view.makes(first_point - 1) && plan.executor(level, first_point - 1) != rank;
   const auto receive_result_now = [&] { actions.push_back({receive_result, first_point, plan.executor(level, first_point - 1)}); };
   const bool result_comes_first = result_comes && !view.is_start(first_point);
   const bool point_comes = steps.size() > 0 && view.makes(steps.begin) && plan.home(level, steps.begin) != rank;
 
-  // Right to left, so that what the right neighbour waits for is sent early, and what comes from the left has time. A rank with a single run, or
-  // whose runs are all alike, waits first.
+  // Runs go from right to left. The value that the right neighbour waits for is then sent early, and messages from the left have time to arrive. A
+  // rank whose runs form a single entry must wait first.
   for (size_t i = runs.size(); i-- > 0;) {
     if (i == 0 && point_comes) actions.push_back({receive_point, steps.begin, plan.home(level, steps.begin)});
     if (i == 0 && result_comes_first) receive_result_now();

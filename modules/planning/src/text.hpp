@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and plans in one line each.
+// Numbers and plans as single lines of text.
 #pragma once
 #include <string>
 #include <tw/planning/plan.hpp>
@@ -16,7 +16,7 @@ std::string bytes_text(double bytes);
 std::string percent(double share);
 /// Stages, devices, micro-batches, schedule and step time.
 std::string summary(const Plan& plan);
-/// What to say of a plan for another model.
+/// Error text for a plan that belongs to another model.
 std::string wrong_hash(const Plan& plan, const Profile& profile);
 
 }  // namespace tw::pipeline

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture of a graph in stages, by what it is made of.
+// Checks the elements of a graph's picture, with stages.
 #include "random_profile.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace tw::pipeline {
 namespace graph_svg_test {
 
-/// Matches of `pattern`, one group of each.
+/// All matches of `pattern`, reduced to one group.
 std::vector<std::string> all_of(const std::string& text, const std::string& pattern, int group = 0) {
   const std::regex regex(pattern);
   std::vector<std::string> found;
@@ -22,7 +22,7 @@ std::vector<std::string> all_of(const std::string& text, const std::string& patt
   return found;
 }
 
-/// Elements are closed in the opposite order, attributes are quoted, and text holds no bare & or <.
+/// Checks that elements are closed in reverse order, attributes are quoted, and text contains no bare & or <.
 void expect_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   const std::regex tag(R"x(<(/?)([a-z]+)((?: [a-zA-Z0-9-]+="[^"<]*")*)(/?)>)x");
@@ -44,7 +44,7 @@ void expect_well_formed(const std::string& xml) {
   EXPECT_TRUE(all_of(text, "&(?!(amp|lt|gt|quot|#39);)").empty()) << text;
 }
 
-/// a and b in a chain, c joins both and the input; the mask, without batch data, is taken by a and c.
+/// A chain of a and b; c joins both and the input. The mask, without batch data, is an input of a and c.
 Profile joined() {
   Profile profile{.hash = "joined", .input_bytes = {0, 10}};
   profile.parameters = {{"weight", 100}};

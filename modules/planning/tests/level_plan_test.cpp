@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of levels and sweeps against a naive simulation, for up to 64 ranks in one process.
+// Plans of levels and sweeps, compared with a naive simulation, for up to 64 ranks in one process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tw::layer_parallel {
 namespace level_plan_test {
 
-/// A value is the history of what made it, as a hash.
+/// A value is a hash of the operations that produced it.
 using Value = uint64_t;
 Value mix(Value value, uint64_t what) { return (value ^ (what + 0x9e3779b97f4a7c15U)) * 0xff51afd7ed558ccdU + (value >> 31U); }
 Value stored(int64_t point) { return mix(1, static_cast<uint64_t>(point)); }
@@ -21,7 +21,7 @@ Value stepped(Value from, int64_t step) { return mix(from, 1000 + static_cast<ui
 Value with_right_side(Value raw, int64_t point) { return mix(raw, 1000000 + static_cast<uint64_t>(point)); }
 
 struct Outcome {
-  std::map<int64_t, Value> values;  // what points got
+  std::map<int64_t, Value> values;  // results at points
   int64_t steps = 0;
   int64_t messages = 0;
 };
@@ -39,7 +39,7 @@ bool is_made(const Level& level, SweepKind kind, int64_t step) {
   }
 }
 
-/// One process that makes a step after the other.
+/// One process that makes the steps in sequence.
 Outcome one_process(const LevelPlan& plan, int l, SweepKind kind) {
   const Level& level = plan.level(l);
   Outcome outcome;
@@ -55,11 +55,11 @@ Outcome one_process(const LevelPlan& plan, int l, SweepKind kind) {
   return outcome;
 }
 
-/// Every rank goes as far as the messages let it, in turn. Ranks read stored values when they use them, and write those of C-points at once.
+/// Every rank in turn proceeds as far as its messages allow. Ranks read stored values when they use them, and write those of C-points immediately.
 Outcome all_ranks(const LevelPlan& plan, int l, SweepKind kind, std::string& problem) {
   const Level& level = plan.level(l);
   Outcome outcome;
-  std::map<int64_t, Value> memory;  // of all ranks; a rank touches only points that are homed there
+  std::map<int64_t, Value> memory;  // values of all ranks; a rank accesses only points that belong to it
   for (int64_t point = 0; point <= level.steps; ++point) memory[point] = stored(point);
   std::map<std::pair<int, int>, std::deque<Value>> messages;
   std::vector<std::vector<Action>> actions;
@@ -76,7 +76,7 @@ Outcome all_ranks(const LevelPlan& plan, int l, SweepKind kind, std::string& pro
     const Value value = with_right_side(raw, point);
     outcome.values[point] = value;
     if (starts_at(level, kind, point)) {
-      if (kind != SweepKind::each) memory[point] = value;  // too early if somebody still has to read the old one
+      if (kind != SweepKind::each) memory[point] = value;  // wrong if another step must still read the old value
     } else {
       known[static_cast<size_t>(rank)][point] = value;
     }
@@ -224,7 +224,7 @@ TEST(LevelPlan, HasWholeIntervalsOnItsGrid) {
   EXPECT_EQ(level_plan(3, 3, {}, StepOwner::left).cuts(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-/// What is home, executor and range, one by one.
+/// Checks home, executor and range against their definitions, element by element.
 TEST(LevelPlan, RangesAreThoseOfTheirDefinitions) {
   for (const int64_t steps : {1, 2, 7, 16, 53}) {
     for (const int ranks : {1, 2, 3, 5, 9, 64}) {
@@ -255,7 +255,7 @@ TEST(LevelPlan, RangesAreThoseOfTheirDefinitions) {
   }
 }
 
-// All sizes together take many minutes; `make accept ONLY=planning` does that.
+// All sizes together take many minutes; `make accept ONLY=planning` runs them.
 bool every_plan() { return std::getenv("TW_TEST_EVERY_PLAN") != nullptr; }
 
 constexpr int64_t most_steps = 300;
@@ -275,14 +275,13 @@ TEST(Sweep, SimulatedRanksDoWhatOneProcessDoes) {
     }
     return;
   }
-  constexpr int64_t pairs_for_each = 7;  // 300 times that is more than there are
-  constexpr int64_t apart =
-      7 * 11 * 13;  // neighbours in the schedule are not in the table; without common divisors with it, so that none is left out
+  constexpr int64_t pairs_for_each = 7;   // 300 times this exceeds the number of pairs
+  constexpr int64_t apart = 7 * 11 * 13;  // spreads neighbours in the schedule over the table; coprime to its size, so that no pair is left out
   static_assert(most_steps * pairs_for_each >= pairs && pairs % 7 != 0 && pairs % 11 != 0 && pairs % 13 != 0);
   for (int64_t i = 0; i < most_steps * pairs_for_each; ++i) expect_simulation_agrees(1 + i / pairs_for_each, i * apart % pairs);
 }
 
-/// Where blocks are empty, or hold less than an interval.
+/// Plans in which blocks are empty or shorter than an interval.
 TEST(Sweep, SimulatedRanksDoWhatOneProcessDoesWithFewSteps) {
   for (int64_t steps = 1; steps <= 24; ++steps) {
     for (const int64_t c : {2, 3, 4, 7}) {
@@ -300,7 +299,7 @@ TEST(Sweep, SimulatedRanksDoWhatOneProcessDoesOnManyAndUnevenLevels) {
   }
 }
 
-/// Of aligned blocks, a sweep over whole intervals sends one message over each border.
+/// With aligned blocks, a sweep over whole intervals sends one message over each border.
 TEST(Sweep, SendsOneMessageOverEachBorder) {
   const LevelPlan plan(plan_levels(64, {.coarsening = 4}), partition_steps(64, 4, 4), StepOwner::left);
   for (int rank = 0; rank < 4; ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted speed-ups against closed formulas, published tables of the model, and cases worked out by hand.
+// Predicted speed-ups, compared with closed formulas, published tables of the model, and cases calculated by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ PassOptions pass(int iterations, PerLevel<int> relaxations = 0) {
   return {.cycle = {.relaxations = std::move(relaxations)}, .iterations = iterations};
 }
 
-/// When all ranks meet after every sweep.
+/// Speed-up if all ranks synchronise after every sweep.
 double speed_up_in_step(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward) {
   const auto serial = static_cast<double>(3 * plan.level(0).steps);
   return serial / static_cast<double>(longest_way(plan, forward) + 2 * longest_way(plan, backward));
 }
 
-/// With F-relaxation and skip, two levels. Forward, two iterations: N/c to solve, N/P to relax, N/c to solve, N/P for the last relaxation; and
-/// N/(c P) for the coarse right-hand side, which the formula leaves out. Backward, one iteration: N/c and N/P, at twice the cost.
+/// With F-relaxation and skip, two levels. Forward, two iterations: N/c to solve, N/P to relax, N/c to solve, N/P for the last relaxation, plus N/(c
+/// P) for the coarse right-hand side, which the formula ignores. Backward, one iteration: N/c and N/P, at twice the cost.
 TEST(Prediction, InStepIsTheClosedFormula) {
   for (const int ranks : {1, 2, 4, 8, 16}) {
     for (const int64_t c : {2, 4, 8, 16}) {
@@ -38,7 +38,7 @@ TEST(Prediction, InStepIsTheClosedFormula) {
   }
 }
 
-/// These have the coarse right-hand side too.
+/// The table includes the coarse right-hand side too.
 TEST(Prediction, InStepIsTheTableOf64LayersOnTwoRanks) {
   const std::vector<std::vector<double>> table{{4, 0.96, 1.33}, {8, 1.17, 1.60}, {16, 1.32, 1.78}, {32, 1.40, 1.88}};
   for (const auto& row : table) {
@@ -48,7 +48,7 @@ TEST(Prediction, InStepIsTheTableOf64LayersOnTwoRanks) {
   }
 }
 
-/// Its relaxations are F on the finest level and FCF below. Of 32 ranks 16 have a step of the coarsest level; the table counts half of it, 12.77.
+/// Relaxations are F on the finest level and FCF below. Of 32 ranks, 16 have a step of the coarsest level; the table counts half of it, 12.77.
 TEST(Prediction, InStepIsTheTableOf1024LayersOnThreeLevels) {
   const std::vector<double> table{1.21, 2.36, 4.50, 8.24, 12.8, 17.6};
   for (size_t i = 0; i < table.size(); ++i) {
@@ -59,8 +59,8 @@ TEST(Prediction, InStepIsTheTableOf1024LayersOnThreeLevels) {
   }
 }
 
-/// Rank 0 begins to relax while rank 1 still solves, and rank 1 is behind by those 8 steps from then on. By hand, both ranks' clocks after the first
-/// solution 8, 16; relaxation 40, 48; right-hand side 48, 56; solution 56, 64; last relaxation 88, 96. Backward 2 (16 + 32).
+/// Rank 0 begins to relax while rank 1 still solves, and rank 1 stays 8 steps later from then on. Clocks of both ranks by hand: first solution 8, 16;
+/// relaxation 40, 48; right-hand side 48, 56; solution 56, 64; last relaxation 88, 96. Backward 2 (16 + 32).
 TEST(Prediction, RanksDoNotWaitForThoseBehindThem) {
   const Prediction prediction = predict(make_plan(64, 2, 4), pass(2), pass(1));
   EXPECT_DOUBLE_EQ(prediction.serial, 192);
@@ -76,17 +76,17 @@ TEST(Prediction, ResidualsMakeRanksMeet) {
   EXPECT_DOUBLE_EQ(predict(make_plan(64, 2, 4), forward, pass(1)).parallel, 144 + 96);
 }
 
-/// Blocks of 8 and 4 layers. Forward: the coarse solution is at rank 0 after 2, whose last relaxation ends at 10; rank 1's at 3 + 4. Backward the
-/// small block comes first: 1 + 4, and then 3 + 8.
+/// Blocks of 8 and 4 layers. Forward: the coarse solution reaches rank 0 after 2, and its last relaxation ends at 10; rank 1 ends at 3 + 4. Backward,
+/// the small block comes first: 1 + 4, and then 3 + 8.
 TEST(Prediction, TheAdjointGoesTheOtherWay) { EXPECT_DOUBLE_EQ(predict(make_plan(12, 2, 4), pass(1), pass(1)).parallel, 10 + 2 * 11); }
 
 TEST(Prediction, CountsMessagesOnTheWay) {
-  // One level: 12 steps and 3 messages each way, and the output's broadcast of two rounds.
+  // One level: 12 steps and 3 messages in each direction, and the broadcast of the output in two rounds.
   const Prediction serial = predict(make_plan(12, 4, 4, 1), pass(1), pass(1), {.step = 5, .message = 0.25});
   EXPECT_DOUBLE_EQ(serial.serial, 3 * 12 * 5);
   EXPECT_DOUBLE_EQ(serial.parallel, (60 + 3 * 0.25) + 2 * 0.25 + (120 + 3 * 0.25));
-  // 16 layers on 2 ranks, c = 4: 4 to solve with a message in the middle; the last relaxation of rank 1 waits for the C-point of rank 0, which is
-  // there long before. Backward the same, and a broadcast of one round between.
+  // 16 layers on 2 ranks, c = 4: 4 steps to solve, with a message in the middle. The last relaxation of rank 1 needs the C-point of rank 0, which
+  // arrives long before. Backward the same, with a broadcast of one round in between.
   const Prediction parallel = predict(make_plan(16, 2, 4), pass(1), pass(1), {.step = 1, .message = 0.25});
   EXPECT_DOUBLE_EQ(parallel.parallel, (4 + 0.25 + 8) + 0.25 + (8 + 0.25 + 16));
 }
@@ -98,7 +98,7 @@ TEST(Prediction, CountsLayersBesideTheGrid) {
   EXPECT_DOUBLE_EQ(with.serial, without.serial + 30);
 }
 
-/// No rank can be faster than its own steps, and no plan slower than with all ranks in step.
+/// No rank is faster than its own steps, and no plan is slower than synchronised ranks.
 TEST(Prediction, LiesBetweenTheBusiestRankAndAllInStep) {
   for (int64_t n = 4; n <= 300; n += n < 30 ? 1 : 17) {
     for (const int64_t c : {2, 3, 4, 8, 16}) {
@@ -117,7 +117,7 @@ TEST(Prediction, LiesBetweenTheBusiestRankAndAllInStep) {
             }
             busiest = std::max(busiest, steps);
           }
-          // Only the forward pass: the adjoint's steps cost next to nothing here.
+          // Only the forward pass: the adjoint's steps cost almost nothing here.
           const double time = predict(plan, forward, pass(1), {.backward = 1e-9}).parallel;
           EXPECT_GE(time, static_cast<double>(busiest) - 1e-3) << n << " steps, c = " << c << ", " << ranks << " ranks, " << levels << " levels";
           EXPECT_LE(time, static_cast<double>(longest_way(plan, forward)) + 1e-3)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner against brute force, on models at random, and on chains whose optimum is known.
+// The planner, compared with brute force on random models, and on chains whose optimum is known.
 #include "message_of.hpp"
 #include "random_profile.hpp"
 
@@ -45,7 +45,7 @@ Problem random_problem(unsigned seed) {
   problem.options = {.batch = 4 + static_cast<int64_t>(random() % 5), .gap = 0};
   problem.options.parameters.sharded_optimizer = random() % 4 == 0;
   problem.cluster.overlapped_all_reduce = random() % 2 == 0;
-  if (random() % 5 == 0) {  // many plans of one sum
+  if (random() % 5 == 0) {  // many plans with equal sums
     for (ProfiledOperator& op : problem.profile.operators) {
       op.forward = {0, 1};
       op.backward = {0, 2};
@@ -54,7 +54,7 @@ Problem random_problem(unsigned seed) {
   return problem;
 }
 
-/// Calls `visit` with all ways to cut `blocks` blocks and give `devices` devices to the stages.
+/// Calls `visit` for every cut of `blocks` blocks into stages, with every assignment of `devices` devices to them.
 void for_all_stages(int blocks, int devices, std::vector<StageChoice>& stages, const std::function<void()>& visit) {
   const int begin = stages.empty() ? 0 : stages.back().end;
   if (begin == blocks) visit();
@@ -110,7 +110,7 @@ TEST(StageSearch, EqualsBruteForce) {
   EXPECT_LT(feasible, 6 * graphs) << "some do not fit";
 }
 
-/// The best time of all plans that hold, by prediction.
+/// The best predicted time of all plans that fit in memory.
 double best_by_brute_force(const Problem& problem) {
   const auto& [profile, cluster, options] = problem;
   const OperatorOrder order(profile);
@@ -128,7 +128,7 @@ double best_by_brute_force(const Problem& problem) {
           begin = stage.end;
         }
         if (std::any_of(stages.begin(), stages.end(), [&](const StageChoice& stage) { return stage.replicas > plan.rows(); })) continue;
-        // Whatever recomputation makes a stage hold; it takes the same time.
+        // Any recomputation with which a stage fits; full and selective take the same time.
         std::vector<double> memory = test::memory_of(plan, profile, options.parameters);
         for (const Recompute recompute : {Recompute::full, Recompute::selective}) {
           for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -186,7 +186,7 @@ TEST(Planner, IsWithinFivePercentOfBruteForceAndHolds) {
   EXPECT_GE(close, 0.95 * feasible);
 }
 
-/// A chain of equal operators, one row a micro-batch on one replica.
+/// A chain of equal operators, with one row per micro-batch on one replica.
 Profile equal_chain(int operators, double parameter_bytes) {
   Profile profile{.hash = "chain", .input_bytes = {0, 1}};
   for (int i = 0; i < operators; ++i) {
@@ -202,11 +202,11 @@ Profile equal_chain(int operators, double parameter_bytes) {
   return profile;
 }
 
-/// No plan is faster than all devices working all the time, or than the largest operator for all rows on all devices.
+/// No plan is faster than all devices without idle time, or than the largest operator for all rows on all devices.
 TEST(Planner, IsCloseToTheLowerBoundOnEqualChains) {
   for (const int operators : {16, 96, 1000}) {
     for (const int devices : {2, 8}) {
-      for (const double share : {2.0, 1.4 / devices}) {  // of the model, on one device: data parallelism, and a pipeline
+      for (const double share : {2.0, 1.4 / devices}) {  // of the model on one device: for data parallelism, and for a pipeline
         const Cluster cluster{
             .devices = devices, .memory_bytes = share * 4000 * operators + 600, .between_stages = {0, 1e9}, .within_stage = {0, 1e9}};
         const PlanOptions options{.batch = 128};
@@ -263,7 +263,7 @@ TEST(Planner, KeepsTogetherWhatIsPinned) {
 
 TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
   Profile profile = equal_chain(8, 1000);
-  Cluster cluster{.devices = 2, .memory_bytes = 8200};  // two operators a device
+  Cluster cluster{.devices = 2, .memory_bytes = 8200};  // two operators per device
   const PlanOptions options{.batch = 4};
   const std::string too_few = message_of([&] { plan(profile, cluster, options); });
   expect_contains(too_few, "the model does not fit 2 devices of 8200 bytes");
@@ -298,7 +298,7 @@ TEST(Planner, RefusesWrongOptionsByName) {
   expect_contains(refused({}, {.batch = 4, .max_stages = 0}), "max_stages must be at least 1");
 }
 
-/// Recomputation only where memory asks for it, and never where it is not allowed.
+/// Recomputation only where memory requires it, and never where it is not allowed.
 TEST(Planner, RecomputesOnlyWhereItMust) {
   Profile profile = equal_chain(8, 1);
   for (ProfiledOperator& op : profile.operators) op.saved_bytes = {0, 100};
@@ -324,7 +324,7 @@ TEST(Coarsening, CutsBetweenTheBlocksOfATransformer) {
   EXPECT_EQ(begins.front(), 0);
   EXPECT_EQ(begins.back(), order.size());
   EXPECT_TRUE(std::is_sorted(begins.begin(), begins.end()));
-  size_t at_one_value = 0;  // before a block's layer norms, all that crosses is the residual
+  size_t at_one_value = 0;  // before a block's layer norms, only the residual crosses
   for (const int begin : begins) at_one_value += begin < order.size() && order.border(begin).of(1) == 64 * 256 * 4 ? 1 : 0;
   EXPECT_GE(at_one_value, 120U);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models at random, and the memory of a plan from its definition, written apart from the planner.
+// Random models, and the memory of a plan by definition, implemented independently of the planner.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace tw::pipeline::test {
 
 inline double uniform(std::mt19937& random, double from, double to) { return from + (to - from) * static_cast<double>(random() % 10000) / 10000; }
 
-/// Chains with forks, joins, operators without batch data, shared parameters, and outputs from within.
+/// Chains with forks, joins, operators without batch data, shared parameters, and outputs from inside.
 inline Profile random_profile(std::mt19937& random, int operators) {
   Profile profile{.hash = "random", .input_bytes = {0, uniform(random, 1, 50)}};
   std::vector<int> constants;
@@ -50,7 +50,7 @@ inline Profile random_profile(std::mt19937& random, int operators) {
   return profile;
 }
 
-/// Bytes of what comes from before `position` of `order` and is used from there on, or is an output of the model.
+/// Bytes of values produced before `position` of `order` that are used from there on, or are outputs of the model.
 inline double crossing(const Profile& profile, const std::vector<int>& order, size_t position, double rows) {
   const std::set<int> before(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(position));
   std::set<int> values;
@@ -76,7 +76,7 @@ inline std::set<int> batch_operators(const Profile& profile) {
   return batch;
 }
 
-/// `op`, and what it takes that holds no batch data.
+/// Adds `op` and its inputs without batch data.
 inline void add_with_constants(const Profile& profile, const std::set<int>& batch, int op, std::set<int>& operators) {
   operators.insert(op);
   for (const int input : profile.operators[static_cast<size_t>(op)].inputs) {
@@ -84,8 +84,8 @@ inline void add_with_constants(const Profile& profile, const std::set<int>& batc
   }
 }
 
-/// The most that the backward pass of `order`'s [begin, end) holds at a time: what operators without batch data save, what those up to one save, and
-/// what that one works in; as a line above all of these.
+/// Peak memory of the backward pass of [begin, end) in `order`: what operators without batch data save, what operators up to one save, and the
+/// workspace of that one. The result is a line above all of these.
 inline double backward_peak(const Profile& profile, const std::set<int>& batch, const std::vector<int>& order, size_t begin, size_t end,
                             double rows) {
   Affine constants;
@@ -110,7 +110,7 @@ inline double backward_peak(const Profile& profile, const std::set<int>& batch, 
   return (most += constants).of(rows);
 }
 
-/// Bytes of a device, by stage.
+/// Bytes per device, by stage.
 inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, const ParameterMemory& per_byte) {
   const std::set<int> batch = batch_operators(profile);
   std::vector<int> order;
@@ -140,7 +140,7 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     if (stage.recompute == Recompute::none) bytes += (held[s] - 1) * saved + backward_peak(profile, batch, order, begins[s], end, rows);
     if (stage.recompute == Recompute::full) bytes += held[s] * in + backward_peak(profile, batch, order, begins[s], end, rows);
     if (stage.recompute == Recompute::selective) {
-      // The inputs of all segments for the others in flight; for the one that goes back, of those that it has not freed yet.
+      // The inputs of all segments for the other micro-batches in flight; for the one in its backward pass, only inputs that are not freed yet.
       double most = 0;
       double inputs = 0;
       for (size_t begin = begins[s]; begin < end;) {

@@ -5,9 +5,9 @@
 
 namespace tw::pipeline {
 
-/// The time of a step by RaNNC's cost model, to compare plans with its own: in each of M + S - 1 slots, the slowest active stage forward and the
-/// slowest one backward, each with its transfer at 20 GiB/s; then the slowest all-reduce, at 10 GiB/s of the stage's gradients; no latency. Ref:
-/// Tanaka et al. 2021, arXiv 2103.16063. @throws ContractError as predicted()
+/// Step time by RaNNC's cost model, to compare plans with RaNNC's own. In each of M + S - 1 slots, the slowest active stage counts forward and
+/// backward, with its transfer at 20 GiB/s. Then the slowest all-reduce follows, at 10 GiB/s of the stage's gradients. Latency is zero. Ref: Tanaka
+/// et al. 2021, arXiv 2103.16063. @throws ContractError as predicted()
 inline double rannc_step_s(const Plan& plan, const Profile& profile) {
   constexpr double gibibyte = 1024.0 * 1024 * 1024;
   Cluster cluster{.devices = plan.devices()};

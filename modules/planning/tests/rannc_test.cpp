@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of RaNNC's tutorial, by both cost models. RaNNC found for the large one: 2 stages of 4 replicas, forward 27.5 and 31.2 ms, backward 126.8
-// and 153.8 ms, all-reduce 438 and 494 ms, 23.7 and 26.7 GB, in five minutes.
+// The cases of RaNNC's tutorial, by both cost models. For the large one, RaNNC found 2 stages of 4 replicas in five minutes: forward 27.5 and 31.2
+// ms, backward 126.8 and 153.8 ms, all-reduce 438 and 494 ms, 23.7 and 26.7 GB.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -20,7 +20,7 @@ Cluster cluster_of(int devices) {
   return {.devices = devices, .memory_bytes = memory, .between_stages = {0, 20 * gibibyte}, .within_stage = {0, 10 * gibibyte}};
 }
 
-/// The first `layers` layers, each a Linear and its activation, on one stage, the others on the next.
+/// The first `layers` layers (Linear and activation) on one stage, the others on the next.
 Plan two_stages(const Profile& profile, int layers, int replicas, int64_t batch, int micro_batches) {
   Plan plan{.hash = profile.hash, .batch = batch, .micro_batches = micro_batches};
   plan.stages.resize(2);
@@ -36,7 +36,7 @@ TEST(Rannc, ItsFormulaGivesItsFigures) {
   EXPECT_NEAR(all_reduce, 0.494, 0.0005);
   EXPECT_NEAR(rannc_step_s(two_stages(profile, 53, 4, 64, 1), profile), 0.494, 0.0005) << "the slower of the two";
 
-  // Two stages, two micro-batches: slots of stage 0, both, stage 1; one replica, and nothing that takes long to send.
+  // Two stages and two micro-batches: slots of stage 0, both, and stage 1; one replica, and negligible transfers.
   Profile small{.hash = "small"};
   for (const double seconds : {1.0, 3.0}) {
     const int last = static_cast<int>(small.operators.size()) - 1;
@@ -50,7 +50,7 @@ TEST(Rannc, ItsFormulaGivesItsFigures) {
 }
 
 TEST(Rannc, TenSmallLayersAreDataParallel) {
-  for (const int64_t batch : {64, 128, 1024}) {  // a device of 0.1 TFLOP/s
+  for (const int64_t batch : {64, 128, 1024}) {  // devices of 0.1 TFLOP/s
     const PlanResult result = plan(mlp_profile(512, 10, 512, 512, {1e11, 1e11}), cluster_of(2), {.batch = batch});
     EXPECT_TRUE(result.is_data_parallel());
     EXPECT_EQ(result.best().stages[0].replicas, 2);
@@ -58,7 +58,7 @@ TEST(Rannc, TenSmallLayersAreDataParallel) {
   }
 }
 
-// Where every access to memory is watched, it takes ten times as long.
+// Sanitizers make it ten times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr double most_seconds = 50;
 #else
@@ -77,7 +77,7 @@ TEST(Rannc, AHundredLargeLayersHoldAndAreNoSlower) {
     EXPECT_LT(seconds, most_seconds);
     EXPECT_GT(result.best().stages.size(), 1U) << "40 GB of parameters do not fit one device";
     for (const StagePlan& stage : result.best().stages) EXPECT_LE(stage.figures.memory.total(), memory);
-    // Theirs, at the number of micro-batches that suits it best.
+    // RaNNC's plan, with its best number of micro-batches.
     Plan theirs;
     double rannc_theirs = 1e9;
     for (int m = 1; m <= 16; m *= 2) {

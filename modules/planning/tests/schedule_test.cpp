@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of pipelines as values: complete, free of deadlock, as long and with as many activations as the formulas say.
+// Pipeline schedules as values: complete, free of deadlock, with the duration and the number of activations that the formulas predict.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ TEST(Schedules, RunToTheirEndWithTheSmallestChannels) {
   });
 }
 
-/// Bubble (p - 1)(F + B) of every device; in flight m for GPipe, min(m, p - i) for 1F1B.
+/// Bubble (p - 1)(F + B) of every device; m in flight for GPipe, min(m, p - i) for 1F1B.
 TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
   constexpr double forward = 1;
   constexpr double backward = 2.5;
@@ -52,7 +52,7 @@ TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
   });
 }
 
-/// All orders that two devices could take, for few micro-batches: none is shorter.
+/// No possible order of two devices is shorter, for few micro-batches.
 TEST(Schedules, AreAsShortAsAnyOrder) {
   constexpr int m = 3;
   for (const auto& [forward, backward] : {std::pair(1.0, 2.0), std::pair(1.0, 1.0), std::pair(3.0, 1.0)}) {
@@ -62,7 +62,7 @@ TEST(Schedules, AreAsShortAsAnyOrder) {
       std::vector<std::vector<Action>> all;
       std::vector<bool> is_backward(2 * m, false);
       std::fill(is_backward.begin() + m, is_backward.end(), true);
-      do {  // micro-batches in their order, as channels have it
+      do {  // micro-batches in order, as channels require
         std::vector<Action> order;
         std::map<bool, int> next;
         for (const bool b : is_backward) order.push_back({b ? Action::Kind::backward : Action::Kind::forward, stage, next[b]++});
@@ -85,7 +85,7 @@ TEST(Schedules, AreAsShortAsAnyOrder) {
 }
 
 TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
-  // One micro-batch goes through everything and back.
+  // One micro-batch passes through all stages and back.
   const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {5, 6, 7}};
   const Simulation simulation = simulate(gpipe(3, 1), times);
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
@@ -93,7 +93,7 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
 }
 
-/// Where transfers take longer than computations, they are what a schedule waits for.
+/// If transfers take longer than computations, they determine the duration.
 TEST(Simulation, TransfersFollowEachOther) {
   const std::vector<PassTimes> times{{.forward = 1, .backward = 1, .transfer = 10}, {.forward = 1, .backward = 1}};
   const Simulation simulation = simulate(gpipe(2, 3), times);
@@ -115,16 +115,15 @@ TEST(Check, NamesWhatIsWrong) {
                  "device 0 waits for ever before the backward pass of micro-batch 0 on stage 0: what it takes is not there");
   expect_problem("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1",
                  "device 1 waits for ever before the forward pass of micro-batch 1 on stage 1: micro-batch 0 comes first");
-  // With room for two micro-batches on the way, it runs.
   const std::string narrow = "0F0 0F1 0F2 0B0 0B1 0B2\n2F0 2B0 1F0 1B0 2F1 2B1 1F1 1B1 2F2 2B2 1F2 1B2";
   EXPECT_FALSE(problems_of(schedule_from_text(narrow)).empty()) << "stage 2 before stage 1";
 }
 
-/// A schedule whose devices differ by how much may be in flight.
+/// Two schedules that need different channel capacities.
 TEST(Check, CountsWhatIsUnderWay) {
   const Schedule eager = schedule_from_text("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2");
   EXPECT_TRUE(problems_of(eager, 1).empty());
-  // Stage 0 takes no cotangent before it has sent all three; stage 1 gives back two before it takes the third.
+  // Stage 0 receives no cotangent before it has sent all four; stage 1 returns two before it receives the third.
   const Schedule crossed = schedule_from_text("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3\n1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3");
   const std::vector<std::string> problems = problems_of(crossed, 1);
   ASSERT_EQ(problems.size(), 2U);
@@ -132,7 +131,7 @@ TEST(Check, CountsWhatIsUnderWay) {
   EXPECT_TRUE(problems_of(crossed, 2).empty());
 }
 
-/// Any two neighbours exchanged in one device's list: found, or harmless, and then the simulation ends too.
+/// Any two neighbours swapped in one device's list: either reported, or harmless, in which case the simulation completes.
 TEST(Check, JudgesRandomSchedulesAsTheyRun) {
   std::mt19937 random(1);
   int refused = 0;

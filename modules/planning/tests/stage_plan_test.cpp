@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and profiles as values: figures by hand, JSON, and what is refused.
+// Plans and profiles as values: figures calculated by hand, JSON, and errors.
 #include "message_of.hpp"
 #include "random_profile.hpp"
 
@@ -16,7 +16,7 @@ namespace stage_plan_test {
 using test::expect_contains;
 using testing::message_of;
 
-/// a and b in a chain, c joins both; `mask` holds no batch data and is taken by a and c.
+/// A chain of a and b; c joins both. `mask` has no batch data and is an input of a and c.
 Profile joined() {
   Profile profile{.hash = "joined", .input_bytes = {0, 8}};
   profile.parameters = {{"weight", 100}, {"tied", 10}};
@@ -42,7 +42,7 @@ Plan two_stages() {
 TEST(Prediction, IsThatByHand) {
   const Cluster cluster{.devices = 3, .between_stages = {0.25, 16}, .within_stage = {0.5, 11}, .overlapped_all_reduce = false};
   const Plan plan = predicted(two_stages(), joined(), cluster);
-  // 4 rows a micro-batch: 2 on each replica of the first stage, 4 on the second; three operators, and two.
+  // 4 rows per micro-batch: 2 on each replica of the first stage, 4 on the second. The stages have three operators and two.
   const StageFigures& first = plan.stages[0].figures;
   const StageFigures& second = plan.stages[1].figures;
   EXPECT_DOUBLE_EQ(first.forward_s, 3 * (1 + 0.5 * 2));
@@ -50,7 +50,7 @@ TEST(Prediction, IsThatByHand) {
   EXPECT_DOUBLE_EQ(second.forward_s, 2 * (1 + 0.5 * 4));
   EXPECT_DOUBLE_EQ(second.backward_s, 2 * (2 + 1 * 4) + second.forward_s) << "computed again";
   EXPECT_DOUBLE_EQ(first.transfer_s, 0.25 + 4 * (4 + 4) / 16.0) << "a and b, all rows to the one replica; the mask stays";
-  // The ring of two replicas, and the tied parameter to the other stage and back.
+  // A ring of two replicas, and the tied parameter sent to the other stage and back.
   EXPECT_DOUBLE_EQ(first.all_reduce_s, 2 * 1 * (0.5 + 110 / 2.0 / 11) + 2 * (0.25 + 10 / 16.0));
   EXPECT_DOUBLE_EQ(second.all_reduce_s, 2 * (0.25 + 10 / 16.0));
   EXPECT_EQ(first.in_flight, 2);
@@ -64,7 +64,7 @@ TEST(Prediction, IsThatByHand) {
   EXPECT_DOUBLE_EQ(second.exposed_s, 0);
   EXPECT_DOUBLE_EQ(plan.step_s, end + first.all_reduce_s);
   EXPECT_DOUBLE_EQ(plan.bubble, (2 * (end - 36) + (end - 48)) / (3 * end));
-  // With the last backward pass of 12 s, where the all-reduce takes 12.75 s.
+  // Overlapped with the last backward pass of 12 s; the all-reduce takes 12.75 s.
   Cluster overlapped = cluster;
   overlapped.overlapped_all_reduce = true;
   EXPECT_DOUBLE_EQ(predicted(two_stages(), joined(), overlapped).step_s, end + std::max(0.0, first.all_reduce_s - 12));
@@ -77,14 +77,14 @@ TEST(Prediction, RowsGoUpToWholeOnes) {
   EXPECT_DOUBLE_EQ(predicted(plan, joined(), {.devices = 3}).stages[0].figures.forward_s, 3 * (1 + 0.5 * 3));
 }
 
-/// What an early stage gives, and the last one must have, crosses all borders between them.
+/// An output of an early stage that the last one must have crosses all borders between them.
 TEST(Prediction, OutputsAreHandedOnToTheLastStage) {
   Profile profile = joined();
-  profile.operators[3].inputs = {0, 2};  // a is not taken by c any more
+  profile.operators[3].inputs = {0, 2};  // c no longer uses a
   Plan plan{.hash = "joined", .batch = 8, .micro_batches = 2, .stages = {{.operators = {0, 1}}, {.operators = {2}}, {.operators = {0, 3}}}};
   const Cluster cluster{.devices = 3, .between_stages = {0, 1}};
   const Plan without = predicted(plan, profile, cluster);
-  profile.outputs = {1, 3};  // c's goes nowhere
+  profile.outputs = {1, 3};  // no operator uses the output of c
   const Plan with_a = predicted(plan, profile, cluster);
   profile.outputs = {-1};
   const Plan with_input = predicted(plan, profile, cluster);
@@ -205,7 +205,7 @@ TEST(Analytic, ProfilesHaveTheSizesOfTheirModels) {
   EXPECT_NEAR(mlp.operators[2].forward.of(7), 2 * 7 * 100 / 1e3, 1e-12);
   EXPECT_NEAR(mlp.operators[2].backward.of(7), 2 * mlp.operators[2].forward.of(7), 1e-12);
   EXPECT_EQ(mlp.operators[2].output_bytes.of(7), 7 * 10 * 4);
-  // GPT-2, small: 124.4 million parameters, the head tied.
+  // GPT-2 small: 124.4 million parameters, with a tied head.
   const Profile gpt = transformer_profile(12, 768, 12, 1024, 50257, {1e3, 1e30});
   EXPECT_EQ(bytes(gpt) / 4, 124439808);
   double flops = 0;

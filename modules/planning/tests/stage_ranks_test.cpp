@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has which rows: every row once on every stage, and peers agree on what they exchange.
+// Assignment of rows to ranks: every row is once on every stage, and peers agree on what they exchange.
 #include <tw/planning/stage_ranks.hpp>
 
 #include <gtest/gtest.h>

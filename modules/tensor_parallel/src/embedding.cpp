@@ -19,8 +19,8 @@
 namespace tw::tensor_parallel {
 namespace {
 
-// All indices, not only this rank's: every rank sees the same, so all throw. On a device the host does not wait to hear of it: the device's own
-// assertion ends the program.
+// Checks all indices, not only this rank's, so that all ranks throw alike. On a device the host does not wait for the result: an assertion on the
+// device ends the program.
 void expect_in_vocabulary(const torch::Tensor& indices, int64_t vocabulary) {
   TW_EXPECTS(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, "indices must be int64 or int32, got ",
              dtype_name(indices.scalar_type()));
@@ -56,14 +56,15 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(const Communicator& comm,
   if (padding && *padding >= begin_ && *padding < end_) padding_row_ = *padding - begin_;
 }
 
-// Looks up only what is this rank's.
+// Looks up only this rank's indices.
 torch::Tensor VocabParallelEmbeddingImpl::own_rows(const torch::Tensor& indices, const torch::Tensor& mine) const {
   const torch::Tensor places = mine.nonzero().squeeze(-1);
   const torch::Tensor rows = at::embedding(weight, indices.index_select(0, places) - begin_, padding_row_);
   return at::zeros({indices.numel(), weight.size(1)}, weight.options()).index_copy(0, places, rows);
 }
 
-// How many indices are this rank's only the device knows: all are looked up, the others' in any row, and left out after.
+// Only the device knows how many indices belong to this rank. Therefore all are looked up, foreign ones in an arbitrary row, and foreign results are
+// set to zero.
 torch::Tensor VocabParallelEmbeddingImpl::all_rows(const torch::Tensor& indices, const torch::Tensor& mine) const {
   if (begin_ == end_) return at::zeros({indices.numel(), weight.size(1)}, weight.options()) + 0 * weight.sum();
   const torch::Tensor rows = at::embedding(weight, (indices - begin_).masked_fill(mine.logical_not(), 0), padding_row_);

@@ -9,7 +9,7 @@ class Module;
 
 namespace tw::tensor_parallel {
 
-/// Checks that every rank drew the parameters of `whole` alike, of which each is about to keep a slice. Collective.
+/// Checks that all ranks drew the same parameters of `whole`, before each keeps only its slice. Collective.
 /// @param layer for the message, such as "RowParallelLinear(4, 3)". @throws ContractError on every rank alike, naming those that differ.
 void expect_same_initial_values(const Communicator& comm, const std::string& layer, const torch::nn::Module& whole);
 

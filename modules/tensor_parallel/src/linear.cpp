@@ -15,7 +15,7 @@
 namespace tw::tensor_parallel {
 namespace {
 
-/// LibTorch's layer, of which each rank keeps a slice; the same on all ranks. Collective. @param layer for messages.
+/// The whole LibTorch layer, equal on all ranks; each rank then keeps a slice. Collective. @param layer for messages.
 torch::nn::Linear draw_whole(const Communicator& comm, const std::string& layer, int64_t in_features, int64_t out_features, bool bias) {
   expect_same_on_all_ranks(comm, "the sizes and options of a tensor-parallel layer", {layer});
   TW_EXPECTS(in_features > 0 && out_features > 0, layer, " needs sizes of at least 1");

@@ -20,15 +20,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-/// What a backward pass needs to know: a handle of its own to the communicator, which the user may have dropped by then.
+/// State for a backward pass. It holds its own handle to the communicator, because the user may have released theirs by then.
 struct Setting : torch::CustomClassHolder {
   Setting(const Communicator& comm, int64_t of_size) : communicator(mpi::share(comm)), size(of_size) {}
   Communicator communicator;
-  int64_t size;  ///< of the last dimension of the whole
+  int64_t size;  ///< size of the last dimension of the whole tensor
 };
 using SettingPointer = c10::intrusive_ptr<Setting>;
 
-/// Each operation's backward pass is the other of its pair.
+/// The two operations of a pair are each other's backward pass.
 template <class Operation>
 struct Function : torch::autograd::Function<Function<Operation>> {
   static Variable forward(AutogradContext* context, const Variable& input, const SettingPointer& setting) {
@@ -89,7 +89,7 @@ struct Scatter {
   }
 };
 
-// Others would come out without a gradient, and nobody would notice.
+// Other types would silently produce a result without gradient.
 void expect_floating_point(const at::Tensor& input, const char* operation) {
   TW_EXPECTS(input.defined() && input.is_floating_point(), operation, " needs a floating point tensor, got ",
              input.defined() ? dtype_name(input.scalar_type()) : "an undefined one");

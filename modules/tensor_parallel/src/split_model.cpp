@@ -22,7 +22,7 @@ class SplitModel : public ModelOverModel {
     for (OptimizedTensor& each : tensors) each.slices = sliced(*module_, std::move(each.slices));
     return tensors;
   }
-  /// The inner model would put slices together as if they were whole.
+  /// Overridden because the inner model would treat slices as whole tensors.
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override {
     return TrainableModel::whole_on_root(holders);  // NOLINT(bugprone-parent-virtual-call)
   }

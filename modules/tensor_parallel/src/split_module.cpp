@@ -13,7 +13,7 @@ namespace {
 
 using SplitsByName = std::unordered_map<std::string, Split>;
 
-// Under every name that they have in `model`: a tied parameter has several, and shards may know it by any.
+// Splits under every name in `model`: a tied parameter has several names, and a shard may use any of them.
 SplitsByName splits_by_name(const torch::nn::Module& model) {
   std::unordered_map<const c10::TensorImpl*, Split> by_tensor;
   const auto add = [&](const torch::nn::Module& module) {
@@ -33,7 +33,7 @@ SplitsByName splits_by_name(const torch::nn::Module& model) {
   return by_name;
 }
 
-// Of "optimizer/<parameter>/<what>" the parameter; other names are parameters' own.
+// The parameter name in "optimizer/<parameter>/<what>"; any other name is a parameter's name itself.
 std::string parameter_of(const std::string& shard) {
   const std::string prefix = "optimizer/";
   if (!shard.starts_with(prefix)) return shard;

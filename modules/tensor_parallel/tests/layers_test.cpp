@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of P ranks against LibTorch's own layers on one process, which every rank holds as well: outputs, all gradients, and parameters after 20
-// steps, in float64, each tensor to 1e-12 in the 2-norm. What a rank has of a parameter is compared with that slice of the whole, by the norm of the
-// whole: the samples' parts of a single number, such as a bias's gradient, may cancel.
+// Models on P ranks, compared with LibTorch's layers in one process, which every rank also has: outputs, all gradients, and parameters after 20
+// steps, in float64, each tensor to 1e-12 in the 2-norm. A rank's slice of a parameter is compared with that slice of the whole. The difference is
+// relative to the norm of the whole, because contributions of samples to a single number, such as a bias's gradient, may cancel.
 //
-// Tolerance: the two differ in the order of summation alone, over at most 64 features and 24 samples. A step's relative difference is a few times
-// 1.1e-16 times the square root of the terms, about 1e-15; Adam divides by sqrt(v), which keeps relative differences; 20 steps of a smooth network
-// make at most 1e-13.
+// Tolerance: the two differ only in the order of summation, over at most 64 features and 24 samples. The relative difference of a step is a few times
+// 1.1e-16 times the square root of the number of terms, about 1e-15. Adam divides by sqrt(v), which preserves relative differences. 20 steps of a
+// smooth network make at most 1e-13.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -22,13 +22,13 @@ using tw::testing::world;
 
 constexpr double tolerance = 1e-12;
 
-/// A model: parallel, or of LibTorch's layers alone.
+/// A model, parallel or made of LibTorch's layers only.
 struct Net : torch::nn::Module {
   virtual at::Tensor run(const at::Tensor& input) = 0;
 };
 using NetPointer = std::shared_ptr<Net>;
 
-/// Two layers with tanh between them, made by the same names.
+/// Two layers with tanh in between; names are the same in both models.
 template <class First, class Second>
 struct MlpNet : Net {
   MlpNet(First first_layer, Second second_layer)
@@ -38,7 +38,7 @@ struct MlpNet : Net {
   Second second;
 };
 
-/// Words to classes: an embedding, and a layer whose output everybody needs.
+/// Tokens to classes: an embedding, and a layer whose output all ranks need.
 template <class Table, class Layer>
 struct WordNet : Net {
   WordNet(Table word_table, Layer class_layer)
@@ -55,7 +55,7 @@ NetPointer make(First first, Second second) {
 
 torch::nn::Linear linear(int64_t in, int64_t out, bool bias = true) { return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias)); }
 
-/// @param norm that of the tensor of which `expected` is a slice
+/// @param norm of the whole tensor of which `expected` is a slice
 void expect_near(const at::Tensor& found, const at::Tensor& expected, double norm, const std::string& what) {
   ASSERT_EQ(found.sizes(), expected.sizes()) << what;
   EXPECT_LE((found - expected).norm().item<double>(), tolerance * norm) << what;
@@ -65,7 +65,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, const std:
   expect_near(found, expected, expected.norm().item<double>(), what);
 }
 
-/// Compares what this rank has of every parameter, or of its gradient.
+/// Compares this rank's slice of every parameter, or of its gradient.
 void expect_slices(const Net& ours, const Net& reference, bool gradients) {
   std::vector<tw::NamedShard> shards;
   for (const auto& parameter : ours.named_parameters()) shards.push_back(tw::whole(parameter.key(), parameter.value(), tw::ShardKind::parameter));
@@ -85,8 +85,8 @@ const std::vector<MakeOptimizer> optimizers{
     [](const Net& net) { return std::make_unique<torch::optim::SGD>(net.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9)); },
     [](const Net& net) { return std::make_unique<torch::optim::Adam>(net.parameters(), 1e-3); }};
 
-/// `make_ours` and `make_reference` draw from the same state of the generator. @param input_of of a step; one that requires a gradient is compared
-/// by it.
+/// `make_ours` and `make_reference` draw from the same generator state. @param input_of the input of a step; if it requires a gradient, that is
+/// compared too.
 void expect_equivalence(const std::function<NetPointer()>& make_ours, const std::function<NetPointer()>& make_reference,
                         const std::function<at::Tensor(int64_t step)>& input_of) {
   for (const MakeOptimizer& make_optimizer : optimizers) {
@@ -95,7 +95,7 @@ void expect_equivalence(const std::function<NetPointer()>& make_ours, const std:
     const at::Tensor after_reference = torch::rand({1});
     torch::manual_seed(5);
     const NetPointer ours = make_ours();
-    EXPECT_TRUE(torch::rand({1}).equal(after_reference));  // the generator has gone as far
+    EXPECT_TRUE(torch::rand({1}).equal(after_reference));  // both models drew the same number of random numbers
     reference->to(torch::kDouble);
     ours->to(torch::kDouble);
     tw::testing::place_module(reference);
@@ -126,7 +126,7 @@ void expect_equivalence(const std::function<NetPointer()>& make_ours, const std:
 at::Tensor samples(int64_t features) { return torch::randn({2, 12, features}, torch::kDouble).requires_grad_(); }
 
 TEST(Mlp, ColumnThenRowIsOneProcess) {
-  for (const int64_t hidden : {12, 7, 2}) {  // every P up to 4 divides it; none does; some ranks have nothing
+  for (const int64_t hidden : {12, 7, 2}) {  // divisible by every P up to 4; by none; some ranks have no features
     expect_equivalence([&] { return make<MlpNet>(ColumnParallelLinear(world(), 5, hidden), RowParallelLinear(world(), hidden, 3)); },
                        [&] { return make<MlpNet>(linear(5, hidden), linear(hidden, 3)); }, [](int64_t) { return samples(5); });
   }
@@ -141,7 +141,7 @@ TEST(Mlp, NeedsNoBias) {
       [] { return make<MlpNet>(linear(5, 12, false), linear(12, 3, false)); }, [](int64_t) { return samples(5); });
 }
 
-// Each layer alone, with whole inputs and outputs: both collectives of each in both passes.
+// Each layer alone, with whole inputs and outputs: both of its collectives, in both passes.
 TEST(Mlp, GatheredAndScatteredIsOneProcess) {
   for (const int64_t hidden : {12, 7}) {
     expect_equivalence(
@@ -182,7 +182,7 @@ TEST(Words, TakesAnyShapeOfIndices) {
   EXPECT_EQ(table(torch::arange(5).view({5, 1}).expand({5, 3})).sizes(), (std::vector<int64_t>{5, 3, 2}));
 }
 
-// In float32 both sides round 1e-7 where the above round 1e-16.
+// In float32, rounding errors are 1e-7 instead of 1e-16.
 TEST(Mlp, WorksInFloat32) {
   torch::manual_seed(2);
   const NetPointer ours = make<MlpNet>(ColumnParallelLinear(world(), 5, 12), RowParallelLinear(world(), 12, 3));
@@ -208,7 +208,7 @@ TEST(Layers, ReadLikeLibTorchs) {
   EXPECT_EQ(row->shards()[0].name, "weight");
 }
 
-/// What is split draws numbers of its own on each rank; what is replicated the same, before, between and after. The run of two steps, on each rank.
+/// Split tensors use different random numbers on each rank, replicated ones the same numbers, before, between and after. Two steps, on each rank.
 TEST(Layers, DropOtherUnitsOfWhatIsSplitAndTheSameOfWhatIsReplicated) {
   const at::Tensor ones = place(torch::ones({256}));
   SplitDropout split(world(), 0.5);
@@ -243,7 +243,7 @@ void expect_refusal(const std::function<void()>& call, const std::vector<std::st
   }
 }
 
-// On every rank alike: the ranks would wait for each other otherwise.
+// On every rank alike, otherwise ranks would wait for each other.
 TEST(Layers, RefuseWhatDoesNotFit) {
   torch::manual_seed(4);
   expect_refusal([] { ColumnParallelLinear(world(), 0, 4); }, {"ColumnParallelLinear(0, 4) needs sizes of at least 1"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mesh data x tensor of the run's ranks against one process with the whole batch: 20 steps in float64, each parameter to 1e-12 in the 2-norm.
-// DataParallel reduces along `data`; along `tensor` there is nothing to reduce. Tolerance as in layers_test.cpp.
+// Every data x tensor mesh of the run's ranks, compared with one process with the whole batch: 20 steps in float64, each parameter to 1e-12 in the
+// 2-norm. DataParallel reduces along `data`; along `tensor` there is nothing to reduce. Tolerance as in layers_test.cpp.
 #include "longer.hpp"
 #include "message_of.hpp"
 #include "mpi_test.hpp"
@@ -39,7 +39,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(bool adam, const torch::
   return std::make_unique<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-constexpr int64_t batch = 6;  // of each rank of the data axis
+constexpr int64_t batch = 6;  // per rank of the data axis
 
 /// Samples of one step.
 struct Samples {
@@ -155,9 +155,9 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
   }
 }
 
-// Over a ring, between hosts, the order in which an element is added depends on which part of its bucket it lies in. The split layers have odd sizes,
-// so that elements of the first layer, which reaches over the border of two parts among three hosts, lie in another part on each rank of the tensor
-// axis.
+// In a ring between hosts, the order in which an element is summed depends on the part of the bucket that contains it. The split layers have odd
+// sizes. The first layer crosses a border between two parts among three hosts. Its elements therefore lie in a different part on each rank of the
+// tensor axis.
 TEST(MeshTraining, PlainLayersKeepTheSameBitsOnAllHolders) {
   const bool two = world().size() % 2 == 0;
   const tw::Mesh mesh(world(), {{"data", -1}, {"tensor", two ? 2 : 1}});

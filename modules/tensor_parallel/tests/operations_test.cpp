@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four operations against what their definition says, for sizes that the ranks divide and others. All numbers are small whole ones, so that every
-// sum is exact in either dtype, whatever its order.
+// The four operations, compared with their definitions, for sizes that the number of ranks divides and for others. All values are small whole
+// numbers, so every sum is exact in either dtype and in any order.
 #include "message_of.hpp"
 #include "mpi_test.hpp"
 
@@ -18,7 +18,7 @@ using tw::testing::world;
 int ranks() { return world().size(); }
 int64_t begin_of(int rank, int64_t size) { return size * rank / ranks(); }
 
-/// What is replicated, or would be in one process: shape [2, size].
+/// The replicated tensor, as one process would have it: shape [2, size].
 at::Tensor whole(int64_t size, at::ScalarType dtype) { return torch::arange(2 * size, dtype).view({2, size}); }
 
 at::Tensor slice_of(const at::Tensor& tensor, int rank) {
@@ -77,14 +77,14 @@ TEST(Operations, ScatterToRanksGivesTheSliceAndTakesTheWholeGradient) {
   });
 }
 
-// A view as input, and a gradient that is one number expanded.
+// A view as input, and a gradient that is an expanded scalar.
 TEST(Operations, TakeAnyStrides) {
   const at::Tensor leaf = torch::arange(5 * 2 * 3, torch::kDouble).view({5, 2, 3}).requires_grad_();
   const at::Tensor view = leaf.permute({2, 1, 0});  // [3, 2, 5]
   const at::Tensor slice = scatter_to_ranks(world(), view);
   EXPECT_TRUE(slice.equal(own_slice_of(view)));
   EXPECT_TRUE(gather_from_ranks(world(), own_slice_of(view), 5).equal(view));
-  reduce_from_ranks(world(), copy_to_ranks(world(), view)).sum().backward();  // the sum of P times the same
+  reduce_from_ranks(world(), copy_to_ranks(world(), view)).sum().backward();  // the sum of P equal tensors
   EXPECT_TRUE(leaf.grad().eq(ranks()).all().item<bool>());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model and its optimizer, saved by any number of ranks and loaded by any other: every slice is bit for bit that of the whole. Where a run has 3
-// ranks: 1, 2 and 3 save, 1, 2 and 3 load.
+// A model and its optimizer, saved by any number of ranks and loaded by any other: every slice equals the whole bit for bit. With 3 ranks, 1, 2 and 3
+// save, and 1, 2 and 3 load.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using namespace tw::tensor_parallel;
 using tw::testing::world;
 
-/// Split and ordinary layers; sizes that few numbers of ranks divide; a weight under two names, of which the first is an ordinary module's.
+/// Split and ordinary layers; sizes that few numbers of ranks divide; a weight under two names, of which the first belongs to an ordinary module.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(const tw::Communicator& comm)
       : table(VocabParallelEmbedding(comm, 17, 5)),
@@ -42,7 +42,7 @@ std::vector<tw::NamedTensor> named_parameters(const Net& net) {
   return tensors;
 }
 
-/// What a run has.
+/// The objects of a run.
 struct Run {
   explicit Run(const tw::Communicator& comm, uint64_t seed) : net((torch::manual_seed(seed), comm)), optimizer(net->parameters(), 0.01) {}
 
@@ -54,7 +54,7 @@ struct Run {
       optimizer.step();
     }
   }
-  /// Of parameters and of what the optimizer remembers of them.
+  /// Shards of parameters and of their optimizer state.
   std::vector<tw::NamedShard> shards(tw::OptimizerState& state) const {
     auto all = sliced(*net, tw::module_shards(*net));
     const auto remembered = sliced(*net, state.shards());
@@ -90,7 +90,7 @@ void save(const tw::Communicator& comm, const fs::path& folder) {
 }
 
 void load(const tw::Communicator& comm, const fs::path& folder, bool same_ranks) {
-  Run run(comm, 2);  // other values, which must go
+  Run run(comm, 2);  // other values, which loading must replace
   run.train(1);
   tw::OptimizerState state(run.optimizer, named_parameters(run.net));
   const auto shards = run.shards(state);
@@ -107,7 +107,7 @@ void load(const tw::Communicator& comm, const fs::path& folder, bool same_ranks)
     EXPECT_TRUE(shard.tensor.equal(whole)) << shard.name;
   }
   if (!same_ranks) return;
-  Run uninterrupted(comm, 1);  // which this one goes on as
+  Run uninterrupted(comm, 1);  // the loaded run must continue like this one
   uninterrupted.train(2);
   uninterrupted.train(2);
   run.train(2);
@@ -115,7 +115,7 @@ void load(const tw::Communicator& comm, const fs::path& folder, bool same_ranks)
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(run.net->parameters()[i].equal(expected[i])) << i;
 }
 
-/// Saves with `savers` ranks and loads with `loaders`; the others wait meanwhile.
+/// Saves with `savers` ranks and loads with `loaders`; the other ranks wait.
 void expect_reshards(const fs::path& folder, int savers, int loaders) {
   SCOPED_TRACE(tw::concat("saved on ", savers, ", loaded on ", loaders));
   const tw::Communicator saving = world().split(world().rank() < savers ? 0 : 1, world().rank());
