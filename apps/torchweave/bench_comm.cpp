@@ -8,7 +8,7 @@
 #include <iostream>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/backend.hpp>

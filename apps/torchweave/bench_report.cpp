@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/base/replace_file.hpp>
 
 namespace tw::tool {
 namespace {

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <set>
 #include <tw/base/concat.hpp>
-#include <tw/base/read_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/text_stream.hpp>
 
 namespace tw::tool {

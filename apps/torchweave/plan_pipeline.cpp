@@ -9,7 +9,7 @@
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/text_stream.hpp>
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/graph_svg.hpp>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <ostream>
 #include <tw/base/concat.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/layer_parallel/report_svg.hpp>
 

@@ -7,10 +7,10 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/exact_text.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/number_text.hpp>
 #include <tw/base/progress_bar.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/threads.hpp>
 #include <tw/mpi/environment.hpp>

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/search/journal.hpp>
 #include <tw/state/directory_lock.hpp>

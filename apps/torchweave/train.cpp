@@ -14,8 +14,8 @@
 
 #include <iostream>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/base/terminal.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/backend.hpp>

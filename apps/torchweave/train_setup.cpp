@@ -15,8 +15,8 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/random.hpp>
-#include <tw/base/read_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>

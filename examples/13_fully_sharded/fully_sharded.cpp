@@ -9,8 +9,8 @@
 
 #include <cmath>
 #include <iostream>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/data_parallel.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 namespace {
 

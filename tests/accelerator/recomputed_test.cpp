@@ -9,8 +9,8 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/base/error.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 #include "message_of.hpp"
 

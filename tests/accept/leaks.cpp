@@ -7,8 +7,8 @@
 #include <functional>
 #include <iostream>
 #include <optional>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/data_parallel.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 namespace {
 

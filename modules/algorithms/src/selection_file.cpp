@@ -6,7 +6,7 @@
 #include <tw/algorithms/selection.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/read_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/suggest.hpp>
 
 #include "selection_names.hpp"

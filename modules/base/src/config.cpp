@@ -3,7 +3,7 @@
 #include <tw/base/config.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/exact_text.hpp>
-#include <tw/base/read_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/base/text_stream.hpp>
 

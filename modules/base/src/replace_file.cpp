@@ -4,8 +4,7 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 
 namespace tw {
 namespace {

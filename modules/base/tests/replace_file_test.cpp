@@ -9,8 +9,7 @@
 #include <stdexcept>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 
 namespace replace_file_test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mapped_file.hpp"
+#include <tw/base/file.hpp>
 
 #include <ATen/ops/empty.h>
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "mapped_file.hpp"
+#include <tw/base/file.hpp>
 
 struct z_stream_s;  // NOLINT(readability-identifier-naming): zlib's
 

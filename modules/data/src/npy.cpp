@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mapped_file.hpp"
+#include <tw/base/file.hpp>
 #include "npy_format.hpp"
 
 #include <ATen/ops/empty.h>
@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <tw/base/contract.hpp>
-#include <tw/base/file_descriptor.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/data/npy.hpp>
 
 namespace tw {

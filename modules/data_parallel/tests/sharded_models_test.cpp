@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fully sharded models of many kinds against one process with all samples.
+#include <tw/autograd/recomputed.hpp>
 #include <tw/models/gpt.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 #include "sharded_training.hpp"
 #include "subjects.hpp"

@@ -2,7 +2,7 @@
 // Passes of a fully sharded model other than one forward pass and one backward(), against one process.
 #include <c10/core/InferenceMode.h>
 
-#include <tw/tensor/autocast.hpp>
+#include <tw/autograd/autocast.hpp>
 
 #include "message_of.hpp"
 #include "sharded_training.hpp"

@@ -3,9 +3,9 @@
 
 #include <ATen/ops/full_like.h>
 
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/full_tensors.hpp>
-#include <tw/tensor/autocast.hpp>
 
 namespace tw {
 

@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <set>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
-#include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <unordered_map>
 

@@ -8,10 +8,10 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/autocast.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "step_graph.hpp"
 #include "steppers.hpp"

@@ -2,10 +2,10 @@
 #include <ATen/ops/randn_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/check_layer.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "named_layer.hpp"
 

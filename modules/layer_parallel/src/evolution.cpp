@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "random_layer_seed.hpp"
 

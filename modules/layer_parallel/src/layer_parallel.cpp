@@ -7,15 +7,15 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/autograd_node.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/autocast.hpp>
-#include <tw/tensor/autograd_node.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "iterated_network.hpp"
 #include "named_layer.hpp"

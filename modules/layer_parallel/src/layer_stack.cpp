@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <set>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "batching_stepper.hpp"
 #include "named_layer.hpp"

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <tw/autograd/autocast.hpp>
 #include <tw/gradients/module_modes.hpp>
 #include <tw/layer_parallel/block.hpp>
-#include <tw/tensor/autocast.hpp>
 #include <vector>
 
 #include "linearised.hpp"

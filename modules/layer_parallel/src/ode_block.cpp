@@ -2,10 +2,10 @@
 #include "ode_block.hpp"
 
 #include <algorithm>
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 
 #include "c_states.hpp"

@@ -5,12 +5,12 @@
 #include <ATen/ops/linear.h>
 #include <c10/util/accumulate.h>
 
+#include <tw/autograd/autograd_node.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/autograd_node.hpp>
-#include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 #include "iterated_network.hpp"

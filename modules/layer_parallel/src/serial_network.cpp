@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include "named_layer.hpp"
 #include "random_layer_seed.hpp"

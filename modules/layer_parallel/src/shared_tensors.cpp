@@ -6,9 +6,9 @@
 
 #include <map>
 #include <string>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/generator.hpp>
 
 namespace tw::layer_parallel {
 namespace {

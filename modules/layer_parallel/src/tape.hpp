@@ -3,9 +3,9 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <tw/autograd/autocast.hpp>
 #include <tw/parallel_in_time/propagator.hpp>
 #include <tw/parallel_in_time/states.hpp>
-#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <vector>
 

@@ -8,12 +8,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
-#include <tw/tensor/autocast.hpp>
 
 #include "layer_transfer.hpp"
 #include "spline_basis.hpp"

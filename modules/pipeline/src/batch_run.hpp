@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <tw/autograd/generator.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
 #include <tw/pipeline/pipeline.hpp>
-#include <tw/tensor/generator.hpp>
 
 #include <tw/planning/stage_ranks.hpp>
 #include "row_exchange.hpp"

@@ -4,13 +4,12 @@
 #include <ATen/Parallel.h>
 
 #include <fstream>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/base/text_stream.hpp>
 #include <tw/graph/cuts.hpp>
 

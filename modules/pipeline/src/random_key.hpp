@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/random.hpp>
-#include <tw/tensor/generator.hpp>
 
 namespace tw::pipeline {
 

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/tensor/autocast.hpp>
-#include <tw/tensor/generator.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <utility>
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/evolution/named_values.hpp>
 #include <utility>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/csv_field.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/search/report.hpp>
 #include <unordered_map>
 

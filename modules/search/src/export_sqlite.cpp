@@ -3,7 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <tw/base/concat.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/evolution/configuration.hpp>
 #include <tw/search/report.hpp>
 

@@ -12,10 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/search/enqueue.hpp>
 #include <utility>
 #include <vector>

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>

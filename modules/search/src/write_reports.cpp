@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/error.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/search/report.hpp>
 
 namespace tw::search {

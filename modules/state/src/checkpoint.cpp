@@ -6,10 +6,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <mutex>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/read_file.hpp>
+#include <tw/base/file.hpp>
 #include <utility>
 
 #include "step_directory.hpp"

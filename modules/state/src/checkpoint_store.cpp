@@ -11,11 +11,10 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/read_file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/mpi/engine.hpp>

@@ -11,8 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 
 namespace tw {
 namespace {

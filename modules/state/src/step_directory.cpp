@@ -10,7 +10,7 @@
 #include <cstring>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/number_text.hpp>
 #include <tw/tensor/flat_buffer.hpp>

@@ -14,8 +14,7 @@
 #include <numeric>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/file_descriptor.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <utility>
 
@@ -45,52 +44,11 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   });
 }
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
-  const FileDescriptor file(path_, O_RDONLY, "cannot be opened");
-  struct stat info{};
-  if (::fstat(file.get(), &info) != 0) throw FileError(path_, 0, concat("cannot be examined: ", std::strerror(errno)));
-  if (!S_ISREG(info.st_mode)) throw FileError(path_, 0, "is not a file");
-  if (info.st_size > 0) {
-    void* memory = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.get(), 0);
-    if (memory == MAP_FAILED) throw FileError(path_, 0, concat("cannot be mapped: ", std::strerror(errno)));
-    data_ = static_cast<const char*>(memory);
-    size_ = static_cast<size_t>(info.st_size);
-  }
-  try {
-    SafetensorsContents contents = parse_safetensors(bytes(), path_);
-    metadata_ = std::move(contents.metadata);
-    for (SafetensorsEntry& entry : contents.entries) entries_.emplace(entry.spec.name, std::move(entry));
-  } catch (...) {
-    close();
-    throw;
-  }
+SafetensorsFile::SafetensorsFile(std::filesystem::path path) : file_(std::move(path)) {
+  SafetensorsContents contents = parse_safetensors(bytes(), file_.path());
+  metadata_ = std::move(contents.metadata);
+  for (SafetensorsEntry& entry : contents.entries) entries_.emplace(entry.spec.name, std::move(entry));
 }
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      entries_(std::move(other.entries_)),
-      metadata_(std::move(other.metadata_)) {}
-
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(entries_, other.entries_);
-  std::swap(metadata_, other.metadata_);
-  return *this;
-}
-
-SafetensorsFile::~SafetensorsFile() { close(); }
-
-void SafetensorsFile::close() noexcept {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
-  data_ = nullptr;
-  size_ = 0;
-}
-
-std::string_view SafetensorsFile::bytes() const noexcept { return {data_, size_}; }
 
 std::vector<std::string> SafetensorsFile::names() const {
   std::vector<const SafetensorsEntry*> order;
@@ -103,9 +61,9 @@ std::vector<std::string> SafetensorsFile::names() const {
 
 const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) throw FileError(path_, 0, "there is no tensor " + name);
+  if (found == entries_.end()) throw FileError(path(), 0, "there is no tensor " + name);
   const std::string& unsupported = found->second.unsupported_dtype;
-  if (!unsupported.empty()) throw FileError(path_, found->second.offset, concat("tensor ", name, ": dtype \"", unsupported, "\" is not supported"));
+  if (!unsupported.empty()) throw FileError(path(), found->second.offset, concat("tensor ", name, ": dtype \"", unsupported, "\" is not supported"));
   return found->second;
 }
 
@@ -113,11 +71,11 @@ const TensorSpec& SafetensorsFile::spec(const std::string& name) const { return 
 
 // The tensor in place; a copy if it is not aligned to its elements.
 at::Tensor SafetensorsFile::view(const SafetensorsEntry& entry) const {
-  const char* begin = data_ + entry.offset;
+  const char* begin = bytes().data() + entry.offset;
   const auto options = at::TensorOptions().dtype(entry.spec.dtype);
   if (entry.spec.dtype == c10::ScalarType::Bool) {
     const char* wrong = std::find_if(begin, begin + entry.bytes, [](char value) { return value != 0 && value != 1; });
-    if (wrong != begin + entry.bytes) throw FileError(path_, wrong - data_, "tensor " + entry.spec.name + ": a bool is neither 0 nor 1");
+    if (wrong != begin + entry.bytes) throw FileError(path(), wrong - bytes().data(), "tensor " + entry.spec.name + ": a bool is neither 0 nor 1");
   }
   if (reinterpret_cast<uintptr_t>(begin) % c10::elementSize(entry.spec.dtype) == 0) {
     return at::from_blob(const_cast<char*>(begin), entry.spec.shape, options);
@@ -132,15 +90,15 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const { return view(
 void SafetensorsFile::read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const {
   const SafetensorsEntry& entry = find(name);
   const auto dimensions = static_cast<int64_t>(entry.spec.shape.size());
-  TW_EXPECTS(destination.scalar_type() == entry.spec.dtype, path_.string(), " holds ", entry.spec.describe(), ", it cannot be read as ",
+  TW_EXPECTS(destination.scalar_type() == entry.spec.dtype, path().string(), " holds ", entry.spec.describe(), ", it cannot be read as ",
              dtype_name(destination.scalar_type()));
-  TW_EXPECTS(destination.dim() == dimensions && static_cast<int64_t>(offsets.size()) == dimensions, path_.string(), " holds ", entry.spec.describe(),
+  TW_EXPECTS(destination.dim() == dimensions && static_cast<int64_t>(offsets.size()) == dimensions, path().string(), " holds ", entry.spec.describe(),
              ", which has no part ", shape_text(destination.sizes().vec()), " at ", shape_text(offsets));
   at::Tensor part = view(entry);
   for (int64_t i = 0; i < dimensions; ++i) {
     const int64_t begin = offsets[static_cast<size_t>(i)];
     const int64_t length = destination.size(i);
-    TW_EXPECTS(begin >= 0 && length <= part.size(i) && begin <= part.size(i) - length, path_.string(), " holds ", entry.spec.describe(),
+    TW_EXPECTS(begin >= 0 && length <= part.size(i) && begin <= part.size(i) - length, path().string(), " holds ", entry.spec.describe(),
                ", which has no part ", shape_text(destination.sizes().vec()), " at ", shape_text(offsets));
     part = part.narrow(i, begin, length);
   }

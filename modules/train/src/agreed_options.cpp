@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
 
 namespace tw::train {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <map>
 #include <tw/base/concat.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/tensor/safetensors.hpp>
 
 namespace tw::train {

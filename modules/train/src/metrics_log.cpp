@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/csv_field.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/replace_file.hpp>
 #include <tw/train/metrics_log.hpp>
 
 #include <cmath>

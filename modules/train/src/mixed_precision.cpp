@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/train/mixed_precision.hpp>
 
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/autocast.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::train {

@@ -8,12 +8,12 @@
 #include <torch/script.h>
 
 #include <optional>
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/data_parallel/sync_batch_norm.hpp>
 #include <tw/state/module_state.hpp>
-#include <tw/tensor/autocast.hpp>
 #include <unordered_map>
 #include <utility>
 

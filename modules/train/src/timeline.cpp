@@ -3,9 +3,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <tw/base/absolute_path.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/replace_file.hpp>
+#include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 

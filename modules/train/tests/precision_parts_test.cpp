@@ -3,6 +3,8 @@
 #include "support.hpp"
 
 #include <cmath>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -10,8 +12,6 @@
 #include <tw/layer_training/splinet.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
-#include <tw/tensor/autocast.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 namespace precision_parts_test {
 

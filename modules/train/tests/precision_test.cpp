@@ -7,9 +7,9 @@
 
 #include <cmath>
 #include <limits>
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/models/lenet.hpp>
-#include <tw/tensor/autocast.hpp>
 
 namespace precision_test {
 

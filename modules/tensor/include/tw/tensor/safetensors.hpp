@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tw/base/file.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
 
@@ -57,19 +58,13 @@ class SafetensorsFile {
  public:
   /// @throws FileError when it cannot be opened, or is malformed.
   explicit SafetensorsFile(std::filesystem::path path);
-  SafetensorsFile(SafetensorsFile&&) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-  ~SafetensorsFile();
-
-  const std::filesystem::path& path() const noexcept { return path_; }
+  const std::filesystem::path& path() const noexcept { return file_.path(); }
   /// In the order of their bytes.
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return entries_.contains(name); }
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
   /// The file's bytes.
-  std::string_view bytes() const noexcept;
+  std::string_view bytes() const noexcept { return file_.content(); }
 
   // Each throws FileError where there is no tensor of that name, its dtype is not supported, or a bool in it is neither 0 nor 1.
 
@@ -83,11 +78,8 @@ class SafetensorsFile {
  private:
   const SafetensorsEntry& find(const std::string& name) const;
   at::Tensor view(const SafetensorsEntry& entry) const;
-  void close() noexcept;
 
-  std::filesystem::path path_;
-  const char* data_ = nullptr;
-  size_t size_ = 0;
+  MappedFile file_;
   std::map<std::string, SafetensorsEntry, std::less<>> entries_;
   std::map<std::string, std::string> metadata_;
 };

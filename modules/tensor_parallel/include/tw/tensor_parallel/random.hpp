@@ -6,7 +6,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
-#include <tw/tensor/generator.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/tensor_parallel/split_module.hpp>
 
 namespace tw::tensor_parallel {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/autocast.hpp>
 
 namespace autocast_test {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/base/error.hpp>
-#include <tw/tensor/recomputed.hpp>
 
 #include "message_of.hpp"
 #include "plain_call.hpp"

@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include <functional>
-#include <tw/tensor/recomputed.hpp>
+#include <tw/autograd/recomputed.hpp>
 #include <utility>
 #include <vector>
 

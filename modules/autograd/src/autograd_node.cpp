@@ -2,8 +2,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <tw/autograd/autograd_node.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/autograd_node.hpp>
 
 #include <utility>
 

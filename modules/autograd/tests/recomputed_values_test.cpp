@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <tw/tensor/recomputed.hpp>
+#include <tw/autograd/recomputed.hpp>
 
 #include "plain_call.hpp"
 

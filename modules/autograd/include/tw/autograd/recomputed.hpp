@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <tw/tensor/tensors_within.hpp>
+#include <tw/autograd/tensors_within.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/tensor/autocast.hpp>
+#include <tw/autograd/autocast.hpp>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -14,11 +14,11 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/generator.hpp>
+#include <tw/autograd/recomputed.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/tensor/autocast.hpp>
-#include <tw/tensor/generator.hpp>
-#include <tw/tensor/recomputed.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 

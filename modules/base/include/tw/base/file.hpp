@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: opened, mapped, read and replaced. Every error is a FileError that names the path.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tw {
+
+/// `path` in a form that names the same file after chdir(); an empty path stays empty.
+/// For whoever keeps a path to use it later.
+inline std::filesystem::path absolute_path(const std::filesystem::path& path) { return path.empty() ? path : std::filesystem::absolute(path); }
+
+/// A file or folder that is open; it closes itself.
+class FileDescriptor {
+ public:
+  /// @param flags of open(2), to which O_CLOEXEC is added. @param problem for the message: "cannot be opened".
+  /// @throws FileError with the system's reason.
+  FileDescriptor(std::filesystem::path path, int flags, const char* problem);
+  ~FileDescriptor();
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const noexcept { return fd_; }
+  /// Writes all of `data` where the last write ended. @throws FileError with the system's reason and the offset.
+  void write(const void* data, size_t bytes);
+  /// Returns when the content is on the disk itself. @throws FileError
+  void sync() const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+  int64_t written_ = 0;
+};
+
+/// A file's content as read-only memory; the operating system reads pages on access. The file must not shrink while mapped.
+class MappedFile {
+ public:
+  /// @throws FileError if it cannot be opened or is not an ordinary file.
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::string_view content() const noexcept { return {data_, size_}; }
+
+ private:
+  std::filesystem::path path_;
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// The content of a file or a pipe. @throws FileError where it cannot be read, is a folder, or has more than `most` bytes.
+std::string read_file(const std::filesystem::path& path, int64_t most = std::numeric_limits<int64_t>::max());
+
+/// Lets `write` create a file next to `path`, and moves it to `path` once it is complete and on disk: a reader of `path` finds the old content or the
+/// new. A link stays, and its target is replaced. Devices, pipes and files in /dev, such as /dev/stdout, are written in place. All files that are
+/// written at once use this function. @throws what `write` throws, where a FileError names `path`; FileError
+void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write);
+
+void replace_file(const std::filesystem::path& path, const std::string& content);
+
+/// Removes what replace_file() of killed processes left of `path`. @return those that could not be removed, and why
+std::vector<std::string> remove_partials_of(const std::filesystem::path& path);
+
+}  // namespace tw
