@@ -218,7 +218,7 @@ void measure_ways(const tw::Communicator& comm, const std::string& rate) {
         {Collective::allgather, [&] { tw::allgather(comm, part, whole); }},
     };
     for (const auto& [operation, call] : operations) {
-      std::vector<std::string_view> ways = tw::algorithms::ways_to(operation, cluster);
+      std::vector<std::string_view> ways = tw::algorithms::methods_for(operation, cluster);
       ways.push_back("mpi");
       for (const std::string_view way : ways) {
         tw::choose_backend(comm, std::string(way));

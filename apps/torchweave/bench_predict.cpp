@@ -60,17 +60,17 @@ void predict(const algorithms::Cluster& cluster, const std::vector<std::string>&
   const auto selection = algorithms::Selection::by_price(cluster);
   out << cluster.ranks() << " ranks on " << cluster.nodes << " nodes. Times in ms, of which latency; * marks what would be selected.\n";
   for (const Collective operation : bench_operations()) {
-    const auto ways = algorithms::ways_to(operation, cluster);
+    const auto methods = algorithms::methods_for(operation, cluster);
     const bool is_asked = std::find(operations.begin(), operations.end(), bench_name(operation)) != operations.end();
-    if (!is_asked || ways.empty() || operation == Collective::barrier) continue;
+    if (!is_asked || methods.empty() || operation == Collective::barrier) continue;
     out << "\n" << bench_name(operation) << "\n";
     for (int64_t bytes = std::max<int64_t>(1, min_bytes); bytes <= max_bytes; bytes *= 4) {
       const algorithms::Choice* choice = selection.choice(operation, bytes);
       const std::string taken = choice == nullptr ? "" : choice->backend;
       out << std::setw(12) << size_text(bytes) << (taken == "mpi" ? "  * mpi: " + choice->reason : "") << "\n";
-      for (const std::string_view way : ways) {
-        const algorithms::Price price = algorithms::price_of(way, operation, cluster, bytes);
-        out << std::setw(12) << (way == taken ? "*" : "") << "  " << std::left << std::setw(20) << way << std::right << std::setw(12)
+      for (const std::string_view method : methods) {
+        const algorithms::Price price = algorithms::price_of(method, operation, cluster, bytes);
+        out << std::setw(12) << (method == taken ? "*" : "") << "  " << std::left << std::setw(20) << method << std::right << std::setw(12)
             << brief_text(1e3 * price.total().count()) << std::setw(12) << brief_text(1e3 * price.latency.count()) << "\n";
       }
     }

@@ -23,7 +23,7 @@ namespace tw::tool {
 namespace {
 
 constexpr size_t longest_line = size_t{1} << 20U;
-constexpr int most_reads = 32;  // at once: more than a pipe holds, and an end for those that never stop printing
+constexpr int max_reads = 32;  // at once: more than a pipe holds, and an end for those that never stop printing
 constexpr auto a_look = std::chrono::milliseconds(5);
 
 // $0 is the command. Its companion waits until the other end of pipe 3 is closed, which happens when this process ends, and takes the group along.
@@ -136,7 +136,7 @@ std::vector<std::string> ChildProcess::read_lines(std::chrono::milliseconds pati
 
 void ChildProcess::take(Output& output, std::vector<std::string>* lines) {
   std::array<char, 65536> buffer;
-  for (int reads = 0; reads < most_reads && output.fd >= 0; ++reads) {
+  for (int reads = 0; reads < max_reads && output.fd >= 0; ++reads) {
     const ssize_t count = ::read(output.fd, buffer.data(), buffer.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (count <= 0) {

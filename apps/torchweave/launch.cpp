@@ -215,7 +215,7 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
       ->check(CLI::IsMember({"cores", "none"}));
   app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");
   app.add_option(
-         "--restart", arguments.policy.most_restarts,
+         "--restart", arguments.policy.max_restarts,
          "Restarts after a rank's death, at most; each waits 1, 2, 4... to 60 s; without the host that failed, if there are others. `torchweave "
          "train` and `search` go on from their newest checkpoint")
       ->check(CLI::Range(0, 1000000));

@@ -311,8 +311,8 @@ std::optional<Death> FailureRecord::death() const {
 
 NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed) {
   constexpr int64_t longest_wait = 60;
-  if (restarts >= policy.most_restarts) {
-    return {.give_up_because = policy.most_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
+  if (restarts >= policy.max_restarts) {
+    return {.give_up_because = policy.max_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
   }
   const bool is_stuck = restarts > 0 && progressed == false;
   const NextStart give_up{.give_up_because = "it has made no checkpoint since the death before"};

@@ -107,7 +107,7 @@ class FailureRecord {
 };
 
 struct RestartPolicy {
-  int most_restarts = 0;
+  int max_restarts = 0;
   int min_ranks = 1;  ///< fewer are not worth a start without the host that failed
 };
 

@@ -55,7 +55,7 @@ struct Arguments {
 };
 
 constexpr int64_t transformer_blocks = 12;
-constexpr int64_t most_measured_rows = 32;  // unless the user wants more
+constexpr int64_t max_measured_rows = 32;  // unless the user wants more
 
 std::string content_of(const std::string& path) {
   const std::ifstream file(path);
@@ -82,7 +82,7 @@ MeasuredModelOptions measured_options_of(const Arguments& a) {
                     .vocabulary = a.vocabulary},
           .input = a.input,
           .input_dtype = a.input_dtype,
-          .rows = a.measured_rows.value_or(std::min(a.options.batch, most_measured_rows)),
+          .rows = a.measured_rows.value_or(std::min(a.options.batch, max_measured_rows)),
           .cache = a.cache};
 }
 
@@ -202,7 +202,7 @@ void add_measured_options(CLI::Option_group& group, Arguments& a) {
   group.add_option("--input", a.input, "Measured: shape of a row, such as 1x28x28; a TorchScript file needs it");
   group.add_option("--input-dtype", a.input_dtype, "Measured: what a TorchScript file takes; by default float32")
       ->check(CLI::IsMember({"float32", "float64", "int64"}));
-  group.add_option("--measured-rows", a.measured_rows, concat("Measured: rows of the example; by default the batch's, at most ", most_measured_rows))
+  group.add_option("--measured-rows", a.measured_rows, concat("Measured: rows of the example; by default the batch's, at most ", max_measured_rows))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   group.add_option("--profile-cache", a.cache, "Measured: directory for profiles, so that the same is measured once");
   group.add_flag("--show-graph", a.show_graph, "Measured: print the operators that were captured");

@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     const std::vector<PassTimes> times(2, {.forward = 1, .backward = 2, .transfer = 0.5});
     std::cout << "1F1B, forward 1, backward 2, a message 0.5: " << simulate(usual, times).duration << '\n' << gantt_text(simulate(usual, times), 80);
     std::cout << "own: " << simulate(own, times).duration << '\n' << gantt_text(simulate(own, times), 80);
-    std::cout << "micro-batches in flight on device 0: " << most_in_flight(usual)[0] << " and " << most_in_flight(own)[0] << '\n';
+    std::cout << "micro-batches in flight on device 0: " << max_in_flight(usual)[0] << " and " << max_in_flight(own)[0] << '\n';
   }
   const double loss = trained(comm, own);
   const double other = trained(comm, usual);

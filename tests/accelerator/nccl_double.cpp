@@ -32,7 +32,7 @@ constexpr Result success = Result::success;
 constexpr Result invalid_argument = Result{4};
 constexpr Result in_progress = Result::in_progress;
 constexpr size_t slot_bytes = size_t{16} << 20;  // per rank; pages are allocated on first touch
-constexpr int most_ranks = 16;
+constexpr int max_ranks = 16;
 
 struct Place {
   std::atomic<uint64_t> given;  // calls for which this rank's input is in its slot
@@ -41,7 +41,7 @@ struct Place {
 
 struct Shared {
   std::atomic<int> joined;
-  std::array<Place, most_ranks> places;
+  std::array<Place, max_ranks> places;
 };
 
 bool offered = false;
@@ -158,7 +158,7 @@ Result get_unique_id(Id* id) {
 }
 
 Result comm_init_rank_config(Comm** result, int ranks, Id id, int rank, Config* config) {
-  if (ranks > most_ranks || config == nullptr) return invalid_argument;
+  if (ranks > max_ranks || config == nullptr) return invalid_argument;
   auto comm = std::make_unique<Comm>();
   comm->rank = rank;
   comm->ranks = ranks;

@@ -16,9 +16,9 @@ namespace {
 
 using namespace tw::search;
 
-constexpr double noise = 0.1;                // as a share of the range
-constexpr double deviations = 3;             // allowed deviations of the share of pairs from one half
-constexpr int64_t most_for_processes = 500;  // evaluations: the cost of a Gaussian process's proposal grows with them
+constexpr double noise = 0.1;               // as a share of the range
+constexpr double deviations = 3;            // allowed deviations of the share of pairs from one half
+constexpr int64_t max_for_processes = 500;  // evaluations: the cost of a Gaussian process's proposal grows with them
 const std::vector<std::string> all_propagators = {"automatic",   "hybrid", "quadratic_trust_region", "cma_es",
                                                   "nelder_mead", "tpe",    "gaussian_process",       "genetic"};
 
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   for (size_t i = 3; i < words.size(); ++i) all_dimensions.push_back(std::stoul(words[i]));
   if (all_dimensions.empty()) all_dimensions = {2, 5, 10};
   // The variance of the share of pairs, for two samples of size n from one distribution, is (2 n + 1) / (12 n^2).
-  const double least_share = 0.5 - deviations * std::sqrt((2.0 * seeds + 1) / (12.0 * seeds * seeds));
+  const double min_share = 0.5 - deviations * std::sqrt((2.0 * seeds + 1) / (12.0 * seeds * seeds));
   int lost = 0;
   for (const size_t dimensions : all_dimensions) {
     const std::vector<Objective> functions = objectives(dimensions);
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
       std::vector<std::vector<double>> of_random;
       for (const Objective& each : functions) of_random.push_back(regrets("random", each, evaluations, seeds));
       for (const std::string& name : propagators) {
-        if (name == "gaussian_process" && evaluations > most_for_processes) continue;
+        if (name == "gaussian_process" && evaluations > max_for_processes) continue;
         double logs = 0;
         double least = 1;
         std::string lines;
@@ -114,11 +114,11 @@ int main(int argc, char** argv) {
           const double share = share_less(own, of_random[i]);
           logs += std::log(own[middle] / of_random[i][middle]) / static_cast<double>(functions.size());
           least = std::min(least, share);
-          lost += share < least_share ? 1 : 0;
+          lost += share < min_share ? 1 : 0;
           char line[160];
           std::snprintf(line, sizeof line, "    %-20s %.4f, random %.4f, better in %.2f of pairs%s\n", functions[i].name.c_str(), own[middle],
-                        of_random[i][middle], share, share < least_share ? ": LOST" : "");
-          if (details || share < least_share) lines += line;
+                        of_random[i][middle], share, share < min_share ? ": LOST" : "");
+          if (details || share < min_share) lines += line;
         }
         std::printf("%-17s %2zu dimensions, %5ld evaluations: %.2f of random search's loss (geometric mean), better in %.2f of pairs at least\n%s",
                     name.c_str(), dimensions, static_cast<long>(evaluations), std::exp(logs), least, lines.c_str());

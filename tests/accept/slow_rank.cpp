@@ -35,7 +35,7 @@ constexpr int64_t test_samples = 2000;
 constexpr int64_t steps_a_test = 25;  // steps of the testing rank between tests
 constexpr double goal = 0.85;
 constexpr double sleeps = 4;  // in step lengths
-constexpr double most_s = 300;
+constexpr double max_s = 300;
 
 struct Data {
   explicit Data(const char* folder) : test(tw::testing::first_samples(tw::load_mnist(folder, tw::Split::test), test_samples)) {
@@ -111,7 +111,7 @@ double time_to_goal(const tw::Communicator& comm, const std::string& algorithm, 
       const at::Tensor values = worker ? worker->centre().prefetch().take() : torch::nn::utils::parameters_to_vector(trainee.model->parameters());
       torch::nn::utils::vector_to_parameters(values, tested.model->parameters());
       seconds = watch.elapsed().count();
-      if (accuracy(tested.model, data.test) >= goal || seconds > most_s) over.store(1);
+      if (accuracy(tested.model, data.test) >= goal || seconds > max_s) over.store(1);
     }
     if (worker) continue;
     comm.barrier();  // all ranks see `over` at the same step

@@ -18,10 +18,10 @@ struct Outcome {
   };
   Kind kind = Kind::right;
   std::string text = {};
-  int least_ranks = 1;  ///< ranks needed to observe it
+  int min_ranks = 1;  ///< ranks needed to observe it
 };
 
-inline Outcome error(std::string text, int least_ranks = 1) { return {Outcome::Kind::error, std::move(text), least_ranks}; }
+inline Outcome error(std::string text, int min_ranks = 1) { return {Outcome::Kind::error, std::move(text), min_ranks}; }
 inline Outcome other(std::string text) { return {Outcome::Kind::other, std::move(text)}; }
 inline Outcome absent(std::string text) { return {Outcome::Kind::absent, std::move(text)}; }
 inline const Outcome right;

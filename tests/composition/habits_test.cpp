@@ -30,7 +30,7 @@ void expect_equals_one_process(const Habit& habit, Loop& ours) {
 }
 
 void expect_outcome(const Habit& habit, const StrategyColumn& strategy, const Outcome& outcome) {
-  if (outcome.kind == Kind::absent || world().size() < outcome.least_ranks) return;
+  if (outcome.kind == Kind::absent || world().size() < outcome.min_ranks) return;
   const auto ours = strategy.make();
   if (outcome.kind == Kind::error) {
     const std::string error = message_of([&] { habit.act(*ours); });

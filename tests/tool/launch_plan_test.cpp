@@ -202,7 +202,7 @@ TEST(Launch, SuspectsWhomOthersLost) {
 }
 
 TEST(Launch, StartsAgainAsLongAsThatHelps) {
-  const RestartPolicy policy{.most_restarts = 3, .min_ranks = 2};
+  const RestartPolicy policy{.max_restarts = 3, .min_ranks = 2};
   const Death of_rank{1, "b", "exit code 1", false};
   const Death of_host{1, "b", "signal 9 (Killed)", true};
   const LaunchOptions three = job(0, "a:2,b:2,c:2");

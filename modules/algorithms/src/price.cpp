@@ -212,21 +212,21 @@ int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept {
   return blocks;
 }
 
-std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster) {
-  std::vector<std::string_view> ways;
-  if (cluster.nodes > 1 && cluster.ranks_per_node > 1 && goes_by_nodes(collective)) ways.push_back(hierarchical);
+std::vector<std::string_view> methods_for(Collective collective, const Cluster& cluster) {
+  std::vector<std::string_view> methods;
+  if (cluster.nodes > 1 && cluster.ranks_per_node > 1 && goes_by_nodes(collective)) methods.push_back(hierarchical);
   for (int i = 0; i < algorithm_count; ++i) {
-    if (can(static_cast<Algorithm>(i), collective)) ways.push_back(name_of(static_cast<Algorithm>(i)));
+    if (can(static_cast<Algorithm>(i), collective)) methods.push_back(name_of(static_cast<Algorithm>(i)));
   }
-  return ways;
+  return methods;
 }
 
-Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes) {
-  const std::vector<std::string_view> ways = ways_to(collective, cluster);
-  TW_EXPECTS(std::find(ways.begin(), ways.end(), way) != ways.end(), "'", way, "' is no algorithm for ", name_of(collective), " on ", cluster.nodes,
-             " nodes of ", cluster.ranks_per_node, " ranks");
-  if (way == hierarchical) return price_of_hierarchical(collective, cluster, as_double(bytes));
-  return price_of(*algorithm_named(way), collective, cluster, as_double(bytes));
+Price price_of(std::string_view method, Collective collective, const Cluster& cluster, int64_t bytes) {
+  const std::vector<std::string_view> methods = methods_for(collective, cluster);
+  TW_EXPECTS(std::find(methods.begin(), methods.end(), method) != methods.end(), "'", method, "' is no algorithm for ", name_of(collective), " on ",
+             cluster.nodes, " nodes of ", cluster.ranks_per_node, " ranks");
+  if (method == hierarchical) return price_of_hierarchical(collective, cluster, as_double(bytes));
+  return price_of(*algorithm_named(method), collective, cluster, as_double(bytes));
 }
 
 }  // namespace tw::algorithms

@@ -45,7 +45,7 @@ std::vector<int> roots_of(Collective collective, int ranks) {
 
 TEST(Plans, GiveEveryRankEveryContributionOnce) {
   for_each_pair([](Algorithm algorithm, Collective collective) {
-    for (int ranks = 1; ranks <= tw::algorithms::testing::most_ranks; ++ranks) {
+    for (int ranks = 1; ranks <= tw::algorithms::testing::max_ranks; ++ranks) {
       for (const int root : roots_of(collective, ranks)) {
         for (const int64_t pipelined : pipelines_of(algorithm)) {
           const Task task{.collective = collective, .ranks = ranks, .rank = 0, .root = root, .pipelined = pipelined};

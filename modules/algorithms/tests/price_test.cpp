@@ -48,14 +48,14 @@ TEST(Price, OfRanksWithNodesOfTheirOwnIsThatOfTheirPlans) {
 TEST(Price, OfRanksThatShareALinkCountsAllOfThem) {
   const Cluster cluster{.nodes = 2, .ranks_per_node = 2};
   const double wire = static_cast<double>(mib) / cluster.between.bytes_per_second;
-  const auto transfer = [&](std::string_view way) { return price_of(way, Collective::allreduce, cluster, mib).transfer.count(); };
+  const auto transfer = [&](std::string_view method) { return price_of(method, Collective::allreduce, cluster, mib).transfer.count(); };
   EXPECT_NEAR(transfer("ring"), 1.5 * wire, 1e-9);                          // one rank of a node sends to the next, 2 (P - 1) / P of the tensor
   EXPECT_NEAR(transfer("circulant"), 1.1 * 2 * (0.25 + 1.0) * wire, 1e-9);  // one rank of a node crosses in the first hop, both in the second
   EXPECT_NEAR(transfer("recursive_doubling"), 1.1 * 2 * wire + 2 * static_cast<double>(mib) / cluster.within.bytes_per_second,
               1e-9);  // then both
   const double memory = 2 * static_cast<double>(mib) / cluster.within.bytes_per_second;
   EXPECT_NEAR(transfer("hierarchical"), wire + memory, 1e-9);
-  EXPECT_EQ(ways_to(Collective::allreduce, flat(2)).front(), "ring");
+  EXPECT_EQ(methods_for(Collective::allreduce, flat(2)).front(), "ring");
 }
 
 TEST(Price, OfADoubleTreeIsThatOfItsPlan) {
@@ -76,7 +76,7 @@ TEST(Price, OfADoubleTreeIsThatOfItsPlan) {
 }
 
 // Of two blocks, one per tree: the blocks that cross the busiest node's link in one direction.
-int64_t most_crossing(Collective collective, const Cluster& cluster) {
+int64_t max_crossing(Collective collective, const Cluster& cluster) {
   std::vector<int64_t> out(static_cast<size_t>(cluster.nodes)), in = out;
   const auto node_of = [&](int rank) { return static_cast<size_t>(rank / cluster.ranks_per_node); };
   const auto ranks = static_cast<int>(cluster.ranks());
@@ -104,7 +104,7 @@ TEST(Price, OfADoubleTreeCountsWhatCrossesTheLinkOfANode) {
         const Duration more =
             price_of("double_tree", collective, cluster, 8 * mib).transfer - price_of("double_tree", collective, cluster, 4 * mib).transfer;
         const double counted = more.count() * cluster.between.bytes_per_second / static_cast<double>(2 * mib);
-        const int64_t crossing = most_crossing(collective, cluster);
+        const int64_t crossing = max_crossing(collective, cluster);
         EXPECT_LE(static_cast<double>(crossing), counted + 1e-6) << nodes << " nodes of " << ranks_per_node;
         if (cluster.ranks() > 256) {
           bound = counted;
@@ -141,8 +141,8 @@ TEST(Price, BetweenNodesTheSizeDecides) {
 
 TEST(Price, IsQuicklyToldOfManyRanks) {
   for (const Collective collective : {Collective::alltoall, Collective::allreduce}) {
-    for (const std::string_view way : ways_to(collective, {.nodes = 12500, .ranks_per_node = 8})) {
-      EXPECT_GT(price_of(way, collective, {.nodes = 12500, .ranks_per_node = 8}, mib).total().count(), 0);
+    for (const std::string_view method : methods_for(collective, {.nodes = 12500, .ranks_per_node = 8})) {
+      EXPECT_GT(price_of(method, collective, {.nodes = 12500, .ranks_per_node = 8}, mib).total().count(), 0);
     }
   }
 }

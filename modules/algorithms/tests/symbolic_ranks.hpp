@@ -17,12 +17,12 @@
 
 namespace tw::algorithms::testing {
 
-constexpr int most_ranks = 64;
+constexpr int max_ranks = 64;
 
 /// The sum of the contributions of `from` to `block`; in an all-to-all, what `from` sends to rank `block`.
 struct Value {
   int64_t block = -1;  // -1: empty
-  std::bitset<most_ranks> from;
+  std::bitset<max_ranks> from;
   bool operator==(const Value&) const = default;
 };
 
@@ -72,7 +72,7 @@ class SymbolicRanks {
     Plan plan;
     std::map<Cell, Value> memory;
     size_t step = 0;
-    size_t under_way = 0;  // messages of the step in flight
+    size_t in_flight = 0;  // messages of the step in flight
     int64_t ready_at = 0;  // in rounds
     int64_t ends_at = 0;
     Cost cost;
@@ -95,7 +95,7 @@ class SymbolicRanks {
 
   void fill(int rank) {
     const auto put = [&](Area area, int64_t block, int64_t name) {
-      of(rank).memory[{area, block}] = {name, std::bitset<most_ranks>().set(static_cast<size_t>(rank))};
+      of(rank).memory[{area, block}] = {name, std::bitset<max_ranks>().set(static_cast<size_t>(rank))};
     };
     const int64_t blocks = of(rank).plan.blocks;
     switch (task_.collective) {
@@ -149,9 +149,9 @@ class SymbolicRanks {
       expect_apart(rank, step);
       for (const Message& message : step.sends) sent_[{rank, message.peer}].push_back({message.run, mine.ready_at});
       for (const Message& message : step.receives) received_[{message.peer, rank}].push_back({message.run, mine.ready_at});
-      mine.under_way = step.sends.size() + step.receives.size();
+      mine.in_flight = step.sends.size() + step.receives.size();
       mine.ends_at = mine.ready_at;
-      if (mine.under_way > 0) return;
+      if (mine.in_flight > 0) return;
       end_step(rank);
     }
   }
@@ -213,7 +213,7 @@ class SymbolicRanks {
     }
     for (int rank = 0; rank < task_.ranks; ++rank) {
       RankState& mine = of(rank);
-      if (mine.step < mine.plan.steps.size() && mine.under_way == 0) {
+      if (mine.step < mine.plan.steps.size() && mine.in_flight == 0) {
         end_step(rank);
         begin_step(rank);
       }
@@ -228,16 +228,16 @@ class SymbolicRanks {
     const int64_t end = std::max(send.at, receive.at) + 1;
     for (const int rank : {from, to}) {
       of(rank).ends_at = std::max(of(rank).ends_at, end);
-      --of(rank).under_way;
+      --of(rank).in_flight;
     }
     of(from).cost.sent += send.run.count;
     of(to).cost.received += send.run.count;
   }
 
   void expect_result(int rank) {
-    std::bitset<most_ranks> all;
+    std::bitset<max_ranks> all;
     for (int i = 0; i < task_.ranks; ++i) all.set(static_cast<size_t>(i));
-    const auto only = [](int64_t source) { return std::bitset<most_ranks>().set(static_cast<size_t>(source)); };
+    const auto only = [](int64_t source) { return std::bitset<max_ranks>().set(static_cast<size_t>(source)); };
     std::map<Cell, Value> before;
     std::swap(before, of(rank).memory);
     fill(rank);

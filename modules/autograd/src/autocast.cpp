@@ -21,7 +21,7 @@ bool has_autocast(c10::DeviceType kind) {
 }  // namespace
 
 AutocastState AutocastState::here() {
-  static_assert(std::tuple_size_v<std::remove_cvref_t<decltype(kinds())>> <= most_kinds);
+  static_assert(std::tuple_size_v<std::remove_cvref_t<decltype(kinds())>> <= max_kinds);
   AutocastState state;
   for (size_t i = 0; i < kinds().size(); ++i) {
     state.on_[i] = at::autocast::is_autocast_enabled(kinds()[i]);

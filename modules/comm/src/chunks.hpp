@@ -11,9 +11,9 @@ namespace tw {
 
 /// The number of chunks of a tensor in flight at once, counted from the first unfinished one: while one is on the wire, another is reduced. More
 /// chunks take more memory and gain nothing.
-constexpr int64_t chunks_under_way = 3;
+constexpr int64_t chunks_in_flight = 3;
 
-/// Transfers of one tensor's chunks, started in order. A chunk starts when the one `chunks_under_way` before it has ended, so that many sequence
+/// Transfers of one tensor's chunks, started in order. A chunk starts when the one `chunks_in_flight` before it has ended, so that many sequence
 /// numbers are enough to tell their messages apart.
 class Chunks : public mpi::Transfer {
  public:
@@ -23,7 +23,7 @@ class Chunks : public mpi::Transfer {
   bool advance() override {
     while (true) {
       const int64_t before = first_;
-      for (int64_t chunk = first_; chunk < std::min(chunks_, first_ + chunks_under_way); ++chunk) advance(chunk);
+      for (int64_t chunk = first_; chunk < std::min(chunks_, first_ + chunks_in_flight); ++chunk) advance(chunk);
       while (first_ < chunks_ && transfers_.contains(first_) && !transfers_.at(first_)) transfers_.erase(first_++);
       if (first_ == chunks_) return true;
       if (first_ == before) return false;

@@ -57,7 +57,7 @@ class Phases : public mpi::Transfer {
   }
 
  private:
-  enum class State : uint8_t { open, closed, under_way, ended };
+  enum class State : uint8_t { open, closed, in_flight, ended };
   struct InNode {
     std::unique_ptr<shared_memory::Exchange> exchange;
     int64_t after;
@@ -83,13 +83,13 @@ class Phases : public mpi::Transfer {
 
   bool advance_between() {
     bool moved = false;
-    const size_t end = std::min(between_.size(), first_ + static_cast<size_t>(chunks_under_way));  // see Chunks
+    const size_t end = std::min(between_.size(), first_ + static_cast<size_t>(chunks_in_flight));  // see Chunks
     for (size_t chunk = first_; chunk < end && !failure_; ++chunk) {
       if (state_[chunk] == State::open) {
         if (between_[chunk]) transfers_[chunk] = between_[chunk]();
-        state_[chunk] = State::under_way;
+        state_[chunk] = State::in_flight;
       }
-      if (state_[chunk] != State::under_way || (transfers_[chunk] && !transfers_[chunk]->advance())) continue;
+      if (state_[chunk] != State::in_flight || (transfers_[chunk] && !transfers_[chunk]->advance())) continue;
       transfers_.erase(chunk);
       state_[chunk] = State::ended;
       moved = true;
@@ -117,7 +117,7 @@ class HierarchicalBackend : public Backend {
         next_sequence_(std::move(next_sequence)),
         mine_(nodes_.place_of[static_cast<size_t>(int{comm.rank()})]),
         carriers_(nodes_.fewest()),
-        has_tags_(mpi::most_sequences(comm) >= 1000) {
+        has_tags_(mpi::max_sequences(comm) >= 1000) {
     for (const auto& members : nodes_.members) peers_.push_back(members[static_cast<size_t>(std::min(mine_.local, carriers_ - 1))]);
   }
 
@@ -145,7 +145,7 @@ class HierarchicalBackend : public Backend {
     const int64_t bytes = count * element_bytes(call.type) * (divided ? comm.size() : 1);
     const int64_t chunks = std::max<int64_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
     const int64_t sequence = *next_sequence_;
-    *next_sequence_ += chunks_under_way;  // the same for every size, so that ranks called with different sizes stay in step
+    *next_sequence_ += chunks_in_flight;  // the same for every size, so that ranks called with different sizes stay in step
     const Making making{comm, bound, call, count, chunks, sequence, bound.part ? bound.part->refused : std::make_shared<bool>(false)};
     switch (call.collective) {
       case Collective::allreduce: return begin_allreduce(making);
@@ -199,7 +199,7 @@ class HierarchicalBackend : public Backend {
     memory.type = making.call.type;
     memory.op = op_of(making.call);
     return [comm = std::make_shared<const Communicator>(mpi::borrow(making.comm)), plan = std::move(plan), memory = std::move(memory), peers = peers_,
-            sequence = making.sequence + number % chunks_under_way] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
+            sequence = making.sequence + number % chunks_in_flight] { return make_plan_transfer(*comm, plan, memory, peers, sequence); };
   }
 
   // Reduces shares to their carriers, all-reduces them between nodes, then broadcasts them inside each node.
@@ -220,8 +220,8 @@ class HierarchicalBackend : public Backend {
       all.push_back(std::move(carry));
     }
     auto phases = std::make_unique<Phases>(std::move(all));
-    for (int64_t number = 0; number < making.chunks + chunks_under_way; ++number) {
-      const int64_t last = number - chunks_under_way;
+    for (int64_t number = 0; number < making.chunks + chunks_in_flight; ++number) {
+      const int64_t last = number - chunks_in_flight;
       for (int carrier = 0; carrier < carriers_ && number < making.chunks; ++carrier) {
         const BlockRange range = share(number, carrier);
         std::byte* memory = tensor + making.bytes(range.begin);

@@ -167,8 +167,8 @@ algorithms::Selection Link::first_selection() {
   const algorithms::Cluster mine = cluster();
   is_selected_ = inherited_ && inherited_->cluster.nodes == mine.nodes && inherited_->cluster.ranks_per_node == mine.ranks_per_node;
   if (is_selected_) return inherited_->selection;
-  return algorithms::Selection::by_price(mine, [this](std::string_view way, Collective collective) {
-    const auto found = std::find_if(backends_.begin(), backends_.end(), [&](const auto& backend) { return backend->name() == way; });
+  return algorithms::Selection::by_price(mine, [this](std::string_view method, Collective collective) {
+    const auto found = std::find_if(backends_.begin(), backends_.end(), [&](const auto& backend) { return backend->name() == method; });
     return found != backends_.end() && (*found)->why_not({.collective = collective}).empty();
   });
 }

@@ -8,7 +8,7 @@
 namespace tw::nccl {
 namespace {
 
-constexpr int least_version = 21700;
+constexpr int min_version = 21700;
 
 // Where to look up functions: libraries already loaded come first, such as the one of a CUDA LibTorch.
 void* handle() {
@@ -46,7 +46,7 @@ std::optional<Library> load() {
   take(library.group_start, "ncclGroupStart");
   take(library.group_end, "ncclGroupEnd");
   int version = 0;
-  if (!complete || library.get_version(&version) != Result::success || version < least_version) return {};
+  if (!complete || library.get_version(&version) != Result::success || version < min_version) return {};
   return library;
 }
 

@@ -40,9 +40,9 @@ class PlanBackend : public Backend {
       : algorithm_(algorithm),
         next_sequence_(std::move(next_sequence)),
         ranks_(static_cast<size_t>(comm.size())),
-        why_never_(comm.size() == 1                   ? "a rank that is alone has nobody to send to"
-                   : mpi::most_sequences(comm) < 1000 ? "this MPI has too few tags"
-                                                      : "") {
+        why_never_(comm.size() == 1                  ? "a rank that is alone has nobody to send to"
+                   : mpi::max_sequences(comm) < 1000 ? "this MPI has too few tags"
+                                                     : "") {
     std::iota(ranks_.begin(), ranks_.end(), 0);
   }
 
@@ -64,13 +64,13 @@ class PlanBackend : public Backend {
     const int64_t largest_chunk = (divided + chunks - 1) / chunks;
     const auto plan = plan_of(comm, call, algorithms::pipelined_blocks(algorithm_, largest_chunk * element_bytes(call.type)));
     const int64_t first_sequence = *next_sequence_;
-    *next_sequence_ += chunks_under_way;  // the same for every size, so that ranks called with different sizes stay in step
+    *next_sequence_ += chunks_in_flight;  // the same for every size, so that ranks called with different sizes stay in step
     const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::borrow(comm)), call, input = bound.input, output = bound.output,
                               divided, chunks, plan, first_sequence](int64_t chunk) {
       const BlockRange range{chunk * divided / chunks, (chunk + 1) * divided / chunks - chunk * divided / chunks};
       PlanMemory memory = memory_of(call, range, divided, plan->blocks, input, output);
       std::byte* result = memory.output;
-      auto transfer = make_plan_transfer(*of, plan, std::move(memory), ranks_, first_sequence + chunk % chunks_under_way);
+      auto transfer = make_plan_transfer(*of, plan, std::move(memory), ranks_, first_sequence + chunk % chunks_in_flight);
       const bool has_result = call.collective != Collective::reduce || call.peer == of->rank();
       if (!is_reduction(call.collective) || call.op != ReduceOp::average || !has_result) return transfer;
       const auto average = [result, range, type = call.type, ranks = of->size()] { divide(result, range.count, type, ranks); };

@@ -15,7 +15,7 @@
 namespace tw {
 namespace {
 
-constexpr size_t most_shown = 20;  // malformed rows in one message
+constexpr size_t max_shown = 20;  // malformed rows in one message
 constexpr const char* by_key = " (CsvOptions::header; the tool's data.header)";
 
 struct Line {
@@ -211,13 +211,13 @@ class Parser {
 
   void malformed(const Line& line, int64_t offset, const std::string& problem) {
     if (malformed_++ == 0) first_ = offset;
-    if (malformed_ <= most_shown) problems_ += concat("\n  line ", line.number, ", byte ", offset, ": ", problem);
+    if (malformed_ <= max_shown) problems_ += concat("\n  line ", line.number, ", byte ", offset, ": ", problem);
   }
 
   void report() const {
     if (malformed_ == 0) return;
     std::string text = concat(malformed_, malformed_ == 1 ? " row is malformed:" : " rows are malformed:", problems_);
-    if (malformed_ > most_shown) text += concat("\n  and ", malformed_ - most_shown, " more");
+    if (malformed_ > max_shown) text += concat("\n  and ", malformed_ - max_shown, " more");
     throw FileError(file_.path(), first_, text);
   }
 

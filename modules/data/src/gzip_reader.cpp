@@ -14,7 +14,7 @@ namespace tw {
 namespace {
 
 constexpr std::string_view gzip_magic = "\x1f\x8b";
-constexpr int64_t most_at_once = 1 << 30;  // zlib counts in 32 bits
+constexpr int64_t max_at_once = 1 << 30;  // zlib counts in 32 bits
 
 }  // namespace
 
@@ -43,8 +43,8 @@ int64_t GzipReader::inflate_some(void* out, int64_t bytes) {
     inflateReset(stream_.get());
     in_member_ = true;
   }
-  const auto given = static_cast<uInt>(std::min(static_cast<int64_t>(rest_.size()), most_at_once));
-  const auto room = static_cast<uInt>(std::min(bytes, most_at_once));
+  const auto given = static_cast<uInt>(std::min(static_cast<int64_t>(rest_.size()), max_at_once));
+  const auto room = static_cast<uInt>(std::min(bytes, max_at_once));
   stream_->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));  // zlib does not modify it
   stream_->avail_in = given;
   stream_->next_out = static_cast<Bytef*>(out);

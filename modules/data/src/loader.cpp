@@ -28,7 +28,7 @@ CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
 
 void visit(LoaderOptions& options, OptionVisitor& visitor) {
   visitor.field("global_batch", options.global_batch, at_least(1, any_count), {.meaning = "of a step on all ranks together", .unit = "samples"});
-  visitor.field("workers", options.workers, at_least(0, LoaderOptions::most_workers),
+  visitor.field("workers", options.workers, at_least(0, LoaderOptions::max_workers),
                 {.meaning = "threads that make batches ahead; 0: next() makes them"});
   visitor.field("prefetch", options.prefetch, at_least(0), {.meaning = "in the making or ready, by all workers together", .unit = "batches"});
   visitor.presence("augmentation", static_cast<bool>(options.augmentation));

@@ -78,7 +78,7 @@ struct InitialValues::Recording::Listener final : graph::OperatorListener {
       device = first + i;
       on_cpu = value.isNone() || value.toDevice().is_cpu();
     }
-    const bool without_memory = on_cpu && numel >= least_numel && c10::isFloatingType(dtype);
+    const bool without_memory = on_cpu && numel >= min_numel && c10::isFloatingType(dtype);
     if (without_memory) stack[device] = c10::Device(c10::kMeta);
     carry_out(op, stack);
     if (!without_memory) return;

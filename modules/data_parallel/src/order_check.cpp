@@ -34,8 +34,8 @@ std::shared_ptr<OrderCheck> find_living_check(const Communicator& comm) {
 }
 
 // Encodes a unit of a model in one number.
-constexpr int64_t most_units = int64_t{1} << 32;
-int64_t event_number(int64_t model, int64_t unit) { return model * most_units + unit + 1; }
+constexpr int64_t max_units = int64_t{1} << 32;
+int64_t event_number(int64_t model, int64_t unit) { return model * max_units + unit + 1; }
 
 }  // namespace
 
@@ -88,17 +88,17 @@ const std::string& OrderCheck::difference_up_to(int64_t event) {
 
 std::string OrderCheck::describe(const std::vector<int64_t>& of_ranks) const {
   std::set<int64_t> models;
-  for (const int64_t number : of_ranks) models.insert(number / most_units);
+  for (const int64_t number : of_ranks) models.insert(number / max_units);
   std::string text = "the ranks take parameters in different orders, and would get each other's; units, by their first parameter:";
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    const int64_t unit = of_ranks[rank] % most_units - 1;
-    const auto model = models_.find(of_ranks[rank] / most_units);
+    const int64_t unit = of_ranks[rank] % max_units - 1;
+    const auto model = models_.find(of_ranks[rank] / max_units);
     const bool is_known = model != models_.end() && unit != end_of_pass;
     text += concat("\n  rank ", rank, ": ",
                    unit == end_of_pass ? "the end of the backward pass"
                    : is_known          ? model->second.at(static_cast<size_t>(unit))
                                        : concat("unit ", unit));
-    if (models.size() > 1) text += concat(", of model ", of_ranks[rank] / most_units + 1);
+    if (models.size() > 1) text += concat(", of model ", of_ranks[rank] / max_units + 1);
   }
   if (models.size() > 1) text += "\nModels have the numbers in which they were wrapped: call them in the same order on all ranks";
   return text;

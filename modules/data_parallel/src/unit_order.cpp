@@ -8,7 +8,7 @@ namespace tw {
 namespace {
 
 // Longest pass that is learnt; later uses are ignored.
-constexpr size_t most_learnt = size_t{1} << 16;
+constexpr size_t max_learnt = size_t{1} << 16;
 // Uses after which forward passes are assumed to have no backward pass, if they also far exceed what was learnt.
 constexpr size_t many = 1024;
 
@@ -92,12 +92,12 @@ bool UnitOrder::begins(const Place& place) const {
 void UnitOrder::note(size_t unit, const UseMoment& moment) {
   const bool is_first = current_.empty() || unit == current_.front().unit || (!learnt_.empty() && unit == learnt_.front());
   const bool starts = is_first && moment.pass == UseMoment::Pass::forward;
-  const size_t enough = std::min(most_learnt, std::max(many, 4 * learnt_.size()));
+  const size_t enough = std::min(max_learnt, std::max(many, 4 * learnt_.size()));
   if (starts && current_.size() >= enough) {
     current_.erase(current_.begin(), current_.begin() + static_cast<std::ptrdiff_t>(last_start_));
     last_start_ = 0;
   }
-  if (current_.size() >= most_learnt) return;
+  if (current_.size() >= max_learnt) return;
   if (starts) last_start_ = current_.size();
   current_.push_back({unit, starts, moment.number});
 }

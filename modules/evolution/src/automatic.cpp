@@ -14,15 +14,15 @@
 namespace tw::search {
 namespace {
 
-constexpr int64_t least_to_learn = 3;         // evaluations per dimension
-constexpr int64_t most_dimensions = 200;      // for trust regions and covariance matrices
-constexpr int64_t most_for_processes = 300;   // evaluations: the cost of a proposal grows with them
-constexpr int64_t most_for_densities = 2000;  // evaluations, for the same reason
-constexpr int64_t least_values_of_a_scale = 8;
+constexpr int64_t min_to_learn = 3;          // evaluations per dimension
+constexpr int64_t max_dimensions = 200;      // for trust regions and covariance matrices
+constexpr int64_t max_for_processes = 300;   // evaluations: the cost of a proposal grows with them
+constexpr int64_t max_for_densities = 2000;  // evaluations, for the same reason
+constexpr int64_t min_values_of_a_scale = 8;
 
 bool is_scale(const Parameter& p) {
   if (p.kind == Parameter::Kind::categorical) return false;
-  return p.kind == Parameter::Kind::real || p.count() >= least_values_of_a_scale;
+  return p.kind == Parameter::Kind::real || p.count() >= min_values_of_a_scale;
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   const auto parameters = static_cast<int64_t>(space.size());
   const int64_t scales = std::ranges::count_if(space.parameters(), is_scale);
   const int64_t conditional = std::ranges::count_if(space.parameters(), [](const Parameter& p) { return !p.parent.empty(); });
-  const bool are_numbers = 2 * scales >= parameters && 4 * conditional < parameters && dimensions <= most_dimensions;
-  if (evaluations < least_to_learn * dimensions) {
+  const bool are_numbers = 2 * scales >= parameters && 4 * conditional < parameters && dimensions <= max_dimensions;
+  if (evaluations < min_to_learn * dimensions) {
     return {.method = Method::sobol,
             .reason = concat("with ", evaluations, " evaluations in ", dimensions,
                              " dimensions there is little to learn from: the space is covered evenly")};
@@ -61,10 +61,10 @@ Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   const std::string space_is = 2 * scales < parameters         ? concat("only ", scales, " of ", parameters, " parameters are on a scale")
                                : 4 * conditional >= parameters ? concat(conditional, " of ", parameters, " parameters have conditions")
                                                                : concat("covariances cannot be learnt in ", dimensions, " dimensions");
-  if (evaluations <= most_for_processes && dimensions <= most_dimensions) {
+  if (evaluations <= max_for_processes && dimensions <= max_dimensions) {
     return {.method = Method::gaussian_process, .reason = space_is + ": a Gaussian process learns what is alike"};
   }
-  if (evaluations <= most_for_densities && dimensions <= most_dimensions) {
+  if (evaluations <= max_for_densities && dimensions <= max_dimensions) {
     return {.method = Method::tpe, .reason = space_is + ": densities of good and of bad configurations are compared"};
   }
   return {.method = Method::genetic, .reason = space_is + ": configurations are recombined"};

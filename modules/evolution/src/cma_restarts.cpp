@@ -26,7 +26,7 @@ void CmaRestarts::count(CmaRunNumber run, int64_t evaluations) {
 
 CmaRunNumber CmaRestarts::after(CmaRunNumber run) const {
   CmaRunNumber next{run.restart + 1, run.doublings, policy_ == CmaOptions::Restarts::ipop || large_ <= small_};
-  if (next.large) next.doublings = std::min(next.doublings + 1, CmaRunNumber::most_doublings);
+  if (next.large) next.doublings = std::min(next.doublings + 1, CmaRunNumber::max_doublings);
   return next;
 }
 

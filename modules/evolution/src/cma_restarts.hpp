@@ -10,7 +10,7 @@ namespace tw::search {
 /// A run, identified by a number. The settings follow from the number and the seed alone, so workers that see the number agree on them. Later
 /// restarts have larger numbers; the bits are restart (25) | doublings of the last large run (5) | whether it is large (1).
 struct CmaRunNumber {
-  static constexpr int32_t most_doublings = 9;
+  static constexpr int32_t max_doublings = 9;
 
   int32_t restart = 0;
   int32_t doublings = 0;
@@ -19,7 +19,7 @@ struct CmaRunNumber {
   int32_t packed() const noexcept { return restart << 6 | doublings << 1 | static_cast<int32_t>(large); }
   static CmaRunNumber unpacked(int32_t number) noexcept { return {number >> 6, number >> 1 & 31, (number & 1) != 0}; }
   /// Whether the number can identify a run: tags of other optimizers have other numbers.
-  bool is_possible() const noexcept { return restart >= 0 && doublings <= std::min(restart, most_doublings) && (!large || doublings > 0); }
+  bool is_possible() const noexcept { return restart >= 0 && doublings <= std::min(restart, max_doublings) && (!large || doublings > 0); }
   bool operator==(const CmaRunNumber&) const = default;
 };
 

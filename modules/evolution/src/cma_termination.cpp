@@ -28,7 +28,7 @@ CmaTermination::CmaTermination(const CmaParameters& parameters, double tol_fun, 
   const auto lambda = static_cast<double>(parameters.lambda);
   recent_ = static_cast<size_t>(10 + std::ceil(30 * n / lambda));
   watched_ = static_cast<size_t>(120 + 30 * n / lambda);
-  most_generations_ = static_cast<size_t>(100 + 50 * std::pow(n + 3, 2) / std::sqrt(lambda));
+  max_generations_ = static_cast<size_t>(100 + 50 * std::pow(n + 3, 2) / std::sqrt(lambda));
 }
 
 CmaStop CmaTermination::after(const CmaDistribution& distribution, const std::vector<double>& losses) {
@@ -52,7 +52,7 @@ CmaStop CmaTermination::after(const CmaDistribution& distribution, const std::ve
   const Eigen::VectorXd along = 0.1 * distribution.sigma() * distribution.lengths()[axis] * distribution.axes().col(axis);
   if (distribution.mean() + along == distribution.mean()) return CmaStop::no_effect_axis;
   if (((distribution.mean() + 0.2 * deviations).array() == distribution.mean().array()).any()) return CmaStop::no_effect_coordinate;
-  if (generations_ >= most_generations_) return CmaStop::generations;
+  if (generations_ >= max_generations_) return CmaStop::generations;
   // Checked rarely, because it reads the whole history.
   if (generations_ > watched_ && generations_ % (kept / 20) == 0 && no_better(best_) && no_better(median_)) return CmaStop::stagnation;
   return CmaStop::none;

@@ -24,9 +24,9 @@ class CmaTermination {
 
   double tol_fun_;
   double tol_x_;
-  size_t recent_;            // generations of equal losses that end the run: 10 + 30 n / lambda
-  size_t watched_;           // generations before stagnation: 120 + 30 n / lambda
-  size_t most_generations_;  // 100 + 50 (n + 3)^2 / sqrt(lambda)
+  size_t recent_;           // generations of equal losses that end the run: 10 + 30 n / lambda
+  size_t watched_;          // generations before stagnation: 120 + 30 n / lambda
+  size_t max_generations_;  // 100 + 50 (n + 3)^2 / sqrt(lambda)
   size_t generations_ = 0;
   std::deque<double> best_;  // best losses of the last generations, newest first
   std::deque<double> median_;

@@ -12,7 +12,7 @@ using Eigen::Index;
 using Eigen::VectorXd;
 
 constexpr size_t memory = 8;
-constexpr int most_halvings = 20;
+constexpr int max_halvings = 20;
 constexpr double first_step = 0.1;  // share of the box's diagonal
 constexpr double sufficient = 1e-4;
 constexpr double negligible = 1e-10;  // relative decrease of the value
@@ -91,7 +91,7 @@ void Descent::try_step(const Differentiable& f) {
   VectorXd gradient(x_.size());
   const double value = f(next, gradient);
   const bool suffices = value <= value_ + sufficient * gradient_.dot(next - x_) && next != x_;
-  if (!suffices && ++halvings_ < most_halvings) return;
+  if (!suffices && ++halvings_ < max_halvings) return;
   if (suffices) {
     const double gain = value_ - value;
     pairs_.push_back({next - x_, gradient - gradient_});

@@ -17,7 +17,7 @@ namespace tw::search {
 namespace {
 
 constexpr int attempts = 10;
-constexpr size_t most_places = 2000;
+constexpr size_t max_places = 2000;
 
 /// Number of configurations of the space; infinite for a continuum, and for conditional parameters, which are not counted.
 double count_of(const Space& space) {
@@ -101,7 +101,7 @@ class Avoiding final : public Propagator {
         return true;
       }
       if (is_countable(values)) frontier.push_back(std::move(values));
-      return seen.size() > most_places;
+      return seen.size() > max_places;
     };
     while (!frontier.empty() && !any_neighbour(space_, frontier.front(), random, looks_at)) frontier.pop_front();
     if (frontier.empty()) count_ = static_cast<double>(known_.size());  // no others exist

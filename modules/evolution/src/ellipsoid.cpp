@@ -6,8 +6,8 @@
 namespace tw::search {
 namespace {
 
-constexpr double least_eigenvalue = 0.01;  // as a share of the largest
-constexpr double most_condition = 1e5;
+constexpr double min_eigenvalue = 0.01;  // as a share of the largest
+constexpr double max_condition = 1e5;
 
 }  // namespace
 
@@ -18,11 +18,11 @@ Eigen::MatrixXd Ellipsoid::follow(const Eigen::MatrixXd& hessian) {
   const auto [eigenvalues, vectors, has_converged] = eigensystem_of(hessian);
   const Eigen::VectorXd sizes = eigenvalues.cwiseAbs();
   if (!(sizes.maxCoeff() > 0)) return none;
-  Eigen::VectorXd stretch = sizes.cwiseMax(least_eigenvalue * sizes.maxCoeff()).array().log() / 4;
+  Eigen::VectorXd stretch = sizes.cwiseMax(min_eigenvalue * sizes.maxCoeff()).array().log() / 4;
   stretch = (stretch.array() - stretch.mean()).exp();
   const Eigen::MatrixXd map = matrix_of(vectors, stretch) * map_;
   const Eigen::VectorXd squares = eigensystem_of(map.transpose() * map).values;  // squares of the singular values
-  if (!(squares[n - 1] <= most_condition * most_condition * squares[0])) return none;
+  if (!(squares[n - 1] <= max_condition * max_condition * squares[0])) return none;
   map_ = map;
   inverse_ = inverse_of(map);
   return matrix_of(vectors, stretch.cwiseInverse());

@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-constexpr double most_above = 10;  // units above the point where curves begin
+constexpr double max_above = 10;  // units above the point where curves begin
 
 /// The median; for an even number, the larger of the two middle values.
 double upper_median(std::vector<double>& values) {
@@ -59,7 +59,7 @@ std::optional<LossUnits> EndedCurves::units() const {
   double unit = upper_median(losses) - best;
   if (unit == 0) unit = *std::ranges::max_element(losses) - best;
   if (unit == 0 || !std::isfinite(unit)) return std::nullopt;
-  return LossUnits(best, unit, std::max(upper_median(firsts), best + unit) + most_above * unit);
+  return LossUnits(best, unit, std::max(upper_median(firsts), best + unit) + max_above * unit);
 }
 
 }  // namespace tw::search

@@ -33,7 +33,7 @@ constexpr double cubes_at_a_time = 6e7;  // sum of n^3 over the likelihoods in o
 constexpr double apart = 0.02;           // least distance between proposals in flight, as a share of the box's sides
 constexpr double rescaled = 2;           // a frame that has changed by this factor needs new length parameters
 constexpr double significant = 1e-3;     // an improvement, as a share of the difference between the best and the median loss in the model
-constexpr double most_stretched = 4;     // a side of the box relative to the mean side
+constexpr double max_stretched = 4;      // a side of the box relative to the mean side
 constexpr double worthwhile = 1e-2;      // an expected improvement, as a share of the same difference; below it a branch of the space is exhausted
 constexpr uint32_t turns = 4;            // one of these proposals searches everywhere, once a branch is exhausted
 constexpr double neighbourhood = 2;      // distance within which the model uses all trials, in sides of the box
@@ -321,7 +321,7 @@ class GaussianProcess::Core {
     VectorXd logs(coordinates_.size());
     for (Index d = 0; d < logs.size(); ++d) logs[d] = parameters_->logs[coordinates_.group()[static_cast<size_t>(d)]];
     logs.array() -= logs.mean();
-    const VectorXd stretched = logs.array().exp().max(1 / most_stretched).min(most_stretched);
+    const VectorXd stretched = logs.array().exp().max(1 / max_stretched).min(max_stretched);
     // The metric preserves volumes, so a unit of the frame is frame.scale in the cube.
     return stretched * side / 2 / frame.scale;
   }

@@ -11,8 +11,8 @@ namespace {
 using Eigen::Index;
 using Eigen::VectorXd;
 
-constexpr int64_t least_values_of_smooth = 8;
-constexpr double most_redrawn = 0.3;
+constexpr int64_t min_values_of_smooth = 8;
+constexpr double max_redrawn = 0.3;
 
 double step_of(const Parameter& p) { return p.step > 0 ? p.step : 1; }
 
@@ -29,7 +29,7 @@ GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
     const Parameter& p = space.parameters()[i];
     first_.push_back(size());
     group_.insert(group_.end(), p.kind == Parameter::Kind::categorical ? p.choices.size() : 1, static_cast<Index>(i));
-    const bool smooth = p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= least_values_of_smooth);
+    const bool smooth = p.kind != Parameter::Kind::categorical && (p.count() == 0 || p.count() >= min_values_of_smooth);
     smooth_.push_back(smooth);
     if (p.kind == Parameter::Kind::categorical) {
       for (Index d = first_.back(); d < size(); ++d) choices_.push_back(d);
@@ -85,14 +85,14 @@ VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& shif
   const std::vector<double> values = values_of(centre);
   for (size_t i = 0; i < values.size(); ++i) {
     const bool missing = std::isnan(values[i]);
-    if (missing || (!smooth_[i] && bernoulli(random, std::min(share, most_redrawn)))) {
+    if (missing || (!smooth_[i] && bernoulli(random, std::min(share, max_redrawn)))) {
       draw(i, position, random);
     } else if (smooth_[i]) {
       double& x = position[first_[i]];
       x = std::clamp(x + shift[first_[i]], 0.0, 1.0);
       // A small shift would not change a whole number.
       const int64_t count = space_->parameters()[i].count();
-      if (count > 0 && bernoulli(random, most_redrawn)) x = std::clamp(x + uniform(random, -1, 1) / static_cast<double>(count), 0.0, 1.0);
+      if (count > 0 && bernoulli(random, max_redrawn)) x = std::clamp(x + uniform(random, -1, 1) / static_cast<double>(count), 0.0, 1.0);
     }
   }
   return snapped(position);
@@ -105,7 +105,7 @@ std::vector<VectorXd> GpCoordinates::exchanges(const VectorXd& position) const {
     if (smooth_[i] || std::isnan(values[i])) continue;
     const Parameter& p = space_->parameters()[i];
     const int64_t count = p.count();
-    for (int64_t step = 1; step < std::min(count, least_values_of_smooth); ++step) {
+    for (int64_t step = 1; step < std::min(count, min_values_of_smooth); ++step) {
       VectorXd other = position;
       choose(i, (choice_of(p, values[i]) + step) % count, other);
       all.push_back(snapped(other));

@@ -6,13 +6,13 @@
 namespace tw::search {
 namespace {
 
-constexpr int64_t most_values = 64;
+constexpr int64_t max_values = 64;
 
 KernelAxis axis_of(const Space& space, size_t index) {
   const Parameter& p = space.parameters()[index];
   const int64_t count = p.count();
   const bool log_steps = p.step > 0 && p.scale == Scale::logarithmic;
-  if (count == 0 || log_steps || (count > most_values && p.kind != Parameter::Kind::categorical)) return {};
+  if (count == 0 || log_steps || (count > max_values && p.kind != Parameter::Kind::categorical)) return {};
   KernelAxis axis{.ordered = p.kind != Parameter::Kind::categorical};
   for (int64_t k = 0; k < count; ++k) {
     const auto at = static_cast<double>(k);

@@ -36,7 +36,7 @@ void Nsga2Options::validate() const { expect_none(out_of_bounds("nsga2", *this))
 
 Nsga2::Nsga2(const Space& space, Nsga2Options options)
     : options_((options.validate(), options)),
-      breeder_(space, in_turn({[this](Brood& brood) { brood.parents = {&tournament(brood.random), &tournament(brood.random)}; },
+      breeder_(space, in_turn({[this](Offspring& offspring) { offspring.parents = {&tournament(offspring.random), &tournament(offspring.random)}; },
                                with_probability(options.crossover, simulated_binary_crossover(options.crossover_eta)),
                                polynomial_mutation(options.mutation_eta, options.mutations)})),
       starter_(space, uniform_child()) {}

@@ -32,7 +32,7 @@ std::vector<Shape> all_shapes() {
 }
 
 constexpr std::array<double, 6> noises{0.003, 0.01, 0.03, 0.1, 0.3, 1};  // standard deviations, in units of losses
-constexpr double least_variance = 0.25;                                  // least prior variance of the ends
+constexpr double min_variance = 0.25;                                    // least prior variance of the ends
 
 /// Prior of the values at both ends of a curve: independent and normal.
 struct Ends {
@@ -141,7 +141,7 @@ class ParametricCurves : public CurveModel {
   static void set_moments(const std::vector<double>& values, double& mean, double& variance) {
     const Eigen::Map<const Eigen::ArrayXd> all(values.data(), static_cast<Eigen::Index>(values.size()));
     mean = all.mean();
-    variance = least_variance + (all - mean).square().mean();
+    variance = min_variance + (all - mean).square().mean();
   }
 
   const std::vector<Shape> shapes_ = all_shapes();

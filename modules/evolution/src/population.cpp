@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_ranked = 1024;
+constexpr size_t max_ranked = 1024;
 constexpr size_t nowhere = static_cast<size_t>(-1);
 
 bool is_rankable(const Individual& individual) { return individual.counts() || individual.violates(); }
@@ -30,12 +30,12 @@ void Population::rank(size_t index) {
   place_[index] = active_.size();
   active_.push_back(index);
   const Key key = key_of(index);
-  if (best_.size() == most_ranked && !(key < best_.back())) {
+  if (best_.size() == max_ranked && !(key < best_.back())) {
     rest_.insert(key);
     return;
   }
   best_.insert(std::upper_bound(best_.begin(), best_.end(), key), key);
-  if (best_.size() > most_ranked) {
+  if (best_.size() > max_ranked) {
     rest_.insert(best_.back());
     best_.pop_back();
   }

@@ -11,7 +11,7 @@
 namespace tw::search {
 namespace {
 
-constexpr int most_attempts = 10;
+constexpr int max_attempts = 10;
 
 double drawn(const Space& space, size_t index, CounterRng& random) {
   const Parameter& p = space.parameters()[index];
@@ -93,7 +93,7 @@ std::optional<int64_t> PopulationTraining::original_for(const Report& report, Co
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random) {
   std::vector<bool> stays(space.size(), false);
   for (const std::string& name : options.frozen) stays[space.index_of(name)] = true;
-  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+  for (int attempt = 0; attempt < max_attempts; ++attempt) {
     std::vector<double> tried = values;
     for (size_t i = 0; i < tried.size(); ++i) {
       if (!space.exists(i, tried)) {

@@ -14,8 +14,8 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double tiny = 1e-300;
-constexpr double in_a_plane = 1e-9;            // for points in a plane: keeps g in that plane
-constexpr double least_regularisation = 1e-7;  // weight of squared coefficients of H, relative to squared residuals of losses with deviation 1
+constexpr double in_a_plane = 1e-9;          // for points in a plane: keeps g in that plane
+constexpr double min_regularisation = 1e-7;  // weight of squared coefficients of H, relative to squared residuals of losses with deviation 1
 
 /// Products s_i s_j for i <= j, with s_i^2 / 2 on the diagonal, so that the coefficients are elements of H. Off-diagonal ones are multiplied by
 /// sqrt(2), so that the norm of the coefficients is |H|.
@@ -47,7 +47,7 @@ QuadraticModel QuadraticModel::fitted(const MatrixXd& points, const VectorXd& lo
   const Index squares = coefficients(n) - n - 1;
   const double offset = losses.minCoeff();
   const double scale = std::max((losses.array() - offset).maxCoeff(), tiny);
-  const double regularisation = std::max(least_regularisation, std::pow(2 * noise / scale, 2));
+  const double regularisation = std::max(min_regularisation, std::pow(2 * noise / scale, 2));
   const VectorXd scaled = (losses.array() - offset) / scale;
   if (m >= n + 1 + squares) {
     MatrixXd rows = MatrixXd::Zero(m + squares, n + 1 + squares);

@@ -25,10 +25,10 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double least_expected = 1e-300;  // least expected gain of a model's proposal
-constexpr Index most_points = 150;         // in a model; with noise twice as many
-constexpr double reach = 2;                // distance at which a point's weight is a half, in radii
-constexpr double too_near = 0.05;          // in radii
+constexpr double min_expected = 1e-300;  // least expected gain of a model's proposal
+constexpr Index max_points = 150;        // in a model; with noise twice as many
+constexpr double reach = 2;              // distance at which a point's weight is a half, in radii
+constexpr double too_near = 0.05;        // in radii
 constexpr double largest_radius = 0.5;
 constexpr size_t many = 1;             // more proposals in flight than this are many
 constexpr double of_neighbours = 0.6;  // the radius, as a share of a neighbour's distance
@@ -225,7 +225,7 @@ class QuadraticTrustRegion::Core {
   Fit fit(CounterRng* random) const {
     const Index coefficients = QuadraticModel::coefficients(dimensions());
     const bool is_many = others() > many && !noise_.found();
-    const Index wanted = noise_.found() ? 2 * most_points : std::min(is_many ? 3 * coefficients : 3 * coefficients / 2, most_points);
+    const Index wanted = noise_.found() ? 2 * max_points : std::min(is_many ? 3 * coefficients : 3 * coefficients / 2, max_points);
     Fit fit{.model = {}, .points = nearest(static_cast<size_t>(wanted)), .losses = {}};
     fit.losses = losses_of(fit.points);
     const MatrixXd y = in_radii(fit.points);
@@ -309,7 +309,7 @@ class QuadraticTrustRegion::Core {
     if (!least.allFinite()) least = random_position(dimensions(), random);  // losses too large for floating-point arithmetic
     const double expected = model.constant - model.at(in_radii(least));
     const double length = in_radii(least).norm();
-    Candidate candidate{.position = least, .expected = std::max(expected, least_expected), .base = best_.standing, .radius = radius_};
+    Candidate candidate{.position = least, .expected = std::max(expected, min_expected), .base = best_.standing, .radius = radius_};
     if (distance_to_others(least, fit.points) >= too_near) {
       candidate.step = radius_ * length;
       return candidate;

@@ -38,16 +38,16 @@ double next_value(const Parameter& p, double value, bool upwards) {
   return value - step >= low ? value - step : value + step;
 }
 
-void mutate(Brood& brood, size_t gene, double eta) {
-  const Parameter& p = brood.space.parameters()[gene];
-  double& value = brood.child[gene];
+void mutate(Offspring& offspring, size_t gene, double eta) {
+  const Parameter& p = offspring.space.parameters()[gene];
+  double& value = offspring.child[gene];
   if (!is_on_a_scale(p, value)) {
-    value = brood.space.from_unit(gene, uniform(brood.random));
+    value = offspring.space.from_unit(gene, uniform(offspring.random));
     return;
   }
-  const double from = brood.space.to_unit(gene, value);
-  const double to = near(from, eta, brood.random);
-  const double moved = brood.space.from_unit(gene, to);
+  const double from = offspring.space.to_unit(gene, value);
+  const double to = near(from, eta, offspring.random);
+  const double moved = offspring.space.from_unit(gene, to);
   value = moved == value && p.count() > 1 ? next_value(p, value, to > from) : moved;
 }
 
@@ -55,17 +55,17 @@ void mutate(Brood& brood, size_t gene, double eta) {
 
 Step simulated_binary_crossover(double eta) {
   TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
-  return [eta](Brood& brood) {
-    if (brood.parents.size() < 2) return;
-    const std::vector<double>& second = brood.parents[1]->values;
-    brood.child = brood.parents[0]->values;
-    for (size_t gene = 0; gene < brood.child.size(); ++gene) {
-      double& value = brood.child[gene];
-      if (value == second[gene] || !bernoulli(brood.random, 0.5)) continue;
-      const Parameter& p = brood.space.parameters()[gene];
+  return [eta](Offspring& offspring) {
+    if (offspring.parents.size() < 2) return;
+    const std::vector<double>& second = offspring.parents[1]->values;
+    offspring.child = offspring.parents[0]->values;
+    for (size_t gene = 0; gene < offspring.child.size(); ++gene) {
+      double& value = offspring.child[gene];
+      if (value == second[gene] || !bernoulli(offspring.random, 0.5)) continue;
+      const Parameter& p = offspring.space.parameters()[gene];
       const bool on_a_scale = is_on_a_scale(p, value) && is_on_a_scale(p, second[gene]);
-      const auto position = [&](double of) { return brood.space.to_unit(gene, of); };
-      value = on_a_scale ? brood.space.from_unit(gene, beside(position(value), position(second[gene]), eta, brood.random)) : second[gene];
+      const auto position = [&](double of) { return offspring.space.to_unit(gene, of); };
+      value = on_a_scale ? offspring.space.from_unit(gene, beside(position(value), position(second[gene]), eta, offspring.random)) : second[gene];
     }
   };
 }
@@ -73,11 +73,11 @@ Step simulated_binary_crossover(double eta) {
 Step polynomial_mutation(double eta, double n) {
   TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
   TW_EXPECTS(n >= 0, "a number of genes is not negative, got ", n);
-  return [eta, n](Brood& brood) {
-    if (brood.child.empty()) brood.child = brood.parents.at(0)->values;
-    const double probability = std::min(1.0, n / static_cast<double>(brood.child.size()));
-    for (size_t gene = 0; gene < brood.child.size(); ++gene) {
-      if (bernoulli(brood.random, probability)) mutate(brood, gene, eta);
+  return [eta, n](Offspring& offspring) {
+    if (offspring.child.empty()) offspring.child = offspring.parents.at(0)->values;
+    const double probability = std::min(1.0, n / static_cast<double>(offspring.child.size()));
+    for (size_t gene = 0; gene < offspring.child.size(); ++gene) {
+      if (bernoulli(offspring.random, probability)) mutate(offspring, gene, eta);
     }
   };
 }

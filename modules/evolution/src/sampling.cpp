@@ -22,7 +22,7 @@ void Share::validate() const {
 }
 
 Sobol::Sobol(const Space& space, uint64_t seed, Share share)
-    : space_(space), seed_(seed), sequence_(std::min(space.size(), SobolSequence::most_dimensions)), share_(share), next_(share.first) {
+    : space_(space), seed_(seed), sequence_(std::min(space.size(), SobolSequence::max_dimensions)), share_(share), next_(share.first) {
   share.validate();
   CounterRng random(seed);
   for (size_t i = 0; i < sequence_.dimensions(); ++i) scrambles_.push_back(random());

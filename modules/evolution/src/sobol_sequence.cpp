@@ -14,7 +14,7 @@ struct Generator {
 };
 
 // Dimensions 2 to 64 of new-joe-kuo-6.21201 (S. Joe and F. Y. Kuo, https://web.maths.unsw.edu.au/~fkuo/sobol).
-constexpr std::array<Generator, SobolSequence::most_dimensions - 1> generators{{
+constexpr std::array<Generator, SobolSequence::max_dimensions - 1> generators{{
     {0, {1}},
     {1, {1, 3}},
     {1, {1, 3, 1}},
@@ -106,7 +106,7 @@ uint32_t bits_reversed(uint32_t x) noexcept {
 }  // namespace
 
 SobolSequence::SobolSequence(size_t dimensions) {
-  TW_EXPECTS(dimensions >= 1 && dimensions <= most_dimensions, "Sobol sequences have 1 to ", most_dimensions, " dimensions here, got ", dimensions);
+  TW_EXPECTS(dimensions >= 1 && dimensions <= max_dimensions, "Sobol sequences have 1 to ", max_dimensions, " dimensions here, got ", dimensions);
   directions_.resize(dimensions);
   for (size_t k = 0; k < 32; ++k) directions_[0][k] = 1U << (31 - k);
   for (size_t d = 1; d < dimensions; ++d) directions_[d] = directions_of(generators[d - 1]);

@@ -42,10 +42,10 @@ TEST(Breeding, SimulatedBinaryCrossoverStaysNearParents) {
   int crossed = 0, near = 0, lower = 0;
   constexpr int repeats = 20000;
   for (int i = 0; i < repeats; ++i) {
-    Brood brood{space, nobody, random, {&a, &b}};
-    simulated_binary_crossover(15)(brood);
-    ASSERT_TRUE(space.contains(brood.child));
-    const double x = brood.child[0];
+    Offspring offspring{space, nobody, random, {&a, &b}};
+    simulated_binary_crossover(15)(offspring);
+    ASSERT_TRUE(space.contains(offspring.child));
+    const double x = offspring.child[0];
     if (x == 4) continue;
     ++crossed;
     lower += x < 5 ? 1 : 0;
@@ -67,14 +67,14 @@ TEST(Breeding, PolynomialMutationReachesTheLimitsAndTheNextValue) {
   int changed = 0, other = 0;
   constexpr int repeats = 4000;
   for (int i = 0; i < repeats; ++i) {
-    Brood brood{space, nobody, random, {&parent}};
-    polynomial_mutation(20, 3)(brood);  // all three genes
-    ASSERT_TRUE(space.contains(brood.child));
-    least = std::min(least, brood.child[0]);
-    most = std::max(most, brood.child[0]);
-    moved += std::abs(brood.child[0] - 0.25) / repeats;
-    changed += brood.child[1] != 1 ? 1 : 0;
-    other += brood.child[2] == 1 ? 1 : 0;
+    Offspring offspring{space, nobody, random, {&parent}};
+    polynomial_mutation(20, 3)(offspring);  // all three genes
+    ASSERT_TRUE(space.contains(offspring.child));
+    least = std::min(least, offspring.child[0]);
+    most = std::max(most, offspring.child[0]);
+    moved += std::abs(offspring.child[0] - 0.25) / repeats;
+    changed += offspring.child[1] != 1 ? 1 : 0;
+    other += offspring.child[2] == 1 ? 1 : 0;
   }
   // Without limits the mean of |delta| is 1 - 21/22 = 0.045; limits at a quarter reduce it by less than a hundredth.
   EXPECT_NEAR(moved, 0.045, 0.004);
@@ -87,15 +87,15 @@ TEST(Breeding, PolynomialMutationReachesTheLimitsAndTheNextValue) {
 TEST(Breeding, Selects) {
   const Population population = steps(50);
   CounterRng random(1);
-  Brood brood{plane(), population, random};
-  best(10)(brood);
-  worst(3)(brood);
-  EXPECT_EQ(trials(brood.parents), (std::vector<int64_t>{9, 8, 7}));
-  best(1)(brood);
-  EXPECT_EQ(trials(brood.parents), std::vector<int64_t>{7});
+  Offspring offspring{plane(), population, random};
+  best(10)(offspring);
+  worst(3)(offspring);
+  EXPECT_EQ(trials(offspring.parents), (std::vector<int64_t>{9, 8, 7}));
+  best(1)(offspring);
+  EXPECT_EQ(trials(offspring.parents), std::vector<int64_t>{7});
   std::vector<int> counts(50, 0);
   for (int i = 0; i < 5000; ++i) {
-    Brood other{plane(), population, random};
+    Offspring other{plane(), population, random};
     any(10)(other);
     std::vector<int64_t> drawn = trials(other.parents);
     std::ranges::sort(drawn);
@@ -115,9 +115,9 @@ TEST(Breeding, SigmoidCrossoverPrefersTheBetterParent) {
   for (const bool good_first : {true, false}) {
     int from_good = 0;
     for (int i = 0; i < 5000; ++i) {
-      Brood brood{plane(), population, random, good_first ? std::vector{&good, &bad} : std::vector{&bad, &good}};
-      sigmoid_crossover(0.5)(brood);
-      for (const double gene : brood.child) from_good += gene == good.values[0] ? 1 : 0;
+      Offspring offspring{plane(), population, random, good_first ? std::vector{&good, &bad} : std::vector{&bad, &good}};
+      sigmoid_crossover(0.5)(offspring);
+      for (const double gene : offspring.child) from_good += gene == good.values[0] ? 1 : 0;
     }
     const double expected = 1 / (1 + std::exp(-0.9 / 0.5));  // 0.858; over 20000, deviation 0.0025
     EXPECT_NEAR(from_good / 20000.0, expected, 0.015);
@@ -129,16 +129,16 @@ TEST(Breeding, CrossesGeneByGene) {
   CounterRng random(2);
   int second = 0;
   for (int i = 0; i < 5000; ++i) {
-    Brood brood{plane(), population, random, {population.find(1), population.find(2)}};
-    uniform_crossover(0.25)(brood);
-    for (const double gene : brood.child) second += gene == 0.02 ? 1 : 0;
+    Offspring offspring{plane(), population, random, {population.find(1), population.find(2)}};
+    uniform_crossover(0.25)(offspring);
+    for (const double gene : offspring.child) second += gene == 0.02 ? 1 : 0;
   }
   EXPECT_NEAR(second / 20000.0, 0.25, 0.02);  // deviation 0.003
   std::vector<int> counts(3, 0);
   for (int i = 0; i < 5000; ++i) {
-    Brood brood{plane(), population, random, {population.find(0), population.find(1), population.find(2)}};
-    multiple_parent_crossover()(brood);
-    for (const double gene : brood.child) ++counts[static_cast<size_t>(std::lround(gene * 100))];
+    Offspring offspring{plane(), population, random, {population.find(0), population.find(1), population.find(2)}};
+    multiple_parent_crossover()(offspring);
+    for (const double gene : offspring.child) ++counts[static_cast<size_t>(std::lround(gene * 100))];
   }
   for (const int count : counts) EXPECT_NEAR(count / 20000.0, 1 / 3.0, 0.02);
 }
@@ -147,18 +147,18 @@ TEST(Breeding, MutatesAsManyGenesAsAsked) {
   const Population population = steps(100);
   CounterRng random(4);
   for (size_t n = 1; n <= 4; ++n) {
-    Brood brood{plane(), population, random, {population.find(50)}};
-    point_mutation(n)(brood);
-    EXPECT_EQ(std::ranges::count(brood.child, 0.5), 4 - static_cast<int64_t>(n));
+    Offspring offspring{plane(), population, random, {population.find(50)}};
+    point_mutation(n)(offspring);
+    EXPECT_EQ(std::ranges::count(offspring.child, 0.5), 4 - static_cast<int64_t>(n));
   }
   double sum = 0;
   double squares = 0;
   constexpr int draws = 20000;
   for (int i = 0; i < draws; ++i) {
-    Brood brood{plane(), population, random, {population.find(50)}};
-    normal_mutation(0.05)(brood);
+    Offspring offspring{plane(), population, random, {population.find(50)}};
+    normal_mutation(0.05)(offspring);
     double moved = 0;
-    for (const double gene : brood.child) moved += gene - 0.5;
+    for (const double gene : offspring.child) moved += gene - 0.5;
     sum += moved;
     squares += moved * moved;
   }
@@ -171,9 +171,9 @@ TEST(Breeding, MutatesEachNumberOfGenesAlike) {
   CounterRng random(7);
   std::vector<int> counts(5, 0);
   for (int i = 0; i < 6000; ++i) {
-    Brood brood{plane(), population, random, {population.find(50)}};
-    random_point_mutation(1, 3)(brood);
-    ++counts[4 - static_cast<size_t>(std::ranges::count(brood.child, 0.5))];
+    Offspring offspring{plane(), population, random, {population.find(50)}};
+    random_point_mutation(1, 3)(offspring);
+    ++counts[4 - static_cast<size_t>(std::ranges::count(offspring.child, 0.5))];
   }
   EXPECT_EQ(counts[0] + counts[4], 0);
   for (size_t n = 1; n <= 3; ++n) EXPECT_NEAR(counts[n], 2000, 6 * std::sqrt(6000 / 3.0 * 2 / 3));
@@ -189,12 +189,12 @@ TEST(Breeding, MovesGenesAtAnyScale) {
   double moved = 0;
   double small = 0;
   for (int i = 0; i < 4000; ++i) {
-    Brood brood{space, population, random, {population.find(0)}};
-    multiscale_mutation()(brood);
+    Offspring offspring{space, population, random, {population.find(0)}};
+    multiscale_mutation()(offspring);
     const auto is_moved = [](double x) { return x != 0.5; };
-    moved += static_cast<double>(std::ranges::count_if(brood.child, is_moved)) / 4000;
+    moved += static_cast<double>(std::ranges::count_if(offspring.child, is_moved)) / 4000;
     double farthest = 0;
-    for (const double x : brood.child) farthest = std::max(farthest, std::abs(x - 0.5));
+    for (const double x : offspring.child) farthest = std::max(farthest, std::abs(x - 0.5));
     small += farthest < 2e-3 ? 1.0 / 4000 : 0;
   }
   EXPECT_NEAR(moved, 1.75, 5 * std::sqrt(9.0 / 16 / 4000));
@@ -210,16 +210,16 @@ TEST(Breeding, MovesByWhatParentsLieApart) {
   CounterRng random(10);
   double mean = 0;
   for (int i = 0; i < 1000; ++i) {
-    Brood brood{space, population, random, {population.find(0), population.find(0), population.find(1), population.find(2)}};
-    differential_mutation()(brood);
-    const double u = (brood.child[0] - 0.5) / 0.2;
+    Offspring offspring{space, population, random, {population.find(0), population.find(0), population.find(1), population.find(2)}};
+    differential_mutation()(offspring);
+    const double u = (offspring.child[0] - 0.5) / 0.2;
     mean += u / 1000;
-    EXPECT_NEAR(std::log10(brood.child[1]), -2 + u, 1e-9) << "0.25 u of four decades";
-    EXPECT_EQ(brood.child[2], 1);
-    EXPECT_TRUE(std::isnan(brood.child[3]));
+    EXPECT_NEAR(std::log10(offspring.child[1]), -2 + u, 1e-9) << "0.25 u of four decades";
+    EXPECT_EQ(offspring.child[2], 1);
+    EXPECT_TRUE(std::isnan(offspring.child[3]));
   }
   EXPECT_NEAR(mean, 0.5, 5 * 0.29 / std::sqrt(1000));
-  Brood two{space, population, random, {population.find(0), population.find(1)}};
+  Offspring two{space, population, random, {population.find(0), population.find(1)}};
   differential_mutation()(two);
   EXPECT_TRUE(two.child.empty()) << "there are no two others";
 }
@@ -229,7 +229,7 @@ TEST(Breeding, DrawsWhatNoParentHas) {
   const Space space{categorical("a", {"x", "y"}), real("m", 0, 1).when("a", {"x"})};
   Population population;
   population.add({.trial = 0, .values = {1, NAN}, .loss = 1, .state = TrialState::complete});
-  Breeder breeder(space, in_turn({best(1), [](Brood& brood) { brood.child = {0, NAN}; }}));
+  Breeder breeder(space, in_turn({best(1), [](Offspring& offspring) { offspring.child = {0, NAN}; }}));
   CounterRng random(8);
   double mean = 0;
   double square = 0;

@@ -58,7 +58,7 @@ std::vector<Individual> trials_of(const NamedPropagator& named, const Space& spa
   return {population.all().begin() + others, population.all().end()};
 }
 
-double least_loss(const std::vector<Individual>& trials) {
+double min_loss(const std::vector<Individual>& trials) {
   double least = std::numeric_limits<double>::infinity();
   for (const Individual& each : trials) least = each.counts() ? std::min(least, each.loss) : least;
   return least;
@@ -93,7 +93,7 @@ TEST(Constraints, CutOutTheOptimum) {
   const Problem problem{.loss = [](const Values& v) { return v[0] * v[0] + v[1] * v[1]; },
                         .constraint = [](const Values& v) { return 2 - v[0] - v[1]; }};
   std::map<std::string, double> excess;
-  for (const NamedPropagator& each : named_propagators()) excess[each.name] = median_of(least_loss, each, plane, problem) - 2;
+  for (const NamedPropagator& each : named_propagators()) excess[each.name] = median_of(min_loss, each, plane, problem) - 2;
   for (const NamedPropagator& each : named_propagators()) {
     const double limit = each.name == std::string("genetic") ? excess["random"] : 0.1;
     EXPECT_TRUE(!learns(each) || excess[each.name] < limit) << each.name << ": " << excess[each.name];

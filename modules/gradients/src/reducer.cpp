@@ -26,7 +26,7 @@
 namespace tw {
 namespace {
 
-constexpr size_t most_under_way = 2;  // released buckets in flight while another is filled
+constexpr size_t max_in_flight = 2;  // released buckets in flight while another is filled
 
 // Integers are equal iff the mean of their squares is the square of their mean. With 20 bits each, sums over up to 2^13 ranks are exact.
 constexpr uint64_t half_of_mark = (1U << 20U) - 1;
@@ -204,9 +204,9 @@ void Reducer::release_reduced_buckets() {
 // Call before a bucket gets memory: a rank ahead of the others must not allocate all buckets.
 void Reducer::make_room(size_t next) {
   if (buffers_->stays(next) || buffers_->values(next).defined()) return;
-  size_t under_way = 0;
+  size_t in_flight = 0;
   for (size_t i = launched_; i-- > 0;) {
-    if (buffers_->stays(i) || !buffers_->values(i).defined() || ++under_way <= most_under_way) continue;
+    if (buffers_->stays(i) || !buffers_->values(i).defined() || ++in_flight <= max_in_flight) continue;
     progress_[i].sum.work.wait();
     buffers_->release(i);
   }

@@ -135,7 +135,7 @@ class Builder {
     for (size_t value = tensors_.size(); value-- > 0;) {
       if (is_saved_result(tensors_[value], tensor)) return values_[tensor.unsafeGetTensorImpl()] = static_cast<int>(value);
     }
-    for (const int value : made_anew_) {
+    for (const int value : recreated_) {
       const Value& made = graph_.values[at(value)];
       const bool same_shape = made.storage == storage && std::ranges::equal(made.sizes, tensor.sizes(), {}, &Size::fixed);
       if (same_shape) return values_[tensor.unsafeGetTensorImpl()] = value;
@@ -167,12 +167,12 @@ class Builder {
     const bool of_nothing = std::ranges::all_of(node.inputs(), [&](int input) { return of_nothing_.contains(input); });
     for (const int changed : node.changes) {
       const auto shows = [&](int made) { return graph_.values[at(made)].storage == graph_.values[at(changed)].storage; };
-      if (!of_nothing) std::erase_if(made_anew_, shows);
+      if (!of_nothing) std::erase_if(recreated_, shows);
     }
     const auto add_result = [&](const at::Tensor& tensor) {
       node.outputs.push_back(tensor.defined() ? add(Value::Kind::computed, "", tensor) : -1);
       if (of_nothing) of_nothing_.insert(node.outputs.back());
-      if (of_nothing || (node.changes.empty() && node.op.ends_with("_like"))) made_anew_.insert(node.outputs.back());
+      if (of_nothing || (node.changes.empty() && node.op.ends_with("_like"))) recreated_.insert(node.outputs.back());
     };
     for (const c10::IValue& result : call.results) {
       if (result.isTensor()) {
@@ -221,7 +221,7 @@ class Builder {
   std::set<int64_t> constant_storages_;
   std::set<int64_t> changed_storages_;
   std::set<int> of_nothing_;  // values that depend on no input, parameter, buffer or constant
-  std::set<int> made_anew_;   // values that a second tensor object may stand for: no gradient can flow back from them
+  std::set<int> recreated_;   // values that a second tensor object may stand for: no gradient can flow back from them
   std::set<size_t> numbers_;  // nodes whose result is a number
 };
 

@@ -90,7 +90,7 @@ void prove_rows(Captured& captured, const Subject& module, const std::vector<at:
       graph = std::move(proved);
       return;
     } catch (const std::exception&) {
-      graph.least_rows = 2;
+      graph.min_rows = 2;
     }
   }
   const std::vector<at::Tensor> more = repeated(example, rows == 1 ? 5 : 3);  // three rows may not expose a dependence such as rows / 2

@@ -59,7 +59,7 @@ class Interpreter::Impl {
  public:
   Impl(const Graph& graph, const std::vector<int>& nodes, std::vector<int> inputs, std::vector<int> outputs,
        const std::function<at::Tensor(const std::string&)>& bind)
-      : inputs_(std::move(inputs)), outputs_(std::move(outputs)), values_(graph.values.size()), least_rows_(graph.least_rows) {
+      : inputs_(std::move(inputs)), outputs_(std::move(outputs)), values_(graph.values.size()), min_rows_(graph.min_rows) {
     for (const auto& [value, tensor] : graph.constants) {
       values_[at(value)] = is_on_accelerator(tensor) ? tensor.to(current_device(tensor.device().type())) : tensor;
     }
@@ -99,8 +99,8 @@ class Interpreter::Impl {
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
     TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
-    if (pass.rows > 0 && pass.rows < least_rows_) {
-      throw Error(concat("a pass of ", pass.rows, " rows where the module needs ", least_rows_,
+    if (pass.rows > 0 && pass.rows < min_rows_) {
+      throw Error(concat("a pass of ", pass.rows, " rows where the module needs ", min_rows_,
                          ": with fewer it throws or does something else; take fewer micro-batches or replicas, or larger batches"));
     }
     std::vector<at::Tensor> values = values_;
@@ -228,7 +228,7 @@ class Interpreter::Impl {
   std::vector<int> inputs_;
   std::vector<int> outputs_;
   std::vector<at::Tensor> values_;  // constants, parameters and buffers
-  int64_t least_rows_;
+  int64_t min_rows_;
   std::vector<Step> steps_;
   std::vector<std::string> names_;   // of the steps' operators
   std::vector<int> changed_inputs_;  // changed in place, so copied first: callers must not see it

@@ -175,7 +175,7 @@ Graph read(const Json& json) {
   }
   graph.inputs = indices_from(json.at("inputs"), values);
   graph.outputs = indices_from(json.at("outputs"), values);
-  if (json.contains("least_rows")) graph.least_rows = json.at("least_rows").get<int64_t>();
+  if (json.contains("min_rows")) graph.min_rows = json.at("min_rows").get<int64_t>();
   for (const Json& each : json.at("constants")) {
     const int index = indices_from(Json::array({each.at("value")}), values)[0];
     graph.constants.emplace_back(index, tensor_from(each, graph.values[static_cast<size_t>(index)]));
@@ -218,7 +218,7 @@ std::string to_json(const Graph& graph) {
     constants.back()["value"] = value;
   }
   return Json{{"values", values},         {"nodes", nodes},         {"inputs", graph.inputs},
-              {"outputs", graph.outputs}, {"constants", constants}, {"least_rows", graph.least_rows}}
+              {"outputs", graph.outputs}, {"constants", constants}, {"min_rows", graph.min_rows}}
       .dump(1);
 }
 

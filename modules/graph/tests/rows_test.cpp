@@ -39,20 +39,20 @@ TEST(Rows, sizesThatAreNotLinearAreRefusedWithTheOperator) {
 TEST(Rows, whereOneRowIsACaseOfItsOwnAPassNeedsTwo) {
   const Function alone = [](const Tensor& x) { return x.size(0) == 1 ? x.sin() : x.cos(); };
   const Graph graph = graph_from_json(to_json(graph_of(alone)));
-  EXPECT_EQ(graph.least_rows, 2);
+  EXPECT_EQ(graph.min_rows, 2);
   const Interpreter interpreter = interpreter_of(graph, *torch::nn::Identity());
   const Tensor x = torch::randn({2, 3});
   EXPECT_TRUE(interpreter.run({x}, {.rows = 2})[0].equal(x.cos()));
   const std::string message = testing::message_of<Error>([&] { interpreter.run({x.narrow(0, 0, 1)}, {.rows = 1}); });
   EXPECT_NE(message.find("a pass of 1 rows where the module needs 2"), std::string::npos) << message;
-  EXPECT_EQ(graph_of([](const Tensor& in) { return in.sin(); }).least_rows, 1);
+  EXPECT_EQ(graph_of([](const Tensor& in) { return in.sin(); }).min_rows, 1);
   // LibTorch does not call contiguous() for a single row, which is contiguous already. The following operators accept either.
   const Function turned = [](const Tensor& in) {
     const Tensor by_column = in.transpose(0, 1);
     const Tensor whole = by_column.contiguous();
     return (whole.sin() + by_column.cos()).transpose(0, 1) + whole.add_(1).t() + by_column.sum();
   };
-  EXPECT_EQ(graph_of(turned).least_rows, 1);
+  EXPECT_EQ(graph_of(turned).min_rows, 1);
   EXPECT_EQ(to_text(graph_of(turned, 1)), to_text(graph_of(turned)));
 }
 
@@ -67,7 +67,7 @@ TEST(Rows, whatSharesMemoryForOneRowIsNotParted) {
   const auto has = [&](const std::vector<int>& unit, const std::string& op) {
     return std::ranges::any_of(unit, [&](int node) { return graph.nodes[static_cast<size_t>(node)].op == op; });
   };
-  EXPECT_EQ(graph.least_rows, 1);
+  EXPECT_EQ(graph.min_rows, 1);
   const auto units = units_of(graph);
   const auto first = std::ranges::find_if(units, [&](const auto& unit) { return has(unit, "aten::tanh"); });
   ASSERT_NE(first, units.end());

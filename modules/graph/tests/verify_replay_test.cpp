@@ -54,7 +54,7 @@ TEST(VerifyReplay, modesAreCapturedAndPutBack) {
   };
   EXPECT_EQ(changes(graphs.training), 1) << "the other one is frozen";
   EXPECT_EQ(changes(graphs.evaluation), 0);
-  EXPECT_EQ(graphs.training.least_rows, 2) << "a batch norm of one row throws";
+  EXPECT_EQ(graphs.training.min_rows, 2) << "a batch norm of one row throws";
   EXPECT_TRUE(net->is_training());
   EXPECT_FALSE(net[3]->as<torch::nn::BatchNorm1d>()->is_training());
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(copies[name])) << name;

@@ -32,8 +32,8 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
   };
   const State states = drawn();
   const State cotangents = drawn();
-  const auto results_of = [&](Stepper& way) {
-    auto [results, linearised] = way.linearise(layers, states, {extras, {}});
+  const auto results_of = [&](Stepper& stepper) {
+    auto [results, linearised] = stepper.linearise(layers, states, {extras, {}});
     std::vector<at::Tensor> gradients;
     for (const StackedTensor& p : stack.parameters()) {
       const at::Tensor some = p.stack.detach().narrow(0, 0, all.count);
@@ -69,25 +69,25 @@ BatchingStepper::BatchingStepper(const LayerStack& stack, const BlockOptions& op
 }
 
 State BatchingStepper::run(const Rows& layers, const State& states, const StepContext& with) {
-  return way(layers, states, with.extras).run(layers, states, with);
+  return stepper_for(layers, states, with.extras).run(layers, states, with);
 }
 
 std::pair<State, std::unique_ptr<Linearised>> BatchingStepper::linearise(const Rows& layers, const State& states, const StepContext& with) {
-  return way(layers, states, with.extras).linearise(layers, states, with);
+  return stepper_for(layers, states, with.extras).linearise(layers, states, with);
 }
 
-Stepper& BatchingStepper::way(const Rows& layers, const State& states, const State& extras) {
+Stepper& BatchingStepper::stepper_for(const Rows& layers, const State& states, const State& extras) {
   last_pass_ = stack_.pass();
-  bool found_anew = false;
+  bool already_searched = false;
   for (int64_t i = 0; together_ && i < layers.count; ++i) {
     const int64_t layer = layers.begin + i * layers.spacing;
     uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
-    const bool is_taken_at_its_word = options_.batching == Batching::always && looked_at != 0;
-    if (looked_at == stack_.pass() || is_taken_at_its_word) continue;
+    const bool is_trusted = options_.batching == Batching::always && looked_at != 0;
+    if (looked_at == stack_.pass() || is_trusted) continue;
     const std::string other = seen_->difference(stack_.parameters_of(layer), step_of(layer));
     if (other.empty()) {
       looked_at = stack_.pass();
-    } else if (!std::exchange(found_anew, true)) {
+    } else if (!std::exchange(already_searched, true)) {
       find(states, extras);  // all layers may have changed
       i = -1;
     } else {

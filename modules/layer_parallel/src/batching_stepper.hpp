@@ -29,7 +29,7 @@ class BatchingStepper : public Stepper {
  private:
   void find(const State& states, const State& extras);
   std::unique_ptr<Stepper> found(const State& states, const State& extras);
-  Stepper& way(const Rows& layers, const State& states, const State& extras);
+  Stepper& stepper_for(const Rows& layers, const State& states, const State& extras);
   OperatorTrace::Step step_of(int64_t layer) const;
 
   const LayerStack& stack_;

@@ -46,7 +46,7 @@ void visit(DetectorOptions& options, OptionVisitor& visitor) {
   visitor.field("every", options.every, at_least(0), {.meaning = "from one look to the next; 0: none", .unit = "training passes"});
   visitor.field("bound", options.bound, {.least = 0, .above = true}, {.meaning = "of the convergence factor of a pass with twice the iterations"});
   visitor.field("reaction", options.reaction, reactions, {.meaning = "to a factor above the bound"});
-  visitor.field("most_iterations", options.most_iterations, at_least(1), {.meaning = "before reaction more_iterations becomes serial"});
+  visitor.field("max_iterations", options.max_iterations, at_least(1), {.meaning = "before reaction more_iterations becomes serial"});
 }
 
 void DetectorOptions::validate() const { expect_none(out_of_bounds(*this)); }
@@ -125,7 +125,7 @@ void IterationControl::look(int64_t number, Iterations usual) {
   TW_EXPECTS(any || !iterates, "a detector needs residuals, which this network does not compute");
   found.fired = found.factor > detector_.bound;
   if (found.fired && detector_.reaction != Reaction::warn) {
-    const bool more = detector_.reaction == Reaction::more_iterations && 2 * std::max(usual.forward, usual.backward) <= detector_.most_iterations;
+    const bool more = detector_.reaction == Reaction::more_iterations && 2 * std::max(usual.forward, usual.backward) <= detector_.max_iterations;
     found.then = more ? Iterations{2 * usual.forward, 2 * usual.backward} : Iterations{0, 0};
     auto* const raised = raised_.mutable_data_ptr<int64_t>();
     raised[0] = found.then.forward;

@@ -137,7 +137,7 @@ bool LayerStack::Case::fits(bool is_training, double length, const State& states
 }
 
 namespace {
-constexpr size_t most_steppers = 64;  // one for each shape and step length, for inputs whose size changes between passes
+constexpr size_t max_steppers = 64;  // one for each shape and step length, for inputs whose size changes between passes
 }
 
 Stepper& LayerStack::stepper(const State& states, const State& extras, double dt) {
@@ -146,7 +146,7 @@ Stepper& LayerStack::stepper(const State& states, const State& extras, double dt
   Case of{training_, dt, AutocastState::here(), {}};
   for (const at::Tensor& tensor : states) of.tensors.emplace_back(tensor.sizes().slice(1).vec(), tensor.scalar_type());
   for (const at::Tensor& tensor : extras) of.tensors.emplace_back(tensor.sizes().vec(), tensor.scalar_type());
-  if (steppers_.size() == most_steppers) steppers_.erase(steppers_.begin());
+  if (steppers_.size() == max_steppers) steppers_.erase(steppers_.begin());
   return *steppers_.emplace_back(std::move(of), std::make_unique<BatchingStepper>(*this, options_, states, extras, dt)).second;
 }
 

@@ -52,7 +52,7 @@ Generated generated(unsigned seed) {
   std::ostringstream text;
   text << "seed " << seed << ':';
   int64_t width = net.inputs = 2 + below(4);
-  int64_t most_layers = 0;
+  int64_t max_layers = 0;
   const auto plain = [&] {
     const int64_t from = std::exchange(width, 2 + below(4));
     const bool drops = below(3) == 0;
@@ -67,7 +67,7 @@ Generated generated(unsigned seed) {
     const int64_t layers = 5 + below(10);
     const auto integrator = std::array{Integrator::euler, Integrator::rk2, Integrator::rk4}[static_cast<size_t>(choice.norm ? 0 : below(3))];
     const Batching batching = below(3) == 0 ? Batching::never : Batching::automatic;
-    most_layers = std::max(most_layers, layers);
+    max_layers = std::max(max_layers, layers);
     net.blocks.push_back(block([choice] { return Parts(choice); }, layers, {integrator, batching, choice.dropout}));
     text << ' ' << layers << " layers of " << width << (choice.norm ? ", batch norm" : "") << (choice.dropout ? ", dropout" : "")
          << (choice.frozen_bias ? ", frozen bias" : "") << ", integrator " << static_cast<int>(integrator) << ',';
@@ -77,7 +77,7 @@ Generated generated(unsigned seed) {
   o.levels = static_cast<int>(1 + below(3));
   o.coarsening = 2 + below(3);
   o.min_coarse = 1;
-  o.forward.iterations = o.backward.iterations = static_cast<int>(most_layers / 2) + 3;  // all intervals, and one more with skip
+  o.forward.iterations = o.backward.iterations = static_cast<int>(max_layers / 2) + 3;  // all intervals, and one more with skip
   o.forward.cycle.relaxations = static_cast<int>(below(2));
   o.backward.cycle.skip_downcycle = below(2) == 0;
   o.guess = below(3) == 0 ? Guess::previous : Guess::zero;

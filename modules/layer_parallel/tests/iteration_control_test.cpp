@@ -79,7 +79,7 @@ TEST(IterationControl, TheDetectorStaysQuietWhereIterationsAreExact) {
 TEST(IterationControl, TheDetectorFiresWhereTheyDiverge) {
   for (const Reaction reaction : {Reaction::warn, Reaction::more_iterations, Reaction::serial}) {
     const auto net = make_net(12);
-    IterationControl control(net, net, {}, {.every = 1, .reaction = reaction, .most_iterations = 4});
+    IterationControl control(net, net, {}, {.every = 1, .reaction = reaction, .max_iterations = 4});
     for (int64_t number = 0; number < 3; ++number) train(control, number);
     const std::vector<Detection>& history = control.history();
     ASSERT_FALSE(history.empty());
@@ -105,7 +105,7 @@ TEST(IterationControl, TheDetectorFiresWhereTheyDiverge) {
 
 TEST(IterationControl, MoreIterationsThanAreWantedAreSerial) {
   const auto net = make_net(12);
-  IterationControl control(net, net, {}, {.every = 1, .reaction = Reaction::more_iterations, .most_iterations = 3});
+  IterationControl control(net, net, {}, {.every = 1, .reaction = Reaction::more_iterations, .max_iterations = 3});
   ::testing::internal::CaptureStderr();
   train(control, 7);
   const std::string said = ::testing::internal::GetCapturedStderr();

@@ -8,7 +8,7 @@ namespace tw::layer_training {
 namespace {
 
 /// Smallest accepted decrease, as a fraction of the decrease that the slope predicts. Ref: Armijo 1966.
-constexpr double least_decrease = 1e-4;
+constexpr double min_decrease = 1e-4;
 
 /// a + factor b
 Vector plus(const Vector& a, const Vector& b, double factor) {
@@ -72,7 +72,7 @@ class Cycle {
       // If a gradient step follows, compute the gradient together with the value.
       Iterate tried{plus(point.x, correction, alpha)};
       const double value = evaluate(level, tried, shift, halvings == 0 && options_.post_steps > 0);
-      if (!(value <= here.value + least_decrease * alpha * done.slope)) continue;
+      if (!(value <= here.value + min_decrease * alpha * done.slope)) continue;
       point = std::move(tried);
       done.alpha = alpha;
       done.after = value;

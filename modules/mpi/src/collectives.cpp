@@ -188,7 +188,7 @@ std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence) {
   auto requests = std::make_unique<TransferRequests>(comm);
-  const int tag = first_sequence_tag + static_cast<int>(sequence % most_sequences(comm));
+  const int tag = first_sequence_tag + static_cast<int>(sequence % max_sequences(comm));
   // MPI sends a small message eagerly. A larger one waits for its receiver's reply, which queues after everything the receiver is sending. Two ranks
   // that exchanged 8 MiB over TCP serialised in about every second run.
   constexpr size_t sent_at_once = size_t{32} << 10;
@@ -200,7 +200,7 @@ std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<
   return requests;
 }
 
-int64_t most_sequences(const Communicator& comm) noexcept { return std::max(0, comm.state()->runtime->largest_tag() - first_sequence_tag + 1); }
+int64_t max_sequences(const Communicator& comm) noexcept { return std::max(0, comm.state()->runtime->largest_tag() - first_sequence_tag + 1); }
 
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
   expect_rank(comm, to);

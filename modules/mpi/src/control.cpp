@@ -64,7 +64,7 @@ void listen(CommunicatorState& comm) {
       if (arrived == 0) break;
       Message message;
       check(MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, control_tag, state->handle, MPI_STATUS_IGNORE), "MPI_Recv", state->name);
-      ++state->traffic.heard;
+      ++state->traffic.received_announcements;
       receive(*state, message, status.MPI_SOURCE);
     }
   }

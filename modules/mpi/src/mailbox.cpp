@@ -76,10 +76,10 @@ void Mailbox::take_in() {
 }
 
 void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
-  const auto most_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // a longer message would arrive in pieces
-  TW_EXPECTS(!bytes.empty() && bytes.size() <= most_bytes, "a message has 1 to ", most_bytes, " bytes, got ", bytes.size());
+  const auto max_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // a longer message would arrive in pieces
+  TW_EXPECTS(!bytes.empty() && bytes.size() <= max_bytes, "a message has 1 to ", max_bytes, " bytes, got ", bytes.size());
   TW_EXPECTS(to >= 0 && to < comm_.size(), "rank ", to, " is not a rank of '", comm_.name(), "'");
-  leave_at_most(most_in_flight - 1);
+  leave_at_most(max_in_flight - 1);
   ++sent_[static_cast<size_t>(to)];
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   const Call call{.collective = Collective::send, .peer = to, .count = static_cast<int64_t>(kept->size())};

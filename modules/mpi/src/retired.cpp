@@ -57,7 +57,7 @@ std::vector<bool> find_freeable(const Communicator& comm, const std::vector<Reti
     if (!freeable.back()) continue;
     int64_t to_me = -retired.traffic.announced;
     for (const Traffic& traffic : found->second) to_me += traffic.announced;
-    drop_announcements(retired.comm, to_me - retired.traffic.heard);
+    drop_announcements(retired.comm, to_me - retired.traffic.received_announcements);
   }
   for (size_t i = 0; i < mine.size(); ++i) {  // the others are receiving my announcements now
     while (freeable[i] && !std::ranges::all_of(mine[i].announcements, [](const auto& each) { return each->advance(); })) continue;

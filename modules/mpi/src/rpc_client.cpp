@@ -38,7 +38,7 @@ class RpcClient::Line {
   Beginning begin(const Message& message) {
     TW_EXPECTS(!message.request.empty(), "a request has a byte at least");
     const int64_t number = begun_++;
-    auto& kept = requests_[static_cast<size_t>(number % most_in_flight)];
+    auto& kept = requests_[static_cast<size_t>(number % max_in_flight)];
     const auto rest = std::copy(message.request.begin(), message.request.end(), kept.begin());
     const auto end = std::copy(message.attached.begin(), message.attached.end(), rest);
     return {number, {kept.begin(), end}};
@@ -73,7 +73,7 @@ class RpcClient::Line {
   const CommunicatorState& comm_;  // kept alive by the operations
   int rank_;
   int64_t begun_ = 0;
-  std::array<std::array<std::byte, most_request_bytes>, most_in_flight> requests_;
+  std::array<std::array<std::byte, max_request_bytes>, max_in_flight> requests_;
   int64_t told_ = 0;  // number of calls that the server has ended
   std::atomic<int64_t> ended_ = 0;
   rpc::Ends heard_;
@@ -149,11 +149,11 @@ RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast
 
 std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   const size_t bytes = message.request.size() + message.attached.size();
-  TW_EXPECTS(bytes <= most_request_bytes, "a request has ", most_request_bytes, " bytes at most, not ", bytes);
+  TW_EXPECTS(bytes <= max_request_bytes, "a request has ", max_request_bytes, " bytes at most, not ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
   expect_own_thread(comm_);
-  wait_for_at_most(most_in_flight - 1, *line, rank);
+  wait_for_at_most(max_in_flight - 1, *line, rank);
   expect_not_revoked(*comm_.state(), "a call");
   return std::make_unique<Messages>(*comm_.state(), rank, message, line);
 }

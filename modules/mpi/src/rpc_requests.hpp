@@ -18,7 +18,7 @@ namespace tw::mpi {
 /// Incoming requests, in order of arrival. Receives are always posted, so MPI delivers each request directly and its length need not be probed first.
 class RpcRequests {
  public:
-  using Memory = std::array<std::byte, RpcClient::most_request_bytes>;
+  using Memory = std::array<std::byte, RpcClient::max_request_bytes>;
   struct RpcRequest {
     int from = 0;
     size_t size = 0;
@@ -44,7 +44,7 @@ class RpcRequests {
   void begin(Receive& receive);
 
   const CommunicatorState& comm_;
-  std::array<Receive, RpcClient::most_in_flight> in_flight_;
+  std::array<Receive, RpcClient::max_in_flight> in_flight_;
   size_t oldest_ = 0;
   std::vector<std::unique_ptr<Memory>> spare_;
 };

@@ -12,8 +12,8 @@ struct Traffic {
   int64_t collectives = 0;  ///< MPI collectives started
   int64_t sent = 0;         ///< messages
   int64_t received = 0;
-  int64_t announced = 0;  ///< announcements to every other member: see control.hpp
-  int64_t heard = 0;      ///< announcements received from others
+  int64_t announced = 0;               ///< announcements to every other member: see control.hpp
+  int64_t received_announcements = 0;  ///< announcements received from others
 };
 
 /// The same counts, updated by several threads.
@@ -23,9 +23,9 @@ struct TrafficCounters {
   std::atomic<int64_t> sent = 0;
   std::atomic<int64_t> received = 0;
   std::atomic<int64_t> announced = 0;
-  std::atomic<int64_t> heard = 0;
+  std::atomic<int64_t> received_announcements = 0;
 
-  Traffic now() const noexcept { return {open, collectives, sent, received, announced, heard}; }
+  Traffic now() const noexcept { return {open, collectives, sent, received, announced, received_announcements}; }
 };
 
 }  // namespace tw::mpi

@@ -45,8 +45,8 @@ RpcRequest draw(std::mt19937_64& random, int64_t number) {
     if (kind < 9) return static_cast<int64_t>(1 + random() % 5000);
     return static_cast<int64_t>(RpcServer::piece_bytes + random() % (2 * RpcServer::piece_bytes));
   };
-  constexpr auto most_attached = static_cast<int64_t>(RpcClient::most_request_bytes - sizeof(RpcRequest));
-  RpcRequest request{.number = number, .attached = std::min(size(), most_attached), .outgoing = size()};
+  constexpr auto max_attached = static_cast<int64_t>(RpcClient::max_request_bytes - sizeof(RpcRequest));
+  RpcRequest request{.number = number, .attached = std::min(size(), max_attached), .outgoing = size()};
   request.fails = random() % 5 == 0;
   if (!request.fails) request.answer = size();
   return request;
@@ -120,7 +120,7 @@ TEST(Exchange, IsHeldInItsTurnAndFailsForItself) {
                                              .failure = held->failure});
       held->work = start(comm, {.collective = Collective::send, .peer = to}, std::move(messages));
       all.push_back(std::move(held));
-      EXPECT_LE(caller.in_flight(), RpcClient::most_in_flight * comm.size());
+      EXPECT_LE(caller.in_flight(), RpcClient::max_in_flight * comm.size());
     }
   }
   for (const auto& held : all) {
@@ -222,7 +222,7 @@ TEST(Exchange, LeavesNothingBehind) {
 TEST(Exchange, RefusesAnOpeningThatIsTooLong) {
   const Communicator comm = world().dup();
   RpcClient caller(comm);
-  const Bytes request(RpcClient::most_request_bytes);
+  const Bytes request(RpcClient::max_request_bytes);
   const std::byte one{};
   EXPECT_THROW(caller.call(Rank(0), {.request = request, .attached = {&one, 1}}), ContractError);
   EXPECT_EQ(caller.in_flight(), 0);

@@ -162,7 +162,7 @@ at::Tensor Centre::finish() {
     link_->clocks.finish();
     link_->values.finish();
     values = link_->values.prefetch().take();
-    if (leads()) link_->clocks.begin_anew();
+    if (leads()) link_->clocks.restart();
     link_->clocks.finish();
     link_->values.finish();
   });
@@ -188,7 +188,7 @@ void Centre::restore(const std::vector<NamedShard>& shards) {
     link_->clocks.finish();
     link_->values.finish();  // after this, no rank pushes
     revoke_on_exception(link_->comm, [&] { link_->values.restore(shards); });
-    if (leads()) link_->clocks.begin_anew();
+    if (leads()) link_->clocks.restart();
     link_->clocks.finish();
   });
   group_.barrier();

@@ -10,7 +10,7 @@ namespace tw::parameter_server {
 Client::Answer Client::push(Rank server, size_t rule, const Part& part) {
   const Request request{.kind = Request::Kind::push, .rule = static_cast<int32_t>(rule)};
   const auto bytes = std::as_bytes(std::span(&request, 1));
-  if (part.bytes.size() <= Request::most_bytes_at_once) return call(server, Collective::send, part, {.request = bytes, .attached = part.bytes});
+  if (part.bytes.size() <= Request::max_bytes_at_once) return call(server, Collective::send, part, {.request = bytes, .attached = part.bytes});
   return call(server, Collective::send, part, {.request = bytes, .outgoing = part.bytes});
 }
 

@@ -29,7 +29,7 @@ void Clocks::leave() {
   add(-2.0 * static_cast<double>(1 + ticks_));
 }
 
-void Clocks::begin_anew() {
+void Clocks::restart() {
   add(1.0 - static_cast<double>(left_ ? -(1 + ticks_) : 1 + ticks_));
   ticks_ = 0;
   left_ = false;

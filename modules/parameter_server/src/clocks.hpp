@@ -23,10 +23,10 @@ class Clocks {
   Clocks(const Communicator& comm, int workers, int worker, int server, bool share_memory);
 
   void tick();
-  /// Other workers no longer wait for this one, until begin_anew().
+  /// Other workers no longer wait for this one, until restart().
   void leave();
   /// Restarts at 0.
-  void begin_anew();
+  void restart();
   /// Starts reading.
   ShardedTensor::Prefetched ask() const { return values_.prefetch(); }
   /// Collective, see ShardedTensor.

@@ -36,10 +36,10 @@ Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters,
           },
           options.share_memory),
       options_(options) {
-  Downpour::begin_anew();
+  Downpour::restart();
 }
 
-void Downpour::begin_anew() {
+void Downpour::restart() {
   if (options_.rule.empty()) {
     before_ = parameters().values();
   } else {
@@ -80,7 +80,7 @@ at::Tensor Downpour::learnt() const { return options_.rule.empty() ? at::sub(par
 void Downpour::push_rest() {
   const at::NoGradGuard no_grad;
   servers().push(learnt());
-  begin_anew();
+  restart();
 }
 
 }  // namespace tw::parameter_server

@@ -9,7 +9,7 @@ namespace tw::parameter_server {
 /// itself. The response to a pull is the shard's elements.
 struct Request {
   enum class Kind : int32_t { push, pull };
-  static constexpr size_t most_bytes_at_once = 2048;  ///< bytes sent in one message, which MPI sends eagerly
+  static constexpr size_t max_bytes_at_once = 2048;  ///< bytes sent in one message, which MPI sends eagerly
   Kind kind = Kind::push;
   int32_t rule = 0;
 };

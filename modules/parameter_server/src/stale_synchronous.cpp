@@ -29,10 +29,10 @@ StaleSynchronous::StaleSynchronous(const Communicator& comm, std::vector<at::Ten
           },
           options.share_memory),
       options_(options) {
-  StaleSynchronous::begin_anew();
+  StaleSynchronous::restart();
 }
 
-void StaleSynchronous::begin_anew() {
+void StaleSynchronous::restart() {
   before_ = parameters().values();
   steps_ = 0;
 }

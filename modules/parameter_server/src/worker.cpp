@@ -28,7 +28,7 @@ Worker::~Worker() = default;
 void Worker::finish() {
   if (centre_->trains()) push_rest();
   parameters_->set(centre_->finish());
-  begin_anew();
+  restart();
 }
 
 const Communicator& Worker::group() const noexcept { return centre_->group(); }
@@ -51,7 +51,7 @@ std::vector<NamedShard> Worker::shards(const std::string& name) const {
 void Worker::restore(const std::vector<NamedShard>& shards) {
   const auto counts = std::ranges::find(shards, OnReshard::drop, &NamedShard::on_reshard);  // the counts that belong to this rank start there
   centre_->restore({shards.begin(), counts});
-  begin_anew();
+  restart();
   if (counts == shards.end()) return;
   const at::Tensor numbers = counts->tensor.contiguous();
   Position position{.counts = {numbers.const_data_ptr<int64_t>(), numbers.const_data_ptr<int64_t>() + numbers.numel()}};

@@ -83,7 +83,7 @@ struct Measured {
 class Measurement {
  public:
   Measurement(const Graph& graph, const Bind& bind, const Tensors& example) : graph_(graph), units_(graph, bind), more_(example) {
-    while (more_[0].size(0) < 2 * graph.least_rows) {
+    while (more_[0].size(0) < 2 * graph.min_rows) {
       for (at::Tensor& each : more_) each = at::cat({each, each});
     }
     rows_ = more_[0].size(0);

@@ -21,7 +21,7 @@ constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
 
 constexpr size_t a_pack = 6;  // tensors whose shapes are sent together; see pack_shapes()
 constexpr int64_t wants_bits = int64_t{1} << a_pack;
-constexpr int64_t most_values = int64_t{1} << 32;
+constexpr int64_t max_values = int64_t{1} << 32;
 
 /// The shapes of all values, in packs. The note of each pack has the kind of their device, the number of all values, and one bit per value of the
 /// pack that wants a cotangent.
@@ -31,7 +31,7 @@ std::vector<at::Tensor> pack(const Message& message) {
   for (size_t begin = 0; begin < message.values.size(); begin += a_pack) {
     const size_t end = std::min(message.values.size(), begin + a_pack);
     const auto kind = static_cast<int64_t>(message.values[0].device().type());
-    int64_t note = (kind * most_values + static_cast<int64_t>(message.values.size())) * wants_bits;
+    int64_t note = (kind * max_values + static_cast<int64_t>(message.values.size())) * wants_bits;
     for (size_t i = begin; i < end; ++i) note += int64_t{message.wants[i]} << (i - begin);
     packs.push_back(pack_shapes({message.values.begin() + static_cast<int64_t>(begin), message.values.begin() + static_cast<int64_t>(end)}, note));
   }
@@ -45,8 +45,8 @@ Message unpack(const std::function<void(const at::Tensor&)>& receive) {
     const at::Tensor pack = empty_packed_shapes();
     receive(pack);
     const int64_t note = note_of(pack);
-    count = static_cast<size_t>(note / wants_bits % most_values);
-    const auto kind = static_cast<c10::DeviceType>(note / wants_bits / most_values);
+    count = static_cast<size_t>(note / wants_bits % max_values);
+    const auto kind = static_cast<c10::DeviceType>(note / wants_bits / max_values);
     const std::vector<at::Tensor> values = unpack_in_order(pack, current_device(kind));
     for (size_t i = 0; i < values.size(); ++i) message.wants.push_back(static_cast<uint8_t>(note >> i & 1));
     message.values.insert(message.values.end(), values.begin(), values.end());

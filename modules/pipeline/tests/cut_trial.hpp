@@ -68,7 +68,7 @@ class CutTrial {
     if (!mine.refusal.empty()) return concat("refused: '", refusal, "', expected: ", mine.refusal);
     if (!refusal.empty()) return refusal;
     const auto& [training, evaluation] = *graphs;
-    make_passes_of(std::max(training.least_rows, evaluation.least_rows));
+    make_passes_of(std::max(training.min_rows, evaluation.min_rows));
     const size_t units = units_of(training).size();
     const Plan plan = random_plan(units, mine.splits_matter);
     what_ += concat(", ", rows_, " rows, ", to_text(plan));
@@ -105,11 +105,11 @@ class CutTrial {
   }
 
   /// For modules that call other operators for a single row.
-  void make_passes_of(int64_t least_rows) {
-    if (least_rows < 2) return;
+  void make_passes_of(int64_t min_rows) {
+    if (min_rows < 2) return;
     replicas_ = false;
-    while (micro_batches_ > 1 && rows_ / micro_batches_ < least_rows) --micro_batches_;
-    what_ += concat(", at least ", least_rows, " rows in a pass");
+    while (micro_batches_ > 1 && rows_ / micro_batches_ < min_rows) --micro_batches_;
+    what_ += concat(", at least ", min_rows, " rows in a pass");
   }
 
   Plan plan_of(size_t units, const std::vector<int>& ends, const std::vector<int>& replicas) {

@@ -51,7 +51,7 @@ TEST(PipelineMemory, IsThatOfTheSchedule) {
   const double by_1f1b = tensors_held(one_forward_one_backward, Recompute::none);
   // Beyond stored activations: about three tensors for cotangents and messages in flight.
   EXPECT_NEAR(by_gpipe, micro_batches * stored, 5);
-  EXPECT_NEAR(by_1f1b, most_in_flight(one_forward_one_backward(world().size(), micro_batches))[stage] * stored, 5);
+  EXPECT_NEAR(by_1f1b, max_in_flight(one_forward_one_backward(world().size(), micro_batches))[stage] * stored, 5);
   EXPECT_LT(by_1f1b, by_gpipe);
 }
 
@@ -97,7 +97,7 @@ TEST(PipelineMemory, IsThatOfSegmentsWhereTheyAreRecomputedOneByOne) {
   const int inputs = world().rank() == 0 ? segments - 1 : segments;  // the first stage's inputs belong to the caller
   const double peak = block_layers + 2;                              // stored activations, and two cotangents
   for (const auto schedule : {gpipe, one_forward_one_backward}) {
-    const int k = most_in_flight(schedule(world().size(), micro_batches))[static_cast<size_t>(world().rank())];
+    const int k = max_in_flight(schedule(world().size(), micro_batches))[static_cast<size_t>(world().rank())];
     const double formula = k * inputs + peak;
     EXPECT_NEAR(tensors_held(schedule, Recompute::selective, block_layers), formula, 0.2 * formula) << k << " in flight";
   }

@@ -30,11 +30,11 @@ class Table {
 };
 
 std::string operators_text(const StagePlan& stage, const Profile& profile) {
-  constexpr size_t most_ranges = 3;
+  constexpr size_t max_ranges = 3;
   const std::vector<std::string> names = name_ranges(stage.operators, profile);
   std::string text = names.front();
-  for (size_t i = 1; i < std::min(names.size(), most_ranges); ++i) text += ", " + names[i];
-  return names.size() > most_ranges ? concat(text, ", and ", names.size() - most_ranges, " more") : text;
+  for (size_t i = 1; i < std::min(names.size(), max_ranges); ++i) text += ", " + names[i];
+  return names.size() > max_ranges ? concat(text, ", and ", names.size() - max_ranges, " more") : text;
 }
 
 void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
@@ -58,9 +58,9 @@ void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
 }
 
 void write_gantt(std::ostream& out, const Plan& plan) {
-  constexpr int most_actions = 4000;
+  constexpr int max_actions = 4000;
   out << "\nstages over time, bubble " << percent(plan.bubble) << ":\n";
-  if (2 * plan.micro_batches * static_cast<int>(plan.stages.size()) <= most_actions) {
+  if (2 * plan.micro_batches * static_cast<int>(plan.stages.size()) <= max_actions) {
     out << gantt_text(simulation_of(plan));
   } else {
     out << "(too many micro-batches for a chart)\n";

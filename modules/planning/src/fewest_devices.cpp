@@ -10,15 +10,15 @@ namespace tw::pipeline {
 Candidate fewest_devices(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
   const StageTable table(stretches, setting, cluster, options);
   const int blocks = table.blocks();
-  const int most_stages = std::min(setting.max_stages, blocks);
+  const int max_stages = std::min(setting.max_stages, blocks);
   struct Choice {
     int devices = std::numeric_limits<int>::max() / 2;
     StageChoice stage;
   };
-  std::vector<std::vector<Choice>> best(static_cast<size_t>(most_stages) + 1, std::vector<Choice>(static_cast<size_t>(blocks) + 1));
+  std::vector<std::vector<Choice>> best(static_cast<size_t>(max_stages) + 1, std::vector<Choice>(static_cast<size_t>(blocks) + 1));
   best[0][static_cast<size_t>(blocks)].devices = 0;
   Candidate fewest{.setting = setting, .objective = infinity};
-  for (int stages = 1; stages <= most_stages; ++stages) {
+  for (int stages = 1; stages <= max_stages; ++stages) {
     const auto& rest = best[static_cast<size_t>(stages) - 1];
     for (int begin = blocks - stages; begin >= 0; --begin) {
       Choice& choice = best[static_cast<size_t>(stages)][static_cast<size_t>(begin)];

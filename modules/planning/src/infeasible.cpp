@@ -10,12 +10,12 @@
 namespace tw::pipeline {
 namespace {
 
-constexpr int most_devices = 1 << 20;
+constexpr int max_devices = 1 << 20;
 constexpr int few_rows = 64;
 
 /// The least bytes per device for blocks [begin, end) with `held` micro-batches in flight, over all recomputation modes.
-double least_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
-                   const PlanOptions& options) {
+double min_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
+                 const PlanOptions& options) {
   const int64_t share = share_of_rows(rows, replicas);
   const StageLoad load = stage_load(stretches, begin, end, share);
   double least = infinity;
@@ -42,9 +42,9 @@ std::string too_large_block(const Stretches& stretches, const std::vector<Search
   for (int b = 0; b < stretches.blocks(); ++b) {
     double least = infinity;
     for (const SearchSetting& setting : settings) {
-      const auto replicas = static_cast<int>(std::min<int64_t>(most_devices, setting.rows));
+      const auto replicas = static_cast<int>(std::min<int64_t>(max_devices, setting.rows));
       const int held = in_flight(setting.schedule, setting.micro_batches, b + 1 == stretches.blocks() ? 1 : 2);
-      least = std::min(least, least_bytes(stretches, b, b + 1, replicas, held, setting.rows, cluster, options));
+      least = std::min(least, min_bytes(stretches, b, b + 1, replicas, held, setting.rows, cluster, options));
     }
     if (least <= worst) continue;
     worst = least;
@@ -67,7 +67,7 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
     const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, to_end--);
     if (devices > cluster.devices) {
       if (first < 0) first = begin;
-      missing += stage.replicas * least_bytes(stretches, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
+      missing += stage.replicas * min_bytes(stretches, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
     }
     begin = stage.end;
   }
@@ -85,7 +85,7 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
   Candidate fewest{.objective = infinity};
   for (SearchSetting setting : settings) {
     if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less
-    setting.devices = most_devices;
+    setting.devices = max_devices;
     setting.max_replicas = few_rows;
     if (!options.max_stages) setting.max_stages = stretches.blocks();
     const Candidate candidate = fewest_devices(stretches, setting, cluster, options);

@@ -8,7 +8,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-constexpr int most_levels = 5;
+constexpr int max_levels = 5;
 
 /// Adds plans with `levels` levels, if there are enough layers for them.
 void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening, const Candidates& candidates) {
@@ -46,7 +46,7 @@ std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candida
   std::vector<Choice> all;
   add_choices(all, layers, ranks, 1, candidates.coarsenings.front(), candidates);
   for (const PerLevel<int64_t>& coarsening : candidates.coarsenings) {
-    for (int levels = 2; levels <= most_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
+    for (int levels = 2; levels <= max_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
   }
   std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) { return a.prediction.speed_up > b.prediction.speed_up; });
   return all;

@@ -115,7 +115,7 @@ std::vector<std::string> problems_of(const Schedule& schedule, int channel_capac
   return problems.empty() ? Execution(schedule, channel_capacity).run() : problems;
 }
 
-std::vector<int> most_in_flight(const Schedule& schedule) {
+std::vector<int> max_in_flight(const Schedule& schedule) {
   std::vector<int> now(static_cast<size_t>(schedule.stages), 0);
   std::vector<int> most(now);
   for (const std::vector<Action>& device : schedule.devices) {

@@ -17,17 +17,17 @@ class StageDynamics {
   StageDynamics(const StageTable& table, const SearchSetting& setting)
       : table_(table),
         setting_(setting),
-        most_stages_(std::min({setting.max_stages, setting.devices, table.blocks()})),
+        max_stages_(std::min({setting.max_stages, setting.devices, table.blocks()})),
         row_(static_cast<size_t>(setting.devices) + 1),
-        sums_(static_cast<size_t>(most_stages_ + 1) * static_cast<size_t>(table.blocks() + 1) * row_) {}
+        sums_(static_cast<size_t>(max_stages_ + 1) * static_cast<size_t>(table.blocks() + 1) * row_) {}
 
-  int most_stages() const noexcept { return most_stages_; }
+  int max_stages() const noexcept { return max_stages_; }
 
   void solve(double bound) {
     bound_ = bound;
     std::fill(sums_.begin(), sums_.end(), infinity);
     std::fill_n(sums(0, table_.blocks()), row_, 0.0);
-    for (int stages = 1; stages <= most_stages_; ++stages) {
+    for (int stages = 1; stages <= max_stages_; ++stages) {
       for (int begin = 0; begin <= table_.blocks() - stages; ++begin) relax(stages, begin);
     }
   }
@@ -95,7 +95,7 @@ class StageDynamics {
 
   const StageTable& table_;
   const SearchSetting setting_;
-  int most_stages_;
+  int max_stages_;
   size_t row_;
   double bound_ = 0;
   std::vector<double> sums_;  // by stages, first block, devices
@@ -121,13 +121,13 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
   std::vector<Candidate> candidates;
   // Costs of the last candidate, by number of stages. While its load is within the bound and no sum is smaller, it remains the best for this number
   // of stages.
-  std::vector<SearchCost> known(static_cast<size_t>(dynamics.most_stages()) + 1, {-1, 0});
+  std::vector<SearchCost> known(static_cast<size_t>(dynamics.max_stages()) + 1, {-1, 0});
   double best = infinity;
   for (double bound = infinity; bound >= 0;) {
     dynamics.solve(bound);
     double least = infinity;
     double load_of_least = 0;
-    for (int stages = 1; stages <= dynamics.most_stages(); ++stages) {
+    for (int stages = 1; stages <= dynamics.max_stages(); ++stages) {
       const double sum = dynamics.sum_of(stages);
       if (!std::isfinite(sum)) continue;
       auto& [known_sum, known_load] = known[static_cast<size_t>(stages)];

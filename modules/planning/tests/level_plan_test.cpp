@@ -258,27 +258,27 @@ TEST(LevelPlan, RangesAreThoseOfTheirDefinitions) {
 // All sizes together take many minutes; `make accept ONLY=planning` runs them.
 bool every_plan() { return std::getenv("TW_TEST_EVERY_PLAN") != nullptr; }
 
-constexpr int64_t most_steps = 300;
-constexpr int64_t most_ranks = 64;
+constexpr int64_t max_steps = 300;
+constexpr int64_t max_ranks = 64;
 constexpr int64_t coarsenings = 15;  // 2 to 16
 
 void expect_simulation_agrees(int64_t steps, int64_t pair) {
-  expect_simulation_agrees({steps, static_cast<int>(1 + pair % most_ranks), {.levels = 3, .coarsening = 2 + pair / most_ranks, .min_coarse = 1}});
+  expect_simulation_agrees({steps, static_cast<int>(1 + pair % max_ranks), {.levels = 3, .coarsening = 2 + pair / max_ranks, .min_coarse = 1}});
 }
 
 /// Every number of steps, and every pair of a coarsening and a number of ranks.
 TEST(Sweep, SimulatedRanksDoWhatOneProcessDoes) {
-  constexpr int64_t pairs = most_ranks * coarsenings;
+  constexpr int64_t pairs = max_ranks * coarsenings;
   if (every_plan()) {
-    for (int64_t steps = 1; steps <= most_steps && !HasFailure(); ++steps) {
+    for (int64_t steps = 1; steps <= max_steps && !HasFailure(); ++steps) {
       for (int64_t pair = 0; pair < pairs; ++pair) expect_simulation_agrees(steps, pair);
     }
     return;
   }
   constexpr int64_t pairs_for_each = 7;   // 300 times this exceeds the number of pairs
   constexpr int64_t apart = 7 * 11 * 13;  // spreads neighbours in the schedule over the table; coprime to its size, so that no pair is left out
-  static_assert(most_steps * pairs_for_each >= pairs && pairs % 7 != 0 && pairs % 11 != 0 && pairs % 13 != 0);
-  for (int64_t i = 0; i < most_steps * pairs_for_each; ++i) expect_simulation_agrees(1 + i / pairs_for_each, i * apart % pairs);
+  static_assert(max_steps * pairs_for_each >= pairs && pairs % 7 != 0 && pairs % 11 != 0 && pairs % 13 != 0);
+  for (int64_t i = 0; i < max_steps * pairs_for_each; ++i) expect_simulation_agrees(1 + i / pairs_for_each, i * apart % pairs);
 }
 
 /// Plans in which blocks are empty or shorter than an interval.

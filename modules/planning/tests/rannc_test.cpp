@@ -60,9 +60,9 @@ TEST(Rannc, TenSmallLayersAreDataParallel) {
 
 // Sanitizers make it ten times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double most_seconds = 50;
+constexpr double max_seconds = 50;
 #else
-constexpr double most_seconds = 5;
+constexpr double max_seconds = 5;
 #endif
 
 TEST(Rannc, AHundredLargeLayersHoldAndAreNoSlower) {
@@ -74,7 +74,7 @@ TEST(Rannc, AHundredLargeLayersHoldAndAreNoSlower) {
     const Stopwatch watch;
     const PlanResult result = plan(profile, cluster_of(8), {.batch = 64});
     const double seconds = watch.elapsed().count();
-    EXPECT_LT(seconds, most_seconds);
+    EXPECT_LT(seconds, max_seconds);
     EXPECT_GT(result.best().stages.size(), 1U) << "40 GB of parameters do not fit one device";
     for (const StagePlan& stage : result.best().stages) EXPECT_LE(stage.figures.memory.total(), memory);
     // RaNNC's plan, with its best number of micro-batches.

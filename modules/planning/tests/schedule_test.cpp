@@ -13,13 +13,13 @@
 namespace tw::pipeline {
 namespace schedule_test {
 
-constexpr int most_stages = 12;
-constexpr int most_micro_batches = 24;
+constexpr int max_stages = 12;
+constexpr int max_micro_batches = 24;
 
 template <class F>
 void for_all(const F& f) {
-  for (int stages = 1; stages <= most_stages; ++stages) {
-    for (int m = 1; m <= most_micro_batches; ++m) f(stages, m);
+  for (int stages = 1; stages <= max_stages; ++stages) {
+    for (int m = 1; m <= max_micro_batches; ++m) f(stages, m);
   }
 }
 
@@ -43,7 +43,7 @@ TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
     for (const bool is_gpipe : {true, false}) {
       const Schedule schedule = is_gpipe ? gpipe(stages, m) : one_forward_one_backward(stages, m);
       const Simulation simulation = simulate(schedule, equal_times(stages, forward, backward));
-      const std::vector<int> in_flight = most_in_flight(schedule);
+      const std::vector<int> in_flight = max_in_flight(schedule);
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_DOUBLE_EQ(simulation.bubble(static_cast<size_t>(stage)), (stages - 1) * (forward + backward)) << to_text(schedule);
         EXPECT_EQ(in_flight[static_cast<size_t>(stage)], is_gpipe ? m : std::min(m, stages - stage)) << to_text(schedule);

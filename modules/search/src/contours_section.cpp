@@ -13,8 +13,8 @@ namespace tw::search {
 namespace {
 
 constexpr Chart::Size map_size{.width = 600, .height = 420};
-constexpr int64_t most_cells_of_side = 30;  // along an axis
-constexpr size_t most_trials_on_map = 300;
+constexpr int64_t max_cells_of_side = 30;  // along an axis
+constexpr size_t max_trials_on_map = 300;
 
 /// By what both have of the variance, alone and together.
 PairShare most_important_pair(const VarianceShares& shares) {
@@ -22,7 +22,7 @@ PairShare most_important_pair(const VarianceShares& shares) {
   return *std::ranges::max_element(shares.pairs, {}, closed);
 }
 
-int64_t cells_of(const Parameter& parameter) { return parameter.count() > 0 ? std::min(parameter.count(), most_cells_of_side) : most_cells_of_side; }
+int64_t cells_of(const Parameter& parameter) { return parameter.count() > 0 ? std::min(parameter.count(), max_cells_of_side) : max_cells_of_side; }
 
 std::string value_text(const Parameter& parameter, double value) {
   return concat(parameter.name, "=", parameter.has_choices() ? parameter.text_of(value) : brief_text(value));
@@ -55,7 +55,7 @@ std::string contours_section(const Findings& findings) {
   const auto [x, y, share] = most_important_pair(findings.forest->shares);
   Chart chart(map_size, {ticks_of(space, x), space.parameters()[x].name}, {ticks_of(space, y), space.parameters()[y].name});
   draw_map(findings, x, y, chart);
-  const std::vector<size_t> ranks = chosen_ranks(findings.ranked.size(), most_trials_on_map);
+  const std::vector<size_t> ranks = chosen_ranks(findings.ranked.size(), max_trials_on_map);
   for (auto rank = ranks.rbegin(); rank != ranks.rend(); ++rank) {
     const LedgerEntry& entry = *findings.ranked[*rank];
     const double x_value = entry.individual.values[x];

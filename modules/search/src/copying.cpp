@@ -19,8 +19,8 @@ namespace {
 // Random numbers of a trial at a step. Breeding has the streams from 0, objectives those from 2^62, migration those from 2^63.
 enum class Draw : uint64_t { original = 6, values = 7 };
 CounterRng random_of(uint64_t seed, Draw draw, int64_t trial, int64_t step) {
-  constexpr uint64_t most_steps = uint64_t{1} << 21;
-  return CounterRng(seed, static_cast<uint64_t>(draw) << 61 | (static_cast<uint64_t>(step) % most_steps) << 40 | static_cast<uint64_t>(trial));
+  constexpr uint64_t max_steps = uint64_t{1} << 21;
+  return CounterRng(seed, static_cast<uint64_t>(draw) << 61 | (static_cast<uint64_t>(step) % max_steps) << 40 | static_cast<uint64_t>(trial));
 }
 
 }  // namespace

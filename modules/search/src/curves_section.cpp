@@ -12,16 +12,16 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_curves = 300;
-constexpr size_t most_points_of_curve = 100;  // of a curve
+constexpr size_t max_curves = 300;
+constexpr size_t max_points_of_curve = 100;  // of a curve
 
 /// Those that are numbers; of many, evenly many, and the last one.
 std::vector<Report> points_of(const LedgerEntry& entry) {
   std::vector<Report> points;
   std::ranges::copy_if(entry.reports, std::back_inserter(points), [](const Report& report) { return std::isfinite(report.value); });
-  if (points.size() <= most_points_of_curve) return points;
+  if (points.size() <= max_points_of_curve) return points;
   std::vector<Report> fewer;
-  for (size_t i = 0; i < most_points_of_curve; ++i) fewer.push_back(points[i * (points.size() - 1) / (most_points_of_curve - 1)]);
+  for (size_t i = 0; i < max_points_of_curve; ++i) fewer.push_back(points[i * (points.size() - 1) / (max_points_of_curve - 1)]);
   return fewer;
 }
 
@@ -40,7 +40,7 @@ std::string curves_section(const Findings& findings) {
     if (points.size() >= 2) curves.push_back({findings.ranked[rank], rank, std::move(points)});
   }
   if (curves.empty()) return "";
-  const std::vector<size_t> shown = chosen_ranks(curves.size(), most_curves);
+  const std::vector<size_t> shown = chosen_ranks(curves.size(), max_curves);
   std::vector<double> values;
   double first = curves.front().points.front().step;
   double last = first;

@@ -19,12 +19,12 @@ namespace tw::search {
 namespace {
 
 constexpr size_t numbers_of_an_order = 3;
-constexpr size_t most_of_a_message = 4096;  // bytes: it is kept in journals and shown in reports
+constexpr size_t max_of_a_message = 4096;  // bytes: it is kept in journals and shown in reports
 
 /// Its beginning, and how much more there was.
 std::string beginning_of(const std::string& message) {
-  if (message.size() <= most_of_a_message) return message;
-  size_t end = most_of_a_message;
+  if (message.size() <= max_of_a_message) return message;
+  size_t end = max_of_a_message;
   while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;  // no part of a character in UTF-8
   return concat(message.substr(0, end), " ... and ", message.size() - end, " bytes more");
 }

@@ -13,9 +13,9 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_points = 1000;
-constexpr size_t most_rows = 100;
-constexpr size_t most_measured = 4;  // objectives: what a hypervolume costs grows with them
+constexpr size_t max_points = 1000;
+constexpr size_t max_rows = 100;
+constexpr size_t max_measured = 4;  // objectives: what a hypervolume costs grows with them
 constexpr const char* front_colour = "#d55e00";
 
 /// A chart of numbers along two axes.
@@ -60,7 +60,7 @@ std::string scatter(const Findings& findings, const std::vector<const LedgerEntr
     const std::vector<double>& values = entry.individual.objectives;
     if (plane.contains(values[0], values[1])) plane.svg().circle(plane.at(values[0], values[1]), radius, colour, tip_of(entry, findings.space));
   };
-  const size_t stride = (findings.ranked.size() + most_points - 1) / most_points;
+  const size_t stride = (findings.ranked.size() + max_points - 1) / max_points;
   for (size_t i = 0; i < findings.ranked.size(); i += stride) dot(*findings.ranked[i], 1.5, "#9fc5dd");
   for (const LedgerEntry* entry : front) dot(*entry, 3, front_colour);
   return plane.svg().in_page();
@@ -98,7 +98,7 @@ std::string front_table(const Findings& findings, const std::vector<const Ledger
   for (const std::string& name : findings.ledger.objectives) head.push_back(name);
   for (const Parameter& each : findings.space.parameters()) head.push_back(each.name);
   std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min(front.size(), most_rows); ++i) {
+  for (size_t i = 0; i < std::min(front.size(), max_rows); ++i) {
     const Individual& each = front[i]->individual;
     std::vector<std::string>& row = rows.emplace_back(std::vector{concat(each.trial)});
     for (const double value : each.objectives) row.push_back(cell_text(value));
@@ -115,10 +115,11 @@ std::string front_section(const Findings& findings) {
   for (const LedgerEntry* entry : findings.ranked) all.push_back(entry->individual);
   std::vector<const LedgerEntry*> front;
   for (const Individual* each : front_of(all)) front.push_back(findings.ledger.find(each->trial));
-  std::string text = concat("Trials on the front, which no other one is better than in all objectives: ",
-                            share_text(std::min(front.size(), most_rows), front.size()), ", by ", findings.ledger.objectives[0], '.');
+  std::string text =
+      concat("Trials on the front, which no other one is better than in all objectives: ", share_text(std::min(front.size(), max_rows), front.size()),
+             ", by ", findings.ledger.objectives[0], '.');
   std::string drawings = scatter(findings, front);
-  if (findings.ledger.objectives.size() <= most_measured) {
+  if (findings.ledger.objectives.size() <= max_measured) {
     drawings += growth(findings, front);
     text += " Hypervolume is the share that the front dominates of the box from the best values to those that 19 of 20 trials are below.";
   }

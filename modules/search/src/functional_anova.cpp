@@ -10,7 +10,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_paired = 32;  // dimensions: 496 pairs
+constexpr size_t max_paired = 32;  // dimensions: 496 pairs
 constexpr size_t strata_of_variance = 4096;
 
 double variance_of(const std::vector<double>& numbers) {
@@ -44,7 +44,7 @@ std::vector<size_t> dimensions_to_pair(const RandomForest& forest) {
   std::vector<size_t> order(parts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater(), [&](size_t i) { return parts[i]; });
-  order.resize(std::min(order.size(), most_paired));
+  order.resize(std::min(order.size(), max_paired));
   std::ranges::sort(order);
   return order;
 }

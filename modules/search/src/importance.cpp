@@ -11,13 +11,13 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t least_trials = 20;
-constexpr size_t most_bins = 16;
+constexpr size_t min_trials = 20;
+constexpr size_t max_bins = 16;
 constexpr size_t trials_of_bin = 5;  // at least
 
 /// The bin of each value; -1 for NaN.
 std::vector<int> bins_of(const Parameter& parameter, const std::vector<double>& values) {
-  const size_t most = std::clamp<size_t>(values.size() / trials_of_bin, 2, most_bins);
+  const size_t most = std::clamp<size_t>(values.size() / trials_of_bin, 2, max_bins);
   std::vector<int> bins(values.size(), -1);
   std::vector<double> present;
   std::ranges::copy_if(values, std::back_inserter(present), [](double value) { return !std::isnan(value); });
@@ -64,7 +64,7 @@ std::vector<double> importance(const Ledger& ledger, const Space& space) {
     counting.push_back(&entry.individual);
     losses.push_back(entry.individual.loss);
   }
-  if (losses.size() < least_trials || std::ranges::min(losses) == std::ranges::max(losses)) return {};
+  if (losses.size() < min_trials || std::ranges::min(losses) == std::ranges::max(losses)) return {};
   const std::vector<double> ranks = ranks_of(losses);
   std::vector<double> shares;
   for (size_t i = 0; i < space.size(); ++i) {

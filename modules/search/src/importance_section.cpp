@@ -19,7 +19,7 @@ constexpr struct {
   double bar_height = 11;
   double legend_height = 24;
 } bar_chart;
-constexpr size_t most_pairs = 5;
+constexpr size_t max_pairs = 5;
 constexpr double least_pair = 0.01;
 
 /// One of the two measures.
@@ -71,7 +71,7 @@ std::string bars(const Space& space, const std::vector<Shares>& measures) {
 std::string pairs_table(const Space& space, const std::vector<PairShare>& pairs) {
   std::vector<std::vector<std::string>> rows;
   for (const PairShare& pair : pairs) {
-    if (pair.share < least_pair || rows.size() == most_pairs) break;
+    if (pair.share < least_pair || rows.size() == max_pairs) break;
     rows.push_back({space.parameters()[pair.first].name, space.parameters()[pair.second].name, percent(pair.share)});
   }
   if (rows.empty()) return "";

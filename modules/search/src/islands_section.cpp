@@ -10,7 +10,7 @@ namespace tw::search {
 namespace {
 
 constexpr int largest_matrix = 24;
-constexpr size_t most_routes = 100;
+constexpr size_t max_routes = 100;
 
 using Route = std::pair<int, int>;
 
@@ -33,7 +33,7 @@ std::string busiest_routes(const std::map<Route, int64_t>& counts) {
   std::vector<std::pair<Route, int64_t>> routes(counts.begin(), counts.end());
   std::ranges::stable_sort(routes, std::ranges::greater(), &std::pair<Route, int64_t>::second);
   std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min(most_routes, routes.size()); ++i) {
+  for (size_t i = 0; i < std::min(max_routes, routes.size()); ++i) {
     rows.push_back({concat(routes[i].first.first), concat(routes[i].first.second), concat(routes[i].second)});
   }
   return element("p", "Routes: " + share_text(rows.size(), routes.size()) + ", from the busiest.") + table({"from", "to", "individuals"}, rows);

@@ -12,7 +12,7 @@ namespace tw::search {
 namespace {
 
 constexpr size_t fewest_trials = 20;
-constexpr size_t most_trials = 1000;
+constexpr size_t max_trials = 1000;
 constexpr uint64_t forest_seed = 0;
 
 /// Those without a trial count as average.
@@ -63,7 +63,7 @@ std::optional<LossForest> loss_forest_of(const std::vector<const LedgerEntry*>& 
   for (const LedgerEntry* entry : ranked) losses.push_back(entry->individual.loss);
   const std::vector<double> ranks = ranks_of(losses);
   std::vector<int64_t> drawn = random_permutation(static_cast<int64_t>(all), forest_seed, 0);
-  drawn.resize(std::min(all, most_trials));
+  drawn.resize(std::min(all, max_trials));
   std::vector<const LedgerEntry*> trials;
   Samples samples;
   for (const int64_t rank : drawn) {

@@ -12,7 +12,7 @@
 namespace tw::search {
 namespace {
 
-constexpr double most_workers = 1000000;
+constexpr double max_workers = 1000000;
 
 /// What is wrong with the row of an island.
 std::optional<Problem> problem_of_row(const std::vector<double>& row, size_t island, size_t islands) {
@@ -39,11 +39,11 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor) {
 }
 
 void visit_run(SearchOptions& options, OptionVisitor& visitor) {
-  visitor.field("islands", options.islands, at_least(1, most_workers),
+  visitor.field("islands", options.islands, at_least(1, max_workers),
                 {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
-  visitor.field("island_workers", options.island_workers, at_least(1, most_workers), {.meaning = "of each island; empty: as even as can be"});
-  visitor.field("ranks_per_worker", options.ranks_per_worker, at_least(1, most_workers), {.meaning = "on which each trial runs"});
-  visitor.field("worker_ranks", options.worker_ranks, at_least(1, most_workers),
+  visitor.field("island_workers", options.island_workers, at_least(1, max_workers), {.meaning = "of each island; empty: as even as can be"});
+  visitor.field("ranks_per_worker", options.ranks_per_worker, at_least(1, max_workers), {.meaning = "on which each trial runs"});
+  visitor.field("worker_ranks", options.worker_ranks, at_least(1, max_workers),
                 {.meaning = "of each worker, in their order; empty: ranks_per_worker of each"});
   visitor.field("evaluations", options.evaluations, at_least(0),
                 {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
@@ -54,7 +54,7 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
   visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
   visitor.field("warm_start", options.warm_start,
                 {.meaning = "the folder of another search, or a CSV: results that this one begins with; empty: none"});
-  visitor.field("max_attempts", options.max_attempts, at_least(1, most_workers),
+  visitor.field("max_attempts", options.max_attempts, at_least(1, max_workers),
                 {.meaning = "of a trial whose process is lost, before it has failed"});
   visitor.field("allow_duplicates", options.allow_duplicates,
                 {.meaning = "whether configurations may be tried again, as noisy losses need it; otherwise none is while others are left"});

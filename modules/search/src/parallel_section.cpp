@@ -13,7 +13,7 @@
 namespace tw::search {
 namespace {
 
-constexpr double least_spacing = 80;
+constexpr double min_spacing = 80;
 constexpr struct {
   double width = 960;
   double height = 260;
@@ -23,15 +23,15 @@ constexpr struct {
   double below = 24;  // of the axes: where lines go whose parameter does not exist
 } line_chart;
 constexpr double turned_by = -25;
-constexpr size_t most_lines = 1000;
-constexpr size_t least_lines = 100;
-constexpr size_t most_points = 40000;
+constexpr size_t max_lines = 1000;
+constexpr size_t min_lines = 100;
+constexpr size_t max_points = 40000;
 
 class Drawing {
  public:
   explicit Drawing(const Space& space)
       : space_(space),
-        spacing_(std::max(least_spacing, line_chart.width / static_cast<double>(std::max<size_t>(1, space.size())))),
+        spacing_(std::max(min_spacing, line_chart.width / static_cast<double>(std::max<size_t>(1, space.size())))),
         svg_(line_chart.left + spacing_ * static_cast<double>(space.size()) + line_chart.right,
              line_chart.top + line_chart.height + line_chart.below + 16) {}
 
@@ -88,7 +88,7 @@ std::string parallel_section(const Findings& findings) {
   std::vector<double> losses;
   for (const LedgerEntry* entry : ranked) losses.push_back(entry->individual.loss);
   const Axis axis = Axis::of_losses(losses);
-  const std::vector<size_t> shown = chosen_ranks(ranked.size(), std::clamp(most_points / (findings.space.size() + 1), least_lines, most_lines));
+  const std::vector<size_t> shown = chosen_ranks(ranked.size(), std::clamp(max_points / (findings.space.size() + 1), min_lines, max_lines));
   Drawing drawing(findings.space);
   for (auto rank = shown.rbegin(); rank != shown.rend(); ++rank) {
     drawing.line(*ranked[*rank], share_of_rank(*rank, ranked.size()), axis);

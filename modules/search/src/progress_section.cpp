@@ -12,7 +12,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_dots = 1000;
+constexpr size_t max_dots = 1000;
 
 /// One of the two charts.
 class Progress {
@@ -73,7 +73,7 @@ std::string progress_section(const Findings& findings) {
   std::vector<double> losses;
   for (const LedgerEntry* entry : findings.ranked) losses.push_back(entry->individual.loss);
   const Axis y_axis = Axis::of_losses(losses);
-  const size_t stride = (losses.size() + most_dots - 1) / most_dots;
+  const size_t stride = (losses.size() + max_dots - 1) / max_dots;
   const auto above = std::ranges::count_if(losses, [&](double loss) { return !y_axis.contains(loss); });
   const Axis evaluations(0, static_cast<double>(findings.ended.size()), /*logarithmic=*/false);
   const Axis seconds(0, findings.clock.total(), /*logarithmic=*/false);

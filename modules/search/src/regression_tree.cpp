@@ -8,14 +8,14 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_tried = 16;
+constexpr size_t max_tried = 16;
 constexpr size_t rows_of_leaf = 3;  // at least
 
 /// Dimensions to try, by chance.
 std::vector<size_t> tried_dimensions(size_t dimensions, CounterRng& random) {
   std::vector<size_t> all(dimensions);
   std::iota(all.begin(), all.end(), size_t{0});
-  const size_t count = std::min(most_tried, (5 * dimensions + 5) / 6);
+  const size_t count = std::min(max_tried, (5 * dimensions + 5) / 6);
   for (size_t i = 0; i < count; ++i) std::swap(all[i], all[i + random.below(static_cast<uint32_t>(dimensions - i))]);
   all.resize(count);
   return all;

@@ -16,9 +16,9 @@ namespace tw::search {
 namespace {
 
 constexpr Chart::Size slice{.width = 250, .height = 170};
-constexpr size_t most_slices = 30;
-constexpr size_t most_dots_of_all = 9000;
-constexpr size_t most_dots_of_one = 1000;
+constexpr size_t max_slices = 30;
+constexpr size_t max_dots_of_all = 9000;
+constexpr size_t max_dots_of_one = 1000;
 
 /// From pale to dark blue. @param share 0 for the first trial, 1 for the last
 std::string colour_of_age(double share) {
@@ -31,7 +31,7 @@ std::vector<size_t> parameters_shown(const Findings& findings) {
   std::vector<size_t> order(findings.space.size());
   std::iota(order.begin(), order.end(), size_t{0});
   if (findings.forest) std::ranges::stable_sort(order, std::ranges::greater(), [&](size_t i) { return findings.forest->shares.alone[i]; });
-  order.resize(std::min(order.size(), most_slices));
+  order.resize(std::min(order.size(), max_slices));
   return order;
 }
 
@@ -70,7 +70,7 @@ std::string slices_section(const Findings& findings) {
   const Axis losses = Axis::of_losses(all_losses);
   const auto beyond = std::ranges::count_if(all_losses, [&](double loss) { return !losses.contains(loss); });
   const std::vector<size_t> parameters = parameters_shown(findings);
-  const std::vector<size_t> ranks = chosen_ranks(findings.ranked.size(), std::min(most_dots_of_one, most_dots_of_all / parameters.size()));
+  const std::vector<size_t> ranks = chosen_ranks(findings.ranked.size(), std::min(max_dots_of_one, max_dots_of_all / parameters.size()));
   std::string slices;
   for (const size_t index : parameters) slices += slice_of(findings, index, ranks, losses);
   std::string text =

@@ -18,7 +18,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_under_way = 20;  // that are listed
+constexpr size_t max_in_flight = 20;  // that are listed
 
 std::string duration_of(double seconds) { return format_duration(Seconds(seconds)); }
 
@@ -42,24 +42,24 @@ std::string best_text(const Ledger& ledger, const Space& space) {
   return text;
 }
 
-std::string under_way_text(const Ledger& ledger, double now, bool runs) {
-  std::vector<const LedgerEntry*> under_way;
+std::string in_flight_text(const Ledger& ledger, double now, bool runs) {
+  std::vector<const LedgerEntry*> in_flight;
   int64_t paused = 0;
   int64_t lost = 0;
   for (const LedgerEntry& each : ledger.trials) {
-    if (each.is_in_flight()) under_way.push_back(&each);
+    if (each.is_in_flight()) in_flight.push_back(&each);
     paused += each.paused && !each.has_ended() ? 1 : 0;
     lost += each.lost && !each.has_ended() ? 1 : 0;
   }
   std::string text;
-  for (size_t i = 0; i < std::min(under_way.size(), most_under_way); ++i) {
-    const LedgerEntry& each = *under_way[i];
+  for (size_t i = 0; i < std::min(in_flight.size(), max_in_flight); ++i) {
+    const LedgerEntry& each = *in_flight[i];
     text += concat(runs ? "  running      " : "  not ended    ", "trial ", each.individual.trial, ", worker ", each.worker);
     if (runs) text += concat(", for ", duration_of(now - each.begin));
     if (!each.reports.empty()) text += concat(", at step ", each.reports.back().step, ": ", brief_text(each.reports.back().value));
     text += '\n';
   }
-  if (under_way.size() > most_under_way) text += concat("               and ", under_way.size() - most_under_way, " more\n");
+  if (in_flight.size() > max_in_flight) text += concat("               and ", in_flight.size() - max_in_flight, " more\n");
   if (paused > 0) text += concat("  paused       ", paused, '\n');
   if (lost > 0) text += concat("  to repeat    ", lost, ", whose process was lost\n");
   return text;
@@ -85,7 +85,7 @@ std::string status_text(const std::filesystem::path& folder, double now, bool ru
   const double rate = seconds > 0 ? static_cast<double>(ended) / seconds * 3600 : 0;
   std::string text = concat("search: ", counts_text(counts), runs ? "; it runs" : "; it does not run", '\n');
   text += concat("  workers      ", ledger.workers, ", islands ", ledger.islands, '\n');
-  text += best_text(ledger, search.space) + under_way_text(ledger, now, runs);
+  text += best_text(ledger, search.space) + in_flight_text(ledger, now, runs);
   if (rate > 0) text += concat("  rate         ", fixed_text(rate, rate < 100 ? 1 : 0), " evaluations an hour\n");
   return text + left_text(search, ended, rate);
 }

@@ -13,7 +13,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_messages = 10;
+constexpr size_t max_messages = 10;
 constexpr size_t best_shown = 10;
 
 std::string date_text(double time) {
@@ -105,7 +105,7 @@ std::string failures_section(const Findings& findings) {
   }
   if (failures.empty()) return "";
   std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min(most_messages, failures.size()); ++i) {
+  for (size_t i = 0; i < std::min(max_messages, failures.size()); ++i) {
     const Failure& each = failures[i];
     rows.push_back({concat(each.first->individual.trial), state_text(each.first->individual.state), concat(each.count), each.first->message});
   }

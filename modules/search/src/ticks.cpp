@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_choices = 12;
+constexpr size_t max_choices = 12;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ std::vector<Tick> ticks_of(const Space& space, size_t index) {
   const Parameter& parameter = space.parameters()[index];
   std::vector<Tick> ticks;
   if (parameter.has_choices()) {
-    const size_t stride = (parameter.choices.size() + most_choices - 1) / most_choices;
+    const size_t stride = (parameter.choices.size() + max_choices - 1) / max_choices;
     for (size_t i = 0; i < parameter.choices.size(); i += stride)
       ticks.push_back({space.to_unit(index, static_cast<double>(i)), parameter.choices[i]});
     return ticks;

@@ -11,8 +11,8 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t most_table_cells = 20000;
-constexpr size_t most_table_rows = 2000;
+constexpr size_t max_table_cells = 20000;
+constexpr size_t max_table_rows = 2000;
 
 /// By trial. Of many, half are the best and others of all ranks, half the last ones of those that do not count.
 std::vector<const LedgerEntry*> trials_shown(const Findings& findings, size_t most) {
@@ -20,8 +20,8 @@ std::vector<const LedgerEntry*> trials_shown(const Findings& findings, size_t mo
   for (const LedgerEntry& entry : findings.ledger.trials) {
     if (!entry.individual.counts()) others.push_back(&entry);
   }
-  const size_t most_others = std::max(most / 2, most - std::min(most, findings.ranked.size()));
-  if (others.size() > most_others) others.erase(others.begin(), others.end() - static_cast<std::ptrdiff_t>(most_others));
+  const size_t max_others = std::max(most / 2, most - std::min(most, findings.ranked.size()));
+  if (others.size() > max_others) others.erase(others.begin(), others.end() - static_cast<std::ptrdiff_t>(max_others));
   std::vector<const LedgerEntry*> shown = others;
   for (const size_t rank : chosen_ranks(findings.ranked.size(), most - others.size())) shown.push_back(findings.ranked[rank]);
   std::ranges::sort(shown, {}, [](const LedgerEntry* entry) { return entry->individual.trial; });
@@ -49,7 +49,7 @@ std::string trials_section(const Findings& findings) {
   const size_t constraints = constraints_of(findings.ledger);
   for (size_t i = 1; i <= constraints; ++i) head.push_back(concat("constraint ", i));
   for (const Parameter& each : space.parameters()) head.push_back(each.name);
-  const std::vector<const LedgerEntry*> shown = trials_shown(findings, std::clamp<size_t>(most_table_cells / head.size(), 100, most_table_rows));
+  const std::vector<const LedgerEntry*> shown = trials_shown(findings, std::clamp<size_t>(max_table_cells / head.size(), 100, max_table_rows));
   std::vector<std::vector<std::string>> rows;
   for (const LedgerEntry* entry : shown) {
     const Individual& each = entry->individual;

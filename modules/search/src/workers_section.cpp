@@ -20,7 +20,7 @@ constexpr struct {
   double top = 28;
   double bottom = 44;
 } box_chart;
-constexpr double most_boxes = 5000;
+constexpr double max_boxes = 5000;
 // The earlier ones hide the later ones of their cell.
 constexpr std::array order{TrialState::failed, TrialState::infeasible, TrialState::running, TrialState::pruned, TrialState::complete};
 
@@ -89,7 +89,7 @@ std::string workers_section(const Findings& findings) {
   const double row_height = std::clamp(600.0 / static_cast<double>(rows), 3.0, 24.0);
   const auto height_of = [&](const Lane& lane) { return std::max(12.0, row_height * static_cast<double>(lane.size())); };
   const Axis axis(0, findings.clock.total(), /*logarithmic=*/false);
-  const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(rows) / most_boxes);
+  const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(rows) / max_boxes);
   double lanes_bottom = box_chart.top;
   for (const Lane& lane : lanes) lanes_bottom += height_of(lane);
   Svg svg(box_chart.left + box_chart.width + box_chart.right, lanes_bottom + box_chart.bottom);

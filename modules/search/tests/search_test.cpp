@@ -216,9 +216,9 @@ TEST(Search, WhatIsInfeasibleIsNotEvaluated) {
                     public:
                      explicit Blind(const Space& of) : space_(of) {}
                      Proposal ask(const Population& population, CounterRng& random) override {
-                       Brood brood{space_, population, random};
-                       uniform_child()(brood);
-                       return {brood.child, {}};
+                       Offspring offspring{space_, population, random};
+                       uniform_child()(offspring);
+                       return {offspring.child, {}};
                      }
 
                     private:

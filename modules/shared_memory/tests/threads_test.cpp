@@ -82,8 +82,8 @@ struct Job {
   std::vector<bool> in_window = {};  // by rank: whether its input is in the window
 };
 
-constexpr int64_t most_elements = 700;
-constexpr int64_t tensor_bytes = (most_elements + 16) * static_cast<int64_t>(sizeof(double));
+constexpr int64_t max_elements = 700;
+constexpr int64_t tensor_bytes = (max_elements + 16) * static_cast<int64_t>(sizeof(double));
 
 std::vector<Job> random_jobs(int ranks, int number) {
   tw::CounterRng random(42, static_cast<uint64_t>(ranks));
@@ -95,7 +95,7 @@ std::vector<Job> random_jobs(int ranks, int number) {
                              Collective::allgather, Collective::reduce_scatter);
     call.op = one_of(ReduceOp::sum, ReduceOp::max);
     call.type = one_of(ElementType::int16, ElementType::float32, ElementType::float64);
-    call.count = one_of(0, 1, 2, 15, 64, 65, 333, static_cast<int>(most_elements));
+    call.count = one_of(0, 1, 2, 15, 64, 65, 333, static_cast<int>(max_elements));
     if (call.collective == Collective::barrier) call.count = 0;
     if (call.collective == Collective::reduce_scatter) call.count -= call.count % ranks;
     if (call.collective == Collective::broadcast || call.collective == Collective::reduce) call.peer = static_cast<int>(random.below(ranks));

@@ -86,7 +86,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
     step = step_directory(directory, steps.back());
   }
   const std::filesystem::path index = step / index_name;
-  return {step, parse_index(read_file(index, most_index_bytes), index)};
+  return {step, parse_index(read_file(index, max_index_bytes), index)};
 }
 
 at::Tensor Checkpoint::read(const std::string& name) const {

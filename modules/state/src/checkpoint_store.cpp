@@ -287,7 +287,7 @@ class CheckpointStore::Implementation {
     const std::filesystem::path path = step_directory(directory_, step) / index_name;
     std::string text;
     auto problems = problems_of(comm_, [&] {
-      if (comm_.rank() == 0) text = read_file(path, most_index_bytes);
+      if (comm_.rank() == 0) text = read_file(path, max_index_bytes);
     });
     if (!problems.empty()) return problems;
     text = broadcast_string(comm_, text, Rank(0));

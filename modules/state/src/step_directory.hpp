@@ -30,7 +30,7 @@ void remove_partials(const std::filesystem::path& directory);
 void write_synced(const std::filesystem::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled);
 constexpr int64_t direct_alignment = 4096;
 
-constexpr int64_t most_index_bytes = int64_t{1} << 32;
+constexpr int64_t max_index_bytes = int64_t{1} << 32;
 
 /// Completes the partial checkpoint of `index.step`, whose data files are written: writes its index and renames it, replacing an existing one.
 /// @throws FileError

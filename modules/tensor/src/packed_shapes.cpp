@@ -10,10 +10,10 @@
 namespace tw {
 namespace {
 
-constexpr int64_t most_dimensions = 16;
-constexpr int64_t most_tensors = 6;
+constexpr int64_t max_dimensions = 16;
+constexpr int64_t max_tensors = 6;
 // The note, the number of tensors, and for each: dtype, number of dimensions, sizes, and the order of dimensions in memory.
-constexpr int64_t packed_length = 2 + most_tensors * (2 + 2 * most_dimensions);
+constexpr int64_t packed_length = 2 + max_tensors * (2 + 2 * max_dimensions);
 
 /// @param make returns a tensor of the given sizes, dtype and order
 std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
@@ -31,14 +31,14 @@ std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
 }  // namespace
 
 at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
-  TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= most_tensors, "1 to ", most_tensors, " tensors travel together, got ",
+  TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= max_tensors, "1 to ", max_tensors, " tensors travel together, got ",
              tensors.size());
   at::Tensor packed = at::zeros({packed_length}, at::kLong);
   auto* fields = packed.mutable_data_ptr<int64_t>();
   *fields++ = note;
   *fields++ = static_cast<int64_t>(tensors.size());
   for (const at::Tensor& tensor : tensors) {
-    TW_EXPECTS(tensor.dim() <= most_dimensions, "a tensor whose shape travels has at most ", most_dimensions, " dimensions, got ", tensor.dim());
+    TW_EXPECTS(tensor.dim() <= max_dimensions, "a tensor whose shape travels has at most ", max_dimensions, " dimensions, got ", tensor.dim());
     *fields++ = static_cast<int64_t>(tensor.scalar_type());
     *fields++ = tensor.dim();
     fields = std::copy(tensor.sizes().begin(), tensor.sizes().end(), fields);

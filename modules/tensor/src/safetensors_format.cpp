@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "files are little-endian, and their bytes are copied as they are");
 
 constexpr int64_t length_bytes = 8;
-constexpr size_t most_stored_dimensions = 64;
+constexpr size_t max_stored_dimensions = 64;
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* complex_key = "torchweave.complex128";
 
@@ -221,7 +221,7 @@ class HeaderReader {
 
   std::vector<int64_t> read_shape(const std::string& name, const json& value) const {
     std::vector<int64_t> shape = read_numbers(name, value, "shape");
-    if (shape.size() > most_stored_dimensions) fail_at(name, concat("has ", shape.size(), " dimensions, more than ", most_stored_dimensions));
+    if (shape.size() > max_stored_dimensions) fail_at(name, concat("has ", shape.size(), " dimensions, more than ", max_stored_dimensions));
     return shape;
   }
 

@@ -14,8 +14,8 @@ namespace tw::train {
 namespace {
 
 // Limits for data that are not in memory: they can be read in about a second.
-constexpr int64_t most_samples = 1024;
-constexpr int64_t most_bytes = int64_t{64} << 20;
+constexpr int64_t max_samples = 1024;
+constexpr int64_t max_bytes = int64_t{64} << 20;
 
 constexpr const char* to_validate = "; to validate: ";
 
@@ -50,7 +50,7 @@ std::string identity_of(const Dataset& data) {
   if (hash_of(data, {0}) != hash_of(data, {0})) return samples;  // some data sets return different values each time
   const Batch one = data.batch(std::vector<int64_t>{0});
   const auto bytes = static_cast<int64_t>(one.inputs.nbytes() + one.targets.nbytes());
-  const int64_t count = std::clamp<int64_t>(most_bytes / std::max<int64_t>(bytes, 1), 8, most_samples);
+  const int64_t count = std::clamp<int64_t>(max_bytes / std::max<int64_t>(bytes, 1), 8, max_samples);
   const std::vector<int64_t> indices = spread(std::min(count, data.size()), data.size());
   return concat(samples, ", ", indices.size(), " of which have content ", hex_text(content_hash(hash_of(data, indices))));
 }

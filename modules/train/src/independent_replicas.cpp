@@ -24,8 +24,8 @@ void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::fu
 }
 
 void IndependentReplicas::raise(Signal word) {
-  said_[static_cast<size_t>(word)] = 1;
-  trouble_ = trouble_ || word == Signal::trouble;
+  raised_[static_cast<size_t>(word)] = 1;
+  non_finite_ = non_finite_ || word == Signal::non_finite;
 }
 
 // This rank's own gradients; some may be undefined.
@@ -39,8 +39,8 @@ double IndependentReplicas::clip_gradients(double max_norm, double loss_scale) {
 
 Outcome IndependentReplicas::update(double loss_scale) {
   divide_gradients(model_.parameters, loss_scale);
-  const Outcome here = outcome_of(std::exchange(trouble_, false), gradients_finite(), false, loss_scale);
-  if (here.trouble) said_[static_cast<size_t>(Signal::trouble)] = 1;
+  const Outcome here = outcome_of(std::exchange(non_finite_, false), gradients_finite(), false, loss_scale);
+  if (here.non_finite) raised_[static_cast<size_t>(Signal::non_finite)] = 1;
   if (!here.left_out) optimizer_.step();
   Outcome outcome = after_step() ? exchange_signals() : Outcome{};
   outcome.left_out = here.left_out;
@@ -78,11 +78,11 @@ bool IndependentReplicas::gradients_finite() const {
 
 Outcome IndependentReplicas::exchange_signals() {
   const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
-  std::copy(said_.begin(), said_.end(), heard.mutable_data_ptr<int32_t>());
-  said_ = {};
+  std::copy(raised_.begin(), raised_.end(), heard.mutable_data_ptr<int32_t>());
+  raised_ = {};
   allreduce(comm_, heard, ReduceOp::sum);
   const auto* counts = heard.const_data_ptr<int32_t>();
-  return {.trouble = counts[static_cast<int>(Signal::trouble)] > 0, .stop = counts[static_cast<int>(Signal::stop)] > 0};
+  return {.non_finite = counts[static_cast<int>(Signal::non_finite)] > 0, .stop = counts[static_cast<int>(Signal::stop)] > 0};
 }
 
 }  // namespace tw::train

@@ -42,8 +42,8 @@ class IndependentReplicas : public Strategy {
   const Model& model_;
   torch::optim::Optimizer& optimizer_;
   OptimizerState state_;
-  std::array<int32_t, 2> said_{};  // signals raised since the ranks last met
-  bool trouble_ = false;           // signalled in this update
+  std::array<int32_t, 2> raised_{};  // signals raised since the ranks last met
+  bool non_finite_ = false;          // signalled in this update
 };
 
 }  // namespace tw::train

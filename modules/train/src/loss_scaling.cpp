@@ -26,7 +26,7 @@ void LossScaling::update(const Outcome& outcome) noexcept {
   if (outcome.overflow || !outcome.left_out) scaler_->update(!outcome.overflow);
 }
 
-int64_t LossScaling::most_overflows(const Communicator& comm) const {
+int64_t LossScaling::max_overflows(const Communicator& comm) const {
   if (!scaler_) return 0;
   const at::Tensor most = at::scalar_tensor(overflows_, at::TensorOptions().dtype(at::kLong));
   allreduce(comm, most, ReduceOp::max);

@@ -23,7 +23,7 @@ class LossScaling {
   /// Reports an update's outcome. An update skipped for a reason other than overflow does not affect the scale.
   void update(const Outcome& outcome) noexcept;
   /// The largest number of overflows on any rank. Collective.
-  int64_t most_overflows(const Communicator& comm) const;
+  int64_t max_overflows(const Communicator& comm) const;
 
   /// State for checkpoints.
   struct State {

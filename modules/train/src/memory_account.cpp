@@ -10,7 +10,7 @@ namespace tw::train {
 namespace {
 
 // Per stretch, e.g. an evaluation of many batches. Later events are counted, but not attributed to a use.
-constexpr size_t most_events = size_t{1} << 18;
+constexpr size_t max_events = size_t{1} << 18;
 
 bool differ(const MemoryByUse& a, const MemoryByUse& b, int64_t by) {
   for (size_t use = 0; use < memory_uses; ++use) {
@@ -39,7 +39,7 @@ void MemoryAccount::note(const void* address, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   now_ += bytes;
   stretch_.most = std::max(stretch_.most, now_);
-  if (stretch_.phases.empty() || stretch_.events.size() == most_events) return;
+  if (stretch_.phases.empty() || stretch_.events.size() == max_events) return;
   stretch_.events.push_back({address, bytes, keeps_samples_ ? std::chrono::steady_clock::now() : Time()});
 }
 
@@ -150,7 +150,7 @@ void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int
     sample(phase.time);
   }
   advance(stretch.events.size());
-  if (stretch.events.size() == most_events) compare(not_counted_ + stretch.most - now.together());
+  if (stretch.events.size() == max_events) compare(not_counted_ + stretch.most - now.together());
   if (!stretch.phases.empty()) sample(std::chrono::steady_clock::now());
 }
 

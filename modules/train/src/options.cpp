@@ -42,7 +42,7 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
 }
 
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
-  visitor.field("batch_size", evaluate.batch_size, at_least(0, most_samples_of_a_batch),
+  visitor.field("batch_size", evaluate.batch_size, at_least(0, max_samples_of_a_batch),
                 {.meaning = "of one rank in a forward pass of an evaluation; 0: the number of a training pass", .unit = "samples"});
 }
 
@@ -53,9 +53,9 @@ void visit(Options& options, OptionVisitor& visitor) {
   visitor.field("name", options.name, {.meaning = "of the run, whose folder is called so"});
   visitor.field("output", options.output, {.meaning = "the folder of all runs", .may_differ = true});
   visitor.field("epochs", options.epochs, at_least(0), {.meaning = "how often the training samples are gone through"});
-  visitor.field("batch_size", options.batch_size, at_least(1, most_samples_of_a_batch),
+  visitor.field("batch_size", options.batch_size, at_least(1, max_samples_of_a_batch),
                 {.meaning = "of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
-  visitor.field("global_batch", options.global_batch, at_least(0, most_samples_of_a_batch),
+  visitor.field("global_batch", options.global_batch, at_least(0, max_samples_of_a_batch),
                 {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, at_least(1),
                 {.meaning = "that share the samples of an update, to save memory", .unit = "passes"});
@@ -68,7 +68,7 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "between two evaluations on the validation set", .unit = "epochs"});
   visitor.group("evaluate", options.evaluate);
   visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});
-  visitor.field("loader_workers", options.loader_workers, at_least(0, LoaderOptions::most_workers),
+  visitor.field("loader_workers", options.loader_workers, at_least(0, LoaderOptions::max_workers),
                 {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
   visitor.group("schedule", options.schedule);
   visitor.group("strategy", options.strategy);

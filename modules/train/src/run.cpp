@@ -214,7 +214,7 @@ Summary Trainer::Run::finish() {
                   .best = progress_.best,
                   .best_epoch = progress_.best_epoch,
                   .skipped_steps = progress_.skipped,
-                  .overflowed_steps = scaling_.most_overflows(ranks_.data),
+                  .overflowed_steps = scaling_.max_overflows(ranks_.data),
                   .stopped_because = stopped_because_,
                   .diverged = diverged_,
                   .train_time = train_time_};

@@ -34,7 +34,7 @@ void Trainer::Run::end_epoch(Seconds time) {
   const Seconds meeting = watch.elapsed();  // counts as training
   time += meeting;
   train_time_ += meeting;
-  if (outcome.trouble) react();
+  if (outcome.non_finite) react();
   act_on(outcome);
   EpochReport report;
   report.epoch = progress_.epoch;

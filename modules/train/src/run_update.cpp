@@ -20,7 +20,7 @@
 namespace tw::train {
 namespace {
 
-constexpr int64_t most_restores = 3;
+constexpr int64_t max_restores = 3;
 
 // Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that.
 template <class Pass, class Where>
@@ -73,7 +73,7 @@ void Trainer::Run::update() {
   span("update", begin);
   const bool finite = read_losses();
   const bool seems_cured = !outcome.left_out || outcome.overflow;
-  if (!finite && seems_cured && !outcome.trouble) strategy_->raise(Signal::trouble);  // received with the next update
+  if (!finite && seems_cured && !outcome.non_finite) strategy_->raise(Signal::non_finite);  // received with the next update
   if (outcome.left_out) {
     if (!outcome.overflow) suspect_.confirm();
     buffers.put_back();  // in any case: ranks that meet rarely checkpoint before they react
@@ -85,7 +85,7 @@ void Trainer::Run::update() {
   }
   state_->step = ++progress_.step;
   state_->samples = progress_.consumed;
-  if (outcome.trouble) react();
+  if (outcome.non_finite) react();
   notify(&Hook::on_update);
   act_on(outcome);
 }
@@ -122,7 +122,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     state_->loss = loss;
     unread_.push_back({PendingScalar(loss), state_->batch, seed});
     const bool known = !is_on_accelerator(loss);
-    if (known && !read_losses()) strategy_->raise(Signal::trouble);
+    if (known && !read_losses()) strategy_->raise(Signal::non_finite);
     begin = span("forward", begin);
     memory_->phase("backward");
     notify(&Hook::on_forward);
@@ -181,7 +181,7 @@ void Trainer::Run::react() {
     if (ranks_.all.rank() == 0) log_warning("step ", progress_.step, ": ", where, "; ", reaction);
   };
   if (snapshots_) snapshots_->settle();
-  const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < most_restores;
+  const bool may_restore = options_.non_finite == NonFinite::restore && snapshots_ && progress_.restores < max_restores;
   const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
   if (options_.non_finite == NonFinite::skip) {
     ++progress_.skipped;

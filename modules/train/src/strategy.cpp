@@ -31,9 +31,9 @@ std::string names_of(const std::vector<std::string>& axes) {
 
 }  // namespace
 
-Outcome outcome_of(bool trouble, bool finite, bool stop, double loss_scale) {
-  const bool overflow = !trouble && !finite && loss_scale > 1;
-  return {.left_out = trouble || !finite, .overflow = overflow, .trouble = trouble || (!finite && !overflow), .stop = stop};
+Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale) {
+  const bool overflow = !non_finite && !finite && loss_scale > 1;
+  return {.left_out = non_finite || !finite, .overflow = overflow, .non_finite = non_finite || (!finite && !overflow), .stop = stop};
 }
 
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {

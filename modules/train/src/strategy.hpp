@@ -24,21 +24,21 @@ namespace tw::train {
 
 /// Signals that ranks exchange during training.
 enum class Signal {
-  stop,     ///< a rank asks for the end of the run
-  trouble,  ///< a value is not finite
+  stop,        ///< a rank asks for the end of the run
+  non_finite,  ///< a value is not finite
 };
 
 /// Outcome of an update.
 struct Outcome {
-  bool left_out = false;  ///< this rank skipped the update because a value was not finite
-  bool overflow = false;  ///< only gradients were not finite: a smaller loss scale may help; equal on all ranks that meet
-  bool trouble = false;   ///< some rank had another non-finite value; equal on all ranks, as is `stop`
-  bool stop = false;      ///< some rank asks for the end
+  bool left_out = false;    ///< this rank skipped the update because a value was not finite
+  bool overflow = false;    ///< only gradients were not finite: a smaller loss scale may help; equal on all ranks that meet
+  bool non_finite = false;  ///< some rank had another non-finite value; equal on all ranks, as is `stop`
+  bool stop = false;        ///< some rank asks for the end
   bool operator==(const Outcome&) const = default;
 };
 
-/// The outcome of an update whose facts are equal on all ranks. @param trouble some rank raised it. @param finite all gradients are finite
-Outcome outcome_of(bool trouble, bool finite, bool stop, double loss_scale);
+/// The outcome of an update whose facts are equal on all ranks. @param non_finite some rank raised it. @param finite all gradients are finite
+Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale);
 
 /// One pass of an update on this rank.
 struct MicroBatchShare {

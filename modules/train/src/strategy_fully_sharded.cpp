@@ -32,7 +32,7 @@ class FullyShardedReplicas : public Strategy {
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
     pass(static_cast<double>(share.here) / static_cast<double>(share.samples));
     const DataParallel& parallel = sharded_.parallel();
-    outcome_.trouble |= parallel.notices(static_cast<int>(Signal::trouble)) > 0;
+    outcome_.non_finite |= parallel.notices(static_cast<int>(Signal::non_finite)) > 0;
     outcome_.overflow |= !sharded_.gradients_finite();
     outcome_.stop |= parallel.notices(static_cast<int>(Signal::stop)) > 0;
   }
@@ -40,7 +40,7 @@ class FullyShardedReplicas : public Strategy {
   double clip_gradients(double max_norm, double loss_scale) override { return sharded_.clip_gradient_norm(max_norm * loss_scale) / loss_scale; }
   Outcome update(double loss_scale) override {
     const Outcome heard = std::exchange(outcome_, {});
-    const Outcome result = outcome_of(heard.trouble, !heard.overflow, heard.stop, loss_scale);
+    const Outcome result = outcome_of(heard.non_finite, !heard.overflow, heard.stop, loss_scale);
     if (result.left_out) return result;
     divide_gradients(sharded_.named_slices(), loss_scale);
     optimizer_->step();

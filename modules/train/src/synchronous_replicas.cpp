@@ -45,7 +45,7 @@ void SynchronousReplicas::accumulate(const MicroBatchShare& share, const std::fu
 Outcome SynchronousReplicas::outcome(double loss_scale) const {
   const at::Tensor flags = at::zeros({3}, at::TensorOptions().dtype(at::kInt));
   auto* const values = flags.mutable_data_ptr<int32_t>();
-  values[0] = parallel_.notices(static_cast<int>(Signal::trouble)) > 0 ? 1 : 0;
+  values[0] = parallel_.notices(static_cast<int>(Signal::non_finite)) > 0 ? 1 : 0;
   values[1] = parallel_.gradients_finite() ? 0 : 1;
   values[2] = parallel_.notices(static_cast<int>(Signal::stop)) > 0 ? 1 : 0;
   if (parts_ != nullptr) allreduce(*parts_, flags, ReduceOp::max);

@@ -23,7 +23,7 @@ TEST(LossScaling, IsToldOfUpdatesAndOverflows) {
   LossScaling scaling = made();
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
-  scaling.update({.left_out = true, .trouble = true});  // does not affect the scale
+  scaling.update({.left_out = true, .non_finite = true});  // does not affect the scale
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{2048, 0, 0}));

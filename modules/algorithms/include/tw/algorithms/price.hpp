@@ -39,10 +39,10 @@ int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept;
 
 /// The methods for `collective`: the names of the algorithms that support it, and "hierarchical" where nodes have several ranks and the collective
 /// has a hierarchical implementation.
-std::vector<std::string_view> ways_to(Collective collective, const Cluster& cluster);
+std::vector<std::string_view> methods_for(Collective collective, const Cluster& cluster);
 
-/// @param way one of ways_to(). @param bytes of the tensor that is reduced or broadcast, of the full output of an all-gather, of the full input of a
-/// reduce-scatter, and of one rank's input of an all-to-all
-Price price_of(std::string_view way, Collective collective, const Cluster& cluster, int64_t bytes);
+/// @param method one of methods_for(). @param bytes of the tensor that is reduced or broadcast, of the full output of an all-gather, of the full
+/// input of a reduce-scatter, and of one rank's input of an all-to-all
+Price price_of(std::string_view method, Collective collective, const Cluster& cluster, int64_t bytes);
 
 }  // namespace tw::algorithms

@@ -26,7 +26,7 @@ class Selection {
   /// is shorter than ours. (For `double_tree`, whose number of blocks balances latency and transfer, only where this holds for the next method too.
   /// All-gathers are never left to MPI: Open MPI's non-blocking one has P - 1 messages a rank.)
   /// @param can whether a method can be used; empty: all can
-  static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view way, Collective)>& can = {});
+  static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view method, Collective)>& can = {});
 
   /// One that was saved. @throws ConfigError, naming file and line, where it is for other numbers of nodes or ranks than `cluster` has, or for an
   /// unknown collective or backend

@@ -26,12 +26,12 @@ class AutocastState {
 
  private:
   friend class AutocastScope;
-  static constexpr size_t most_kinds = 16;  // of devices that LibTorch knows it for
+  static constexpr size_t max_kinds = 16;  // of devices that LibTorch knows it for
 
   void set() const;
 
-  std::array<bool, most_kinds> on_{};
-  std::array<c10::ScalarType, most_kinds> types_{};
+  std::array<bool, max_kinds> on_{};
+  std::array<c10::ScalarType, max_kinds> types_{};
   bool keeps_casts_ = true;
 };
 

@@ -11,11 +11,11 @@
 namespace tw {
 
 struct LoaderOptions {
-  static constexpr int most_workers = 256;
+  static constexpr int max_workers = 256;
 
   /// Samples of a step on all ranks together.
   int64_t global_batch = 64;
-  /// Threads that make batches ahead; with 0, next() makes them; at most most_workers. Each keeps to one thread inside LibTorch.
+  /// Threads that make batches ahead; with 0, next() makes them; at most max_workers. Each keeps to one thread inside LibTorch.
   int workers = 1;
   /// Batches in the making or ready, by all workers together. What is not handed out yet takes memory.
   int prefetch = 2;

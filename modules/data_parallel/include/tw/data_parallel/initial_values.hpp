@@ -20,7 +20,7 @@ namespace tw {
 class InitialValues {
  public:
   /// Elements of a tensor that is made without memory, at least; smaller ones are made as always.
-  static constexpr int64_t least_numel = int64_t{1} << 16;
+  static constexpr int64_t min_numel = int64_t{1} << 16;
 
   explicit InitialValues(uint64_t seed = 0);
   ~InitialValues();

@@ -9,7 +9,7 @@
 namespace tw::search {
 
 /// What a step works on.
-struct Brood {
+struct Offspring {
   const Space& space;
   const Population& population;
   CounterRng& random;
@@ -17,7 +17,7 @@ struct Brood {
   std::vector<double> child = {};               ///< in the order of the space; empty: not made yet, and then the first parent's values
 };
 
-using Step = std::function<void(Brood&)>;
+using Step = std::function<void(Offspring&)>;
 
 // Selection, from what was selected before; fewer where there are fewer.
 /// Of a whole population 1024 at most.

@@ -12,7 +12,7 @@ namespace tw::search {
 /// order of Antonov & Saleev 1979.
 class SobolSequence {
  public:
-  static constexpr size_t most_dimensions = 64;
+  static constexpr size_t max_dimensions = 64;
 
   /// @param dimensions 1 to 64. @throws ContractError for more, or none
   explicit SobolSequence(size_t dimensions);

@@ -13,7 +13,7 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 /// What `forward` does, found by running it and recording the operators that it calls, the outermost only, but for operators that draw random numbers
 /// and are made of others; of a module that differentiates in its forward pass, all that are made of others. It runs with the rows of `example` and
 /// with these repeated once: what differs depends on the rows. With a single row, or with more rows where the module does not take one or does
-/// something else then (see Graph::least_rows), it must do the same. So must a replay with the rows rotated, and with other numbers in parameters and
+/// something else then (see Graph::min_rows), it must do the same. So must a replay with the rows rotated, and with other numbers in parameters and
 /// buffers. The example, parameters, buffers and the generator are afterwards what they were; to autograd, parameters have changed there and back.
 ///
 /// Autograd, training mode and whatever else decides which operators are called are those of the caller: a model has one graph for training and one

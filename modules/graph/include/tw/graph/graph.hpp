@@ -88,7 +88,7 @@ struct Graph {
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<std::pair<int, at::Tensor>> constants;  ///< the value's index, and its tensor
-  int64_t least_rows = 1;                             ///< in a pass: with fewer the module calls other operators, or throws
+  int64_t min_rows = 1;                               ///< in a pass: with fewer the module calls other operators, or throws
 
   /// By value: the node that computes it, or -1.
   std::vector<int> producers() const;

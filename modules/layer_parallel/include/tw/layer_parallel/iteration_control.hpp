@@ -14,7 +14,7 @@ namespace tw::layer_parallel {
 /// What to do when iterations converge too slowly.
 enum class Reaction {
   warn,             ///< only log a warning
-  more_iterations,  ///< twice as many from then on; serial where that would be more than `most_iterations`
+  more_iterations,  ///< twice as many from then on; serial where that would be more than `max_iterations`
   serial,           ///< from then on all steps one after the other
 };
 
@@ -25,7 +25,7 @@ struct DetectorOptions {
   int64_t every = 0;  ///< training passes from one check to the next, beginning with the first pass; 0: none
   double bound = 1;   ///< of the convergence factor, in either direction of any block
   Reaction reaction = Reaction::warn;
-  int most_iterations = 16;
+  int max_iterations = 16;
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

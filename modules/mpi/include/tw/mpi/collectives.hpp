@@ -62,7 +62,7 @@ struct PeerMemory {
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
 /// Maximum number of such collectives in flight on a communicator, which MPI's range of tags limits. May be 0.
-int64_t most_sequences(const Communicator& comm) noexcept;
+int64_t max_sequences(const Communicator& comm) noexcept;
 
 /// A message that carries its dtype and size. @throws ContractError, from the receiver's advance(), where they differ from those of `buffer`
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);

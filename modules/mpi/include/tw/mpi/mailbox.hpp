@@ -31,7 +31,7 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `most_in_flight` messages are in flight: then it receives messages until one of these has left. That wait is monitored.
+  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has left. That wait is monitored.
   /// @param bytes 1 to EnvironmentOptions::largest_message. @param to this rank itself included. @throws ContractError for others
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next message that has come, if any.
@@ -47,7 +47,7 @@ class Mailbox {
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
   const std::vector<int64_t>& taken() const noexcept { return taken_; }
 
-  static constexpr size_t most_in_flight = 256;
+  static constexpr size_t max_in_flight = 256;
 
  private:
   struct Slot;

@@ -16,8 +16,8 @@ namespace tw::mpi {
 class RpcClient {
  public:
   /// Maximum number of unfinished calls with one rank; a further call waits, and that wait is monitored.
-  static constexpr int most_in_flight = 16;
-  static constexpr size_t most_request_bytes = 4096;  ///< with what is attached
+  static constexpr int max_in_flight = 16;
+  static constexpr size_t max_request_bytes = 4096;  ///< with what is attached
 
   struct Message {
     std::span<const std::byte> request;         ///< not empty; copied, and handled as a whole
@@ -29,7 +29,7 @@ class RpcClient {
 
   /// @param comm borrowed; the RpcServers are on it
   explicit RpcClient(const Communicator& comm);
-  /// A transfer whose messages are in flight at once. Local, but for the wait of most_in_flight.
+  /// A transfer whose messages are in flight at once. Local, but for the wait of max_in_flight.
   /// @param message its memory must stay valid until the call ends; the owner of `failure` can detect that, because `failure` is released then
   std::unique_ptr<Transfer> call(Rank rank, const Message& message);
   /// Notifies the RpcServer of `rank` that this client makes no further calls, see RpcServer::outlast(). Local; at most once. An error is logged;

@@ -47,7 +47,7 @@ class Downpour final : public Worker {
 
  private:
   void push_rest() override;
-  void begin_anew() override;
+  void restart() override;
   Position position() const override;
   void go_on_from(const Position& position) override;
   /// U or G.

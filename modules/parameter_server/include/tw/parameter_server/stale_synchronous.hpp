@@ -43,7 +43,7 @@ class StaleSynchronous final : public Worker {
   std::vector<at::Tensor> kept() const override { return {before_}; }
 
  private:
-  void begin_anew() override;
+  void restart() override;
   Position position() const override;
   void go_on_from(const Position& position) override;
   /// Returns the first rank's value on all ranks of the worker, since only the first rank knows the clocks.

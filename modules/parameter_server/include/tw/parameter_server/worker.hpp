@@ -68,9 +68,9 @@ class Worker {
   /// What has not been pushed yet. On ranks that train.
   virtual void push_rest() {}
   /// Nothing is in flight, and the parameters are what they are: after finish() and restore().
-  virtual void begin_anew() {}
+  virtual void restart() {}
   virtual Position position() const { return {}; }
-  /// After begin_anew(), with what position() gave.
+  /// After restart(), with what position() gave.
   virtual void go_on_from(const Position& /*position*/) {}
 
   std::unique_ptr<FlatParameters> parameters_;

@@ -12,6 +12,6 @@ namespace tw::pipeline {
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity = 1);
 
 /// By stage: of how many micro-batches it holds the activations, at most, from their forward to their backward pass. Of a schedule without problems.
-std::vector<int> most_in_flight(const Schedule& schedule);
+std::vector<int> max_in_flight(const Schedule& schedule);
 
 }  // namespace tw::pipeline

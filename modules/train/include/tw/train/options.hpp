@@ -47,7 +47,7 @@ enum class Resume {
   fresh,   ///< start again in any case
 };
 
-constexpr int64_t most_samples_of_a_batch = 100'000'000;
+constexpr int64_t max_samples_of_a_batch = 100'000'000;
 
 /// Why `name` cannot be the name of a run, whose folder is called so; "" where it can.
 std::string why_no_name(const std::string& name);
@@ -56,7 +56,7 @@ struct Options {
   std::string name = "run";               ///< the run's folder is output / name: one folder's name, without "/" and control characters
   std::filesystem::path output = "runs";  ///< relative to the working directory in which the trainer is made
   int64_t epochs = 1;
-  int64_t batch_size = 64;   ///< samples of one rank in one update; at most most_samples_of_a_batch, as the next
+  int64_t batch_size = 64;   ///< samples of one rank in one update; at most max_samples_of_a_batch, as the next
   int64_t global_batch = 0;  ///< samples of all ranks in one update; 0: batch_size times the ranks. A resumed run keeps its own
   int64_t accumulation = 1;  ///< number of passes that share the samples of an update, to save memory
   /// To which gradients are scaled down before an update: the 2-norm of all gradients of the model, each element once, wherever it lies. Where ranks
@@ -74,7 +74,7 @@ struct Options {
   EarlyStopping early_stopping = {};
   NonFinite non_finite = NonFinite::stop;
   Resume resume = Resume::refuse;
-  int64_t loader_workers = 1;        ///< threads that prepare batches; at most LoaderOptions::most_workers
+  int64_t loader_workers = 1;        ///< threads that prepare batches; at most LoaderOptions::max_workers
   Augmentation augmentation = {};    ///< of the training set
   std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
