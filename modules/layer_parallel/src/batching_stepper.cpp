@@ -32,8 +32,8 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
   };
   const State states = drawn();
   const State cotangents = drawn();
-  const auto results_of = [&](Stepper& stepper) {
-    auto [results, linearised] = stepper.linearise(layers, states, {extras, {}});
+  const auto results_of = [&](Stepper& checked) {
+    auto [results, linearised] = checked.linearise(layers, states, {extras, {}});
     std::vector<at::Tensor> gradients;
     for (const StackedTensor& p : stack.parameters()) {
       const at::Tensor some = p.stack.detach().narrow(0, 0, all.count);

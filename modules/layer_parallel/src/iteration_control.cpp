@@ -36,7 +36,7 @@ std::string text_of(Iterations iterations) {
 }
 
 // The larger of the two; 0, which means serial, wins.
-int at_least(int64_t raised, int scheduled) { return raised == 0 || scheduled == 0 ? 0 : std::max(static_cast<int>(raised), scheduled); }
+int raised_to(int64_t raised, int scheduled) { return raised == 0 || scheduled == 0 ? 0 : std::max(static_cast<int>(raised), scheduled); }
 
 }  // namespace
 
@@ -75,7 +75,7 @@ Iterations IterationControl::wanted(int64_t epoch) const {
     if (stage.epoch <= epoch) iterations = stage.iterations;
   }
   const auto* const raised = raised_.const_data_ptr<int64_t>();
-  return {at_least(raised[0], iterations.forward), at_least(raised[1], iterations.backward)};
+  return {raised_to(raised[0], iterations.forward), raised_to(raised[1], iterations.backward)};
 }
 
 void IterationControl::set(Iterations iterations) {

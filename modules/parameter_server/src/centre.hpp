@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tw/parameter_server/sharded_tensor.hpp>
 #include <tw/parameter_server/traffic.hpp>
-#include <tw/server_shards/roles.hpp>
+#include <tw/server_shards/rank_roles.hpp>
 #include <vector>
 
 #include "clocks.hpp"
