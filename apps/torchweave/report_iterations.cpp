@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_iterations.hpp"
+#include "figures_text.hpp"
 
 #include <algorithm>
 #include <ostream>
@@ -11,12 +12,6 @@
 
 namespace tw::tool {
 namespace {
-
-std::string text_of(const train::Figures& figures) {
-  std::string text;
-  for (const auto& [name, value] : figures) text += concat(text.empty() ? "" : ", ", name, ' ', brief_text(value, 5));
-  return text;
-}
 
 // Of all looks, in a line.
 std::string text_of(const std::vector<layer_parallel::Detection>& history) {
@@ -49,7 +44,8 @@ void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup&
   setup.layers->set_iterations({0, 0});
   const train::Figures exact = trainer.evaluate(*data);
   setup.layers->set_iterations(iterations);
-  if (first) out << "  inference      " << text_of(approximate) << "; serial, " << text_of(exact) << ", on the validation set\n" << std::flush;
+  if (first)
+    out << "  inference      " << figures_text(approximate) << "; serial, " << figures_text(exact) << ", on the validation set\n" << std::flush;
 }
 
 }  // namespace tw::tool

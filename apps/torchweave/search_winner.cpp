@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "search_winner.hpp"
+#include "figures_text.hpp"
 
 #include <fstream>
 #include <iostream>
@@ -10,12 +11,6 @@
 
 namespace tw::tool {
 namespace {
-
-std::string text_of(const train::Figures& figures) {
-  std::string text;
-  for (const auto& [name, value] : figures) text += concat(text.empty() ? "" : ", ", name, ' ', brief_text(value, 6));
-  return text;
-}
 
 int64_t lines_in(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -31,7 +26,7 @@ void test_winner(const Communicator& comm, const SearchTask& task, const search:
   const Communicator part = comm.split(group, comm.rank());
   const train::Figures figures = task.test(best.values, part, concat("winner_", group));
   if (comm.rank() != 0 || figures.empty()) return;
-  std::cout << "  test         " << text_of(figures) << ": its settings trained once more, in the best epoch";
+  std::cout << "  test         " << figures_text(figures) << ": its settings trained once more, in the best epoch";
   if (folder.empty()) {
     std::cout << std::endl;
     return;
@@ -41,7 +36,7 @@ void test_winner(const Communicator& comm, const SearchTask& task, const search:
   std::cout << (before == 0 ? std::string("; the first look at the test set") : concat("; looks at the test set before this one: ", before))
             << std::endl;
   std::ofstream out(path, std::ios::app);
-  out << "trial " << best.trial << ": " << text_of(figures) << std::endl;
+  out << "trial " << best.trial << ": " << figures_text(figures) << std::endl;
   if (!out) throw FileError(path, 0, "cannot be written");
 }
 
