@@ -7,7 +7,6 @@
 #include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/number_text.hpp>
 
 namespace tw::tool {
 namespace {
