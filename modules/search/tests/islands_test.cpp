@@ -57,7 +57,7 @@ TEST(Layout, RefusesWrongOptionsByName) {
   EXPECT_TRUE(names(refused(4, {.islands = 5, .evaluations = 1}), "islands must be 1 to 4"));
   EXPECT_TRUE(names(refused(4, {.island_workers = {1, 2}, .evaluations = 1}), "island_workers must add up to 4"));
   EXPECT_TRUE(names(refused(1, {.evaluations = -1}), "evaluations must be at least 0"));
-  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .attempts = 0}), "attempts must be at least 1"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .max_attempts = 0}), "max_attempts must be at least 1"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.probability = 2}}), "migration.probability"));
   EXPECT_TRUE(names(refused(2, {.islands = 2, .evaluations = 1, .migration = {.topology = {{0, 1}, {1, 1}}}}),
                     "migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself"));
