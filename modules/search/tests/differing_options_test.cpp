@@ -58,7 +58,7 @@ TEST(DifferingOptions, AreNamedOnAllRanks) {
                     {[](SearchOptions& o) { o.target = 1e-300; }, "'target 1e-300'", "'target -inf'"},
                     {[](SearchOptions& o) { o.seed = 1; }, "'seed 1'", "'seed 0'"},
                     {[](SearchOptions& o) { o.journal = "another"; }, "'journal another'", "'journal one'"},
-                    {[](SearchOptions& o) { o.attempts = 3; }, "'attempts 3'", "'attempts 2'"},
+                    {[](SearchOptions& o) { o.max_attempts = 3; }, "'max_attempts 3'", "'max_attempts 2'"},
                     {[](SearchOptions& o) { o.progress = true; }, "'progress true'", "'progress false'"},
                     {[&](SearchOptions& o) { o.propagator = none; }, "'propagator given'", "'propagator not given'"},
                     {[](SearchOptions& o) { o.stopping = [] { return median_rule(); }; }, "'stopping given'", "'stopping not given'"},
