@@ -241,7 +241,7 @@ TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
   const auto run = [&] {
     Walk walk;
     Search search(world(), rates(), std::ref(walk),
-                  {.evaluations = 6, .seed = 2, .journal = folder, .attempts = 1, .population_training = PopulationTrainingOptions()});
+                  {.evaluations = 6, .seed = 2, .journal = folder, .max_attempts = 1, .population_training = PopulationTrainingOptions()});
     EXPECT_EQ(search.run().failed, 0);
     return content_of(search.population());
   };

@@ -288,7 +288,7 @@ std::filesystem::path lost_job(const std::string& name, const SearchOptions& opt
 /// else.
 TW_TEST_ON(ResumeSearch, ThoseThatMayHaveEndedTheJobAreTriedOneByOne, {.least = 2}) {
   for (const int times : {1, 2, 3}) {
-    SearchOptions options{.evaluations = 4 * world().size(), .attempts = 2};
+    SearchOptions options{.evaluations = 4 * world().size(), .max_attempts = 2};
     options.journal = lost_job(concat("suspects_", times), options, times);
     int with_others = 0;
     const auto watching = [&](const Configuration& c, Trial& trial) {
@@ -310,7 +310,7 @@ TW_TEST_ON(ResumeSearch, ThoseThatMayHaveEndedTheJobAreTriedOneByOne, {.least = 
 
 /// A worker that was asked to end, as all others are when one has ended by itself, did not end by its trial: there is one left that did.
 TW_TEST_ON(ResumeSearch, WhoWasAskedToEndIsNotBlamed, {.least = 2}) {
-  SearchOptions options{.evaluations = 4 * world().size(), .attempts = 1};
+  SearchOptions options{.evaluations = 4 * world().size(), .max_attempts = 1};
   options.journal = lost_job("asked", options, 1);
   const int guilty = world().size() - 1;
   if (world().rank() != guilty) std::ofstream(options.journal / concat("0000", world().rank(), ".0-of-1.ended"));
