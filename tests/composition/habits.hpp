@@ -251,9 +251,9 @@ inline const std::vector<Habit>& all_habits() {
   static const Outcome own = other("each rank's own");
   static const Outcome of_rank = other("of each rank's tensors alone");
   static const Outcome once = error("accumulate under no_sync()");
-  static const Outcome make_after = error("make it after whatever changes the model");
+  static const Outcome make_after = error("make it after all changes of the model");
   static const Outcome other_part = error("replicate it over the ranks that have the same part", 2);
-  static const Outcome make_another = error("make another Pipeline");
+  static const Outcome make_another = error("make a new Pipeline");
   static const Outcome own_pass = absent("`run()` makes the backward pass");
   static const std::vector<Habit> all{
       // DataParallel, ShardedOptimizer, FullySharded, LocalSgd, DiLoCo, Pipeline, LayerParallel
@@ -277,7 +277,7 @@ inline const std::vector<Habit>& all_habits() {
       {"two models in one backward pass", &two_models, {right, right, right, right, right, own_pass, right}},
       {"a second `DataParallel` on the module",
        &wrap_again,
-       {error("make one for all that is trained"), error("make one for all that is trained"), error("is sharded"), right, right, other_part,
+       {error("make one for all trained parameters"), error("make one for all trained parameters"), error("is sharded"), right, right, other_part,
         other_part}},
       {"freezing and unfreezing a layer", &freeze, {right, right, right, right, right, right, right}},
       {"`add_param_group()`", &add_group, {right, absent("made by its factory"), right, right, right, right, right}},

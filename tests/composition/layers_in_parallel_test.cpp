@@ -142,7 +142,7 @@ TEST(LayersInParallel, AreNotReplicatedOverTheirOwnRanks) {
                                                  [&] { tw::FullySharded(world(), net, {.reduction = tw::Reduction::mean}); },
                                                  [&] { tw::LocalSgd(world(), net, {.period = 1}); }, [&] { tw::DiLoCo(world(), net, {}); }};
   for (const auto& wrap : wraps) {
-    EXPECT_NE(tw::testing::message_of(wrap).find("has another part of the model than rank 0"), std::string::npos);
+    EXPECT_NE(tw::testing::message_of(wrap).find("has a different part of the model than rank 0"), std::string::npos);
   }
 }
 

@@ -37,9 +37,8 @@ struct Refused {
 };
 
 const Refused refused[] = {
-    {{"search.evaluations=0"},
-     {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest that will do is 100"}},
-    {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest that will do is 1e-4"}},
+    {{"search.evaluations=0"}, {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest valid value is 100"}},
+    {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest valid value is 1e-4"}},
     {{"search.propagator=genetik"},
      {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"hybrid\", \"quadratic_trust_region\", "
       "\"gaussian_process\", \"tpe\", \"genetic\", \"nsga2\", \"cma_es\", \"swarm\", \"nelder_mead\", \"sobol\", "
@@ -51,32 +50,32 @@ const Refused refused[] = {
      {"--set: search.space.n.kind is \"int\", which is unknown; it may be \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
       "\"real\"",
       "search.space.n.low is missing", "search.space.n.high is missing"}},
-    {{"search.space.x.low=5"}, {"--set: search.space.x.low is 5, which is above high = 1: the limits are reversed; the nearest that will do is 1"}},
+    {{"search.space.x.low=5"}, {"--set: search.space.x.low is 5, which is above high = 1: the limits are reversed; the nearest valid value is 1"}},
     {{"search.space.mode.kind=categorical", "search.space.mode.vals=[\"a\"]"},
      {"search.space.mode.values is missing", "--set: unknown key search.space.mode.vals; did you mean search.space.mode.values?"}},
     {{"search.islands=2", "search.migration.topology.1=[1,0,1]"},
-     {"--set: search.migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself; the nearest that will do is [1, "
+     {"--set: search.migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself; the nearest valid value is [1, "
       "0]"}},
     {{"search.islands=2", "search.migration.topology.2=[1,0]"},
-     {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest that will do is migration.topology.0"}},
+     {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest valid value is migration.topology.0"}},
     {{"search.stopping=halving", "search.most=9"}, {"--set: search.most is called search.max_steps now"}},
     {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is called search.population_training.frozen now"}},
     {{"search.figure=loss"}, {"--set: search.figure is called search.objectives now"}},
     {{"search.objectives=['error','seconds']", "search.stopping=median"},
-     {"--set: search.objectives cannot be several with stopping, promotion or population_training, which go by one number; the nearest that will do "
+     {"--set: search.objectives cannot be several with stopping, promotion or population_training, which go by one number; the nearest valid value "
       "is "
       "[]"}},
-    {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest that will do is 1"}},
-    {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest that will do is 1"}},
+    {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest valid value is 1"}},
+    {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest valid value is 1"}},
     {{"search.island_workers=[1,1]", "search.islands=3"},
-     {"--set: search.islands is 3, but island_workers are those of 2; the nearest that will do is 2"}},
-    {{"search.stopping=halving", "search.eta=1"}, {"--set: search.eta must be at least 2, got 1; the nearest that will do is 2"}},
+     {"--set: search.islands is 3, but island_workers are those of 2; the nearest valid value is 2"}},
+    {{"search.stopping=halving", "search.eta=1"}, {"--set: search.eta must be at least 2, got 1; the nearest valid value is 2"}},
     {{"search.stopping=median", "search.population_training.interval=2"},
-     {"--set: search.stopping cannot be had with another that decides on the same, of stopping, promotion and population_training; the nearest that "
-      "will do is \"none\""}},
+     {"--set: search.stopping cannot be had with another that decides on the same, of stopping, promotion and population_training; the nearest valid "
+      "value is \"none\""}},
     {{"search.evaluations=0", "search.seconds=5", "search.population_training.quantile=0.75"},
-     {"--set: search.population_training.quantile must be at most 0.5, got 0.75; the nearest that will do is 0.5",
-      "--set: search.evaluations must be given with population_training: the number of members; the nearest that will do is 8"}},
+     {"--set: search.population_training.quantile must be at most 0.5, got 0.75; the nearest valid value is 0.5",
+      "--set: search.evaluations must be given with population_training: the number of members; the nearest valid value is 8"}},
 };
 
 TEST(SearchConfig, RefusesByNameWithWhatWouldDo) {

@@ -71,7 +71,7 @@ Cost of_bruck(int64_t ranks) {
 }  // namespace
 
 Cost cost_of(Algorithm algorithm, const Task& task) {
-  TW_EXPECTS(can(algorithm, task.collective), "the algorithm '", name_of(algorithm), "' does no ", name_of(task.collective));
+  TW_EXPECTS(can(algorithm, task.collective), "the algorithm '", name_of(algorithm), "' does not implement ", name_of(task.collective));
   const int64_t ranks = task.ranks;
   const bool reduces = task.collective == Collective::reduce;
   switch (algorithm) {

@@ -61,10 +61,10 @@ bool can(Algorithm algorithm, Collective collective) noexcept { return find(algo
 
 Plan make_plan(Algorithm algorithm, const Task& task) {
   const Entry* entry = find(algorithm, task.collective);
-  TW_EXPECTS(entry != nullptr, "the algorithm '", name_of(algorithm), "' does no ", name_of(task.collective));
+  TW_EXPECTS(entry != nullptr, "the algorithm '", name_of(algorithm), "' does not implement ", name_of(task.collective));
   TW_EXPECTS(task.ranks > 0 && task.rank >= 0 && task.rank < task.ranks && task.root >= 0 && task.root < task.ranks, "there is no plan for rank ",
              task.rank, " of ", task.ranks, " with root ", task.root);
-  TW_EXPECTS(task.pipelined > 0, "a tensor is cut into at least one block, got ", task.pipelined);
+  TW_EXPECTS(task.pipelined > 0, "the number of blocks of a tensor must be at least 1, got ", task.pipelined);
   return entry->build(task);
 }
 

@@ -223,8 +223,8 @@ std::vector<std::string_view> methods_for(Collective collective, const Cluster& 
 
 Price price_of(std::string_view method, Collective collective, const Cluster& cluster, int64_t bytes) {
   const std::vector<std::string_view> methods = methods_for(collective, cluster);
-  TW_EXPECTS(std::find(methods.begin(), methods.end(), method) != methods.end(), "'", method, "' is no algorithm for ", name_of(collective), " on ",
-             cluster.nodes, " nodes of ", cluster.ranks_per_node, " ranks");
+  TW_EXPECTS(std::find(methods.begin(), methods.end(), method) != methods.end(), "'", method, "' is not an algorithm for ", name_of(collective),
+             " on ", cluster.nodes, " nodes of ", cluster.ranks_per_node, " ranks");
   if (method == hierarchical) return price_of_hierarchical(collective, cluster, as_double(bytes));
   return price_of(*algorithm_named(method), collective, cluster, as_double(bytes));
 }

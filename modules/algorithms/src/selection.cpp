@@ -80,7 +80,7 @@ Selection Selection::by_price(const Cluster& cluster, const std::function<bool(s
   for (const Collective collective : selected_collectives) {
     if (cluster.nodes == 1) {
       const bool through_memory = collective != Collective::alltoall;
-      choices.push_back({collective, without_limit, through_memory ? "shared_memory" : "mpi", "the ranks live on one node"});
+      choices.push_back({collective, without_limit, through_memory ? "shared_memory" : "mpi", "all ranks are on one node"});
       continue;
     }
     for (int power = smallest_power; power <= largest_power; ++power) append(choices, choice_by_price(collective, cluster, can, int64_t{1} << power));
@@ -93,7 +93,7 @@ Selection::Selection(std::vector<Choice> choices) : choices_(std::move(choices))
   for (size_t i = 0; i < choices_.size(); ++i) {
     const bool is_last = i + 1 == choices_.size() || choices_[i + 1].collective != choices_[i].collective;
     TW_EXPECTS(is_last ? choices_[i].largest_bytes == without_limit : choices_[i].largest_bytes < choices_[i + 1].largest_bytes, "the choices for ",
-               name_of(choices_[i].collective), " go by size, and the last one has no limit");
+               name_of(choices_[i].collective), " must ascend by size, and the last one must have no limit");
   }
 }
 
@@ -106,7 +106,7 @@ const Choice* Selection::choice(Collective collective, int64_t bytes) const noex
 
 std::string Selection::to_toml(const Cluster& cluster) const {
   std::string text =
-      concat("# Which backend does which collective of which size.\nnodes = ", cluster.nodes, "\nranks_per_node = ", cluster.ranks_per_node, "\n");
+      concat("# The backend for each collective and size.\nnodes = ", cluster.nodes, "\nranks_per_node = ", cluster.ranks_per_node, "\n");
   for (const Choice& choice : choices_) {
     text += concat("\n[[choice]]\noperation = ", quoted(std::string(name_of(choice.collective))), "\n");
     if (choice.largest_bytes != without_limit) text += concat("up_to_bytes = ", choice.largest_bytes, "\n");

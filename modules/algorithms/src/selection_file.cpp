@@ -36,7 +36,7 @@ class Problems {
 void expect_number(const toml::table& table, const char* key, int64_t expected, Problems& problems) {
   const toml::node* node = table.get(key);
   const std::optional<int64_t> value = node == nullptr ? std::nullopt : node->value<int64_t>();
-  if (value != expected) problems.add(node, "this selection is for ", key, " = ", value ? concat(*value) : "nothing", ", here it is ", expected);
+  if (value != expected) problems.add(node, "this selection is for ", key, " = ", value ? concat(*value) : "nothing", ", but here it is ", expected);
 }
 
 std::string text_of(const toml::table& table, const char* key) { return table[key].value_or(std::string()); }
@@ -57,13 +57,13 @@ Choice read_choice(const toml::table& table, const std::vector<std::string>& bac
   for (const Collective collective : selected_collectives) {
     if (name_of(collective) == operation) choice.collective = collective;
   }
-  if (choice.collective == Collective::none) problems.add(&table, "there is no operation '", operation, "' to choose for");
+  if (choice.collective == Collective::none) problems.add(&table, "there is no operation '", operation, "' to choose a backend for");
   if (std::find(backends.begin(), backends.end(), choice.backend) == backends.end()) {
     problems.add(&table, "there is no backend '", choice.backend, "'; did you mean '", nearest_name(choice.backend, backends), "'?");
   }
   if (const toml::node* limit = table.get("up_to_bytes")) {
     choice.largest_bytes = limit->value<int64_t>().value_or(-1);
-    if (choice.largest_bytes < 0) problems.add(limit, "up_to_bytes is a number of bytes");
+    if (choice.largest_bytes < 0) problems.add(limit, "up_to_bytes must be a number of bytes, at least 0");
   }
   return choice;
 }
@@ -84,18 +84,18 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
   expect_number(table, "ranks_per_node", cluster.ranks_per_node, problems);
   std::vector<Choice> choices;
   if (const toml::node* all = table.get("choice"); all != nullptr && !all->is_array_of_tables()) {
-    problems.add(all, "choices are tables, each under [[choice]]");
+    problems.add(all, "choices must be tables, each under [[choice]]");
   } else if (const toml::array* list = table["choice"].as_array()) {
     for (const toml::node& node : *list) {
       choices.push_back(read_choice(*node.as_table(), backends, problems));
       const Collective collective = choices.back().collective;
       const bool goes_on = choices.size() > 1 && choices[choices.size() - 2].collective == choices.back().collective;
       if (goes_on && choices[choices.size() - 2].largest_bytes >= choices.back().largest_bytes) {
-        problems.add(&node, "choices for one operation go by size: this one comes after one for as much or more");
+        problems.add(&node, "choices for one operation must ascend by size: the limit of this one is not above that of the one before it");
       }
       const auto is_earlier = [&](const Choice& earlier) { return earlier.collective == collective; };
       if (!goes_on && std::any_of(choices.begin(), choices.end() - 1, is_earlier)) {
-        problems.add(&node, "choices for one operation stand together: there are some for ", name_of(collective), " above");
+        problems.add(&node, "choices for one operation must stand together: there are others for ", name_of(collective), " above");
       }
     }
   }

@@ -149,7 +149,7 @@ TEST(Price, IsQuicklyToldOfManyRanks) {
 
 TEST(Price, NamesAWayThatThereIsNot) {
   const std::string message = tw::testing::message_of([] { (void)price_of("pigeons", Collective::allreduce, {.nodes = 2}, 1); });
-  EXPECT_NE(message.find("'pigeons' is no algorithm for allreduce on 2 nodes of 1 ranks"), std::string::npos) << message;
+  EXPECT_NE(message.find("'pigeons' is not an algorithm for allreduce on 2 nodes of 1 ranks"), std::string::npos) << message;
 }
 
 }  // namespace price_test

@@ -89,13 +89,13 @@ TEST(Selection, SaysWhereAFileIsWrong) {
   expect("nodes = 3\nranks_per_node = 2\n", ":1: this selection is for nodes = 3, here it is 2");
   expect("nodes = 2\n", ":1: this selection is for ranks_per_node = nothing, here it is 2");
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackend = \"rings\"\n", ":3: there is no backend 'rings'; did you mean 'ring'?");
-  expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n", ":3: there is no operation 'allreduced' to choose for");
+  expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n", ":3: there is no operation 'allreduced' to choose a backend for");
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackends = \"ring\"\n", ":5: there is no key 'backends' here; did you mean 'backend'?");
   const std::string ring = "[[choice]]\noperation = \"allreduce\"\nbackend = \"ring\"\nup_to_bytes = 5\n";
-  expect(head + ring + ring, ":7: choices for one operation go by size");
+  expect(head + ring + ring, ":7: choices for one operation must ascend by size");
   expect(head + ring + "[[choice]]\noperation = \"reduce\"\nbackend = \"tree\"\n" + ring,
-         ":10: choices for one operation stand together: there are some for allreduce");
-  expect(head + "[choice]\noperation = \"allreduce\"\n", ":3: choices are tables, each under [[choice]]");
+         ":10: choices for one operation must stand together: there are others for allreduce");
+  expect(head + "[choice]\noperation = \"allreduce\"\n", ":3: choices must be tables, each under [[choice]]");
   expect(head + "[[choice\n", ":3: ");
   expect(head + ring, "nothing thrown");
 }

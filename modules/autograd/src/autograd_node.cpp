@@ -27,7 +27,7 @@ struct PassNode : torch::autograd::Function<PassNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& cotangents) {
     const c10::IValue functions = ctx->saved_data["functions"];
-    TW_EXPECTS(functions.isCapsule(), "a second backward pass, where the first one has freed what it needs: the first one takes retain_graph");
+    TW_EXPECTS(functions.isCapsule(), "a second backward pass needs tensors that the first one freed: pass retain_graph = true to the first one");
     if (!torch::autograd::get_current_graph_task_keep_graph()) ctx->saved_data["functions"] = c10::IValue();
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = functions.toCapsule();
     variable_list gradients = dynamic_cast<Holder&>(*capsule).functions.backward(cotangents);

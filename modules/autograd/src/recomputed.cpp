@@ -105,7 +105,7 @@ struct OutputKind {
 
   std::string describe() const {
     if (!defined) return "undefined";
-    return concat(dtype_name(dtype), ' ', shape_text(shape), " on ", device.str(), needs_gradient ? ", in need of a gradient" : "");
+    return concat(dtype_name(dtype), ' ', shape_text(shape), " on ", device.str(), needs_gradient ? ", requires a gradient" : "");
   }
 
   bool operator==(const OutputKind&) const = default;
@@ -135,9 +135,10 @@ struct FirstRun {
 /// Runs the function again, recorded.
 std::vector<at::Tensor> second_run(const FirstRun& first) {
   const size_t changed = first_changed(first.call.inputs, first.versions);
-  TW_EXPECTS(changed == first.versions.size(), "tensor ", changed, " of the inputs of a recomputed function was changed in place since");
+  TW_EXPECTS(changed == first.versions.size(), "tensor ", changed,
+             " of the inputs of a recomputed function was changed in place after its first run");
   TW_EXPECTS(first_changed(first.parameters, first.parameter_versions) == first.parameters.size(),
-             "a parameter of a recomputed function was changed in place since");
+             "a parameter of a recomputed function was changed in place after its first run");
   const c10::InferenceMode no_inference(false);
   const c10::AutoGradMode gradients(true);
   const AutocastScope autocast(first.autocast);
@@ -170,7 +171,7 @@ struct RecomputedNode : torch::autograd::Node {
       const std::scoped_lock lock(mutex_);
       return first;
     }();
-    TW_EXPECTS(run != nullptr, "a second backward pass, where the first one has freed what it needs: the first one takes retain_graph");
+    TW_EXPECTS(run != nullptr, "a second backward pass needs tensors that the first one freed: pass retain_graph = true to the first one");
     const bool create_graph = c10::GradMode::is_enabled();
     std::vector<size_t> wanted;
     for (size_t i = 0; i < num_outputs(); ++i) {
@@ -221,7 +222,7 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   if (std::none_of(roots.begin(), roots.end(), [](const torch::autograd::Edge& edge) { return edge.is_valid(); })) return outputs;
   const size_t changed = first_changed(run->call.inputs, run->versions);
   TW_EXPECTS(changed == run->versions.size(), "a recomputed function has changed tensor ", changed,
-             " of its inputs in place, which its second run will need as it was: let it work on a clone");
+             " of its inputs in place, but its second run needs the original values: change a clone instead");
   run->draws.end();
   run->outputs = std::vector<OutputKind>(outputs.begin(), outputs.end());
   run->borders = borders_of(roots, nodes);

@@ -107,10 +107,9 @@ CutGraph::CutGraph(edge_list roots, const edge_list& borders, size_t private_lea
   });
   const bool all = std::find(reached.begin(), reached.end(), false) == reached.end();
   if (others.size() != private_leaves || !all) put_back();
-  TW_EXPECTS(others.size() == private_leaves,
-             "the second run of a recomputed function does not depend on the tensors that the first one did: it has ", others.size(),
-             " leaves of its own, and not ", private_leaves);
-  TW_EXPECTS(all, "the second run of a recomputed function does not depend on all the tensors that the first one did");
+  TW_EXPECTS(others.size() == private_leaves, "the second run of a recomputed function depends on other tensors than the first: it has ",
+             others.size(), " leaves of its own, expected ", private_leaves);
+  TW_EXPECTS(all, "the second run of a recomputed function does not depend on all tensors that the first one depends on");
 }
 
 CutGraph::~CutGraph() { put_back(); }

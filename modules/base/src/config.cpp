@@ -263,7 +263,7 @@ void Config::report(std::string problem) { problems_.push_back(std::move(problem
 void Config::report(const Problem& problem) {
   const auto entry = std::ranges::find(entries_, problem.key, &Entry::key);
   const std::string origin = entry == entries_.end() ? "" : entry->origin + ": ";
-  report(concat(origin, problem.key, ' ', problem.what, "; the nearest that will do is ", problem.nearest));
+  report(concat(origin, problem.key, ' ', problem.what, "; the nearest valid value is ", problem.nearest));
 }
 
 void Config::finish() const {
@@ -272,7 +272,7 @@ void Config::finish() const {
   std::vector<std::string> problems = problems_;
   for (const auto& [key, setting] : settings_) {
     if (const auto renamed = renamed_.find(key); renamed != renamed_.end()) {
-      problems.push_back(concat(setting.origin, ": ", key, " is called ", renamed->second, " now"));
+      problems.push_back(concat(setting.origin, ": ", key, " is now called ", renamed->second));
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
       problems.push_back(concat(setting.origin, ": unknown key ", key, "; did you mean ", nearest_name(key, known), "?"));
     }

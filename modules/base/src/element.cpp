@@ -47,7 +47,7 @@ std::string_view why_undefined(ReduceOp op, ElementType type) noexcept {
     case ReduceOp::average: return kind == Kind::boolean || kind == Kind::integer ? "it would be rounded: convert to a floating-point type" : "";
     case ReduceOp::min:
     case ReduceOp::max: return kind == Kind::complex ? "complex numbers have no order" : "";
-    default: return kind == Kind::real || kind == Kind::complex ? "it is for integers and bool" : "";
+    default: return kind == Kind::real || kind == Kind::complex ? "only integers and bool have it" : "";
   }
 }
 

@@ -168,7 +168,7 @@ void OptionTable::real(const Option& option, double& value) { add(option, concat
 void OptionTable::text(const Option& option, std::string& value) {
   std::string choices;
   for (const std::string& each : option.choices) choices += (choices.empty() ? "" : ", ") + each;
-  add(option, in_quotes(value), choices.empty() ? "a text" : choices);
+  add(option, in_quotes(value), choices.empty() ? "a string" : choices);
 }
 
 void OptionTable::numbers(const Option& option, std::vector<double>& values) {
@@ -176,7 +176,7 @@ void OptionTable::numbers(const Option& option, std::vector<double>& values) {
   add(option, listed(values, [](double each) { return concat(each); }), "a list, each " + range);
 }
 
-void OptionTable::texts(const Option& option, std::vector<std::string>& values) { add(option, listed(values, in_quotes), "a list of texts"); }
+void OptionTable::texts(const Option& option, std::vector<std::string>& values) { add(option, listed(values, in_quotes), "a list of strings"); }
 
 void OptionTable::lists(const Option& option, std::vector<std::vector<double>>& /*rows*/) {
   Option each = option;

@@ -23,7 +23,7 @@ std::filesystem::path end_of_links(const std::filesystem::path& path) {
   std::filesystem::path target = path;
   std::error_code failure;
   for (int links = 0; std::filesystem::is_symlink(target, failure); ++links) {
-    if (links == most) throw FileError(path, 0, "cannot be replaced: too many links, or links in a circle");
+    if (links == most) throw FileError(path, 0, "cannot be replaced: too many symbolic links, or a cycle of them");
     target = target.parent_path() / std::filesystem::read_symlink(target, failure);  // an absolute target replaces the whole path
   }
   return target;

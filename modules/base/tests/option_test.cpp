@@ -174,11 +174,10 @@ TEST(Option, EachOfAListLiesInItsBounds) {
     config.finish();
     ADD_FAILURE() << "nothing was reported";
   } catch (const tw::ConfigError& error) {
-    EXPECT_EQ(error.problems(),
-              (std::vector<std::string>{"--set: counts must be whole numbers, got 2.5; the nearest that will do is 2",
-                                        "--set: rows.-1 must end with a number from 0 to 9999; the nearest that will do is rows.0",
-                                        "--set: rows.1 must be at least 0, got -1; the nearest that will do is 0",
-                                        "--set: rows.x must end with a number from 0 to 9999; the nearest that will do is rows.0"}));
+    EXPECT_EQ(error.problems(), (std::vector<std::string>{"--set: counts must be whole numbers, got 2.5; the nearest valid value is 2",
+                                                          "--set: rows.-1 must end with a number from 0 to 9999; the nearest valid value is rows.0",
+                                                          "--set: rows.1 must be at least 0, got -1; the nearest valid value is 0",
+                                                          "--set: rows.x must end with a number from 0 to 9999; the nearest valid value is rows.0"}));
   }
 }
 
@@ -187,9 +186,9 @@ TEST(Option, TheTableTellsOfLists) {
   Lists lists;
   visit(lists, keys);
   EXPECT_EQ(keys.table,
-            "| key | default | what it may be | meaning |\n|---|---|---|---|\n"
+            "| key | default | values | meaning |\n|---|---|---|---|\n"
             "| `counts` | [1] | a list, each at least 1 | of rows |\n"
-            "| `names` | [] | a list of texts | of columns |\n"
+            "| `names` | [] | a list of strings | of columns |\n"
             "| `rows.0, .1, ...` | [] | a list, each at least 0 | of each |\n"
             "| `inner.rate` | 0.5 | positive, below 1 | of loss |\n"
             "| `inner.unit` | \"ms\" | ms, s | of times |\n");
@@ -200,13 +199,13 @@ TEST(Option, TheTableTellsAll) {
   Outer outer;
   visit(outer, keys);
   EXPECT_EQ(keys.table,
-            "| key | default | what it may be | meaning |\n|---|---|---|---|\n"
+            "| key | default | values | meaning |\n|---|---|---|---|\n"
             "| `loud` | false | true, false | say more |\n"
             "| `count` | 3 | at least 1, at most 10 (rows) | of rows; with `loud` = true |\n"
             "| `narrow` | 2 | at least 0 | an int |\n"
             "| `seed` | 7 | at least 0 | of numbers |\n"
             "| `order` | \"row\" | row, column | in memory |\n"
-            "| `folder` | \"runs\" | a text | of output |\n"
+            "| `folder` | \"runs\" | a string | of output |\n"
             "| `inner.rate` | 0.5 | positive, below 1 | of loss; with `order` other than row |\n"
             "| `inner.unit` | \"ms\" | ms, s | of times; with `order` other than row |\n");
 }

@@ -41,7 +41,7 @@ RankFailure failure_of_rank(int rank) {
     const std::string message = without_process_label(error.what());
     return {rank, Kind::error, message.empty() ? "an exception without a message" : message};
   } catch (...) {
-    return {rank, Kind::error, "an exception of a type of its own"};
+    return {rank, Kind::error, "an exception that is not a std::exception"};
   }
 }
 

@@ -18,7 +18,7 @@ class AloneBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (!is_alone_) return "there are several ranks";
-    return is_reduction(call.collective) && is_logical(call.op) ? "even of one rank, 0 or 1 must come out" : "";
+    return is_reduction(call.collective) && is_logical(call.op) ? "logical reductions return 0 or 1 even on one rank" : "";
   }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator&, const BoundCall& bound) override {

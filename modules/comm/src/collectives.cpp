@@ -152,7 +152,7 @@ void expect_one_dtype(Collective collective, const at::Tensor& first, const std:
   for (const at::Tensor& other : others) {
     TW_EXPECTS(first.defined() && other.defined(), name_of(collective), " was given an undefined tensor");
     TW_EXPECTS(first.scalar_type() == other.scalar_type(), name_of(collective), " was given tensors of ", dtype_name(first.scalar_type()), " and of ",
-               dtype_name(other.scalar_type()), ": those of one call have one dtype");
+               dtype_name(other.scalar_type()), ": all tensors of a call must have the same dtype");
   }
 }
 
@@ -240,7 +240,7 @@ Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at
 Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output) {
   const Call call = make_call(Collective::alltoall, input);
   TW_EXPECTS(output.defined() && output.numel() == call.count && call.count % comm.size() == 0, "alltoall over ", comm.size(),
-             " ranks needs input and output of one size that is a multiple of that, got ", call.count, " and ",
+             " ranks needs an input and an output of the same size, a multiple of the number of ranks, got ", call.count, " and ",
              output.defined() ? output.numel() : 0);
   return begin(comm, call, input, output);
 }

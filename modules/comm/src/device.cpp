@@ -42,12 +42,13 @@ c10::Device parsed(const std::string& wanted) {
     if (device.is_cpu() || at::accelerator::isAccelerator(device.type())) return device;
   } catch (const c10::Error&) {
   }
-  throw Error(concat("'", wanted, "' is no device to compute on: it is cpu, auto, or an accelerator such as cuda or cuda:1"));
+  throw Error(concat("'", wanted, "' is not a device: expected cpu, auto, or an accelerator such as cuda or cuda:1"));
 }
 
 c10::Device device_here(c10::Device device, const Topology& topology) {
   const std::string kind = kind_of(device.type());
-  if (!c10::impl::hasDeviceGuardImpl(device.type())) throw Error(concat("there is no ", kind, " device: this LibTorch was built without"));
+  if (!c10::impl::hasDeviceGuardImpl(device.type()))
+    throw Error(concat("there is no ", kind, " device: this LibTorch was built without support for it"));
   const int devices = devices_here(device.type());
   if (devices == 0) throw Error(concat("there is no ", kind, " device on node ", topology.node));
   if (!device.has_index()) return {device.type(), static_cast<c10::DeviceIndex>(topology.local_rank % devices)};
@@ -69,8 +70,8 @@ c10::Device device_of_rank(const Communicator& comm, const std::string& wanted) 
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.setDevice(device);
   if (!stay_near(pci_bus_of(device))) {
-    log_warning("rank ", int{comm.rank()}, " of node ", topology.node, " may use no core of the NUMA node that ", device.str(),
-                " hangs off: copies to the device cross to another");
+    log_warning("rank ", int{comm.rank()}, " of node ", topology.node, " is bound to no core of the NUMA node that ", device.str(),
+                " is attached to: copies to the device cross NUMA nodes");
   }
   const int devices = kind.find(':') == std::string::npos ? guard.deviceCount() : 1;
   if (comm.rank() == 0 && topology.local_size > devices) {

@@ -124,7 +124,7 @@ class HierarchicalBackend : public Backend {
   std::string_view name() const noexcept override { return "hierarchical"; }
 
   std::string why_not(const Call& call) const override {
-    if (nodes_.count() == 1) return "the ranks live on one node";
+    if (nodes_.count() == 1) return "all ranks are on one node";
     if (nodes_.count() == static_cast<int>(nodes_.place_of.size())) return "every rank has a node to itself";
     if (!has_tags_) return "this MPI has too few tags";
     switch (call.collective) {
@@ -132,7 +132,7 @@ class HierarchicalBackend : public Backend {
       case Collective::broadcast: return "";
       case Collective::reduce_scatter:
       case Collective::allgather: return nodes_.are_equal() ? "" : "the nodes have different numbers of ranks";
-      default: return "it does something else";
+      default: return "it implements other collectives";
     }
   }
 

@@ -262,12 +262,12 @@ class IpcBackend : public Backend {
 
   void prepare(const Communicator& comm, c10::Device device) override {
     if (device_ == device || comm.size() == 1) return;
-    TW_EXPECTS(!device_, "ranks share the memory of one device each: '", comm.name(), "' began on ", device_->str(), ", and this tensor lies on ",
-               device.str());
+    TW_EXPECTS(!device_, "a communicator shares the memory of one device per rank: '", comm.name(), "' started on ", device_->str(),
+               ", but this tensor is on ", device.str());
     device_ = device;
     channel_ = options_.channel(comm);
     if (!channel_) {
-      why_not_ = "the ranks live on several nodes";
+      why_not_ = "the ranks are on several nodes";
       return;
     }
     shares_device_ = some_share(comm, device);
@@ -275,8 +275,8 @@ class IpcBackend : public Backend {
   }
 
   std::string why_not(const Call& call) const override {
-    if (!slots_) return why_not_.empty() ? "a rank that is alone needs none" : why_not_;
-    return call.collective == Collective::barrier ? "a barrier is the host's" : "";
+    if (!slots_) return why_not_.empty() ? "a single rank needs no communication" : why_not_;
+    return call.collective == Collective::barrier ? "a barrier runs on the host" : "";
   }
 
   // Processes that share a device take turns on it, at 0.6 ms a call of any size. Copies through the host take 0.25 ms per MiB (all-reduces of two

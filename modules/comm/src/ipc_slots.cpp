@@ -107,7 +107,7 @@ std::shared_ptr<Slots> Slots::connect(const Communicator& comm, const Library* l
 
 // Allocates this rank's memory and returns its serialised offer.
 std::string Slots::make_mine() {
-  if (library_ == nullptr) throw Error("there is no CUDA or HIP for its device");
+  if (library_ == nullptr) throw Error("neither CUDA nor HIP is available for its device");
   const c10::DeviceGuard on(device_);
   Offer offer{};
   void* memory = nullptr;

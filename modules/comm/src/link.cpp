@@ -222,7 +222,7 @@ void Link::choose(const std::optional<std::string>& name) {
   const bool for_host = !name || has(backends_, *name);
   const bool for_devices = !name || *name == staged || has(device_backends_, *name);
   TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are ", join(backend_names()),
-             device_backends_.empty() ? "" : ", and for devices alone, nccl, ipc, direct and staged");
+             device_backends_.empty() ? "" : ", and for devices only, nccl, ipc, direct and staged");
   if (for_host) chosen_ = name;
   if (for_devices) chosen_for_devices_ = name;
   find_takers();

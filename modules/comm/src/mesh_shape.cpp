@@ -18,7 +18,7 @@ std::string describe_axes(const std::vector<MeshAxis>& axes) {
 
 MeshShape::MeshShape(int ranks, std::vector<MeshAxis> axes) : ranks_(ranks), axes_(std::move(axes)) {
   const std::string given = describe_axes(axes_);
-  TW_EXPECTS(!axes_.empty(), "a mesh needs an axis");
+  TW_EXPECTS(!axes_.empty(), "a mesh needs at least one axis");
   MeshAxis* open = nullptr;
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
   int64_t known = 1;
@@ -26,8 +26,9 @@ MeshShape::MeshShape(int ranks, std::vector<MeshAxis> axes) : ranks_(ranks), axe
     const auto same_name = [&](const MeshAxis& other) { return other.name == axis.name; };
     TW_EXPECTS(!axis.name.empty(), "every axis of a mesh needs a name: ", given);
     TW_EXPECTS(std::count_if(axes_.begin(), axes_.end(), same_name) == 1, "the mesh ", given, " has the axis '", axis.name, "' twice");
-    TW_EXPECTS(axis.size >= 1 || axis.size == -1, "the mesh ", given, " has the size ", axis.size, ": a size is at least 1, or -1 for what is left");
-    TW_EXPECTS(axis.size != -1 || open == nullptr, "the mesh ", given, " leaves two sizes open; one can be inferred");
+    TW_EXPECTS(axis.size >= 1 || axis.size == -1, "the mesh ", given, " has the size ", axis.size,
+               ": a size must be at least 1, or -1 for all remaining ranks");
+    TW_EXPECTS(axis.size != -1 || open == nullptr, "the mesh ", given, " leaves two sizes open; only one can be inferred");
     if (axis.size == -1) {
       open = &axis;
     } else {
@@ -38,7 +39,7 @@ MeshShape::MeshShape(int ranks, std::vector<MeshAxis> axes) : ranks_(ranks), axe
     TW_EXPECTS(ranks % known == 0, "the mesh ", given, " does not fit ", ranks, " ranks: ", known, " does not divide ", ranks);
     open->size = static_cast<int>(ranks / known);
   }
-  TW_EXPECTS(open != nullptr || known == ranks, "the mesh ", given, " needs ", known, " ranks and there are ", ranks);
+  TW_EXPECTS(open != nullptr || known == ranks, "the mesh ", given, " needs ", known, " ranks, but there are ", ranks);
 }
 
 size_t MeshShape::index_of(std::string_view name) const {

@@ -111,7 +111,7 @@ class DirectBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (!why_not_.empty()) return why_not_;
-    return is_reduction(call.collective) ? "MPI reduces in the host's memory" : "";
+    return is_reduction(call.collective) ? "MPI reduces in host memory" : "";
   }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override { return move(comm, bound); }
@@ -125,7 +125,7 @@ class DirectBackend : public Backend {
 std::unique_ptr<Backend> make_mpi_backend() { return std::make_unique<MpiBackend>(); }
 
 std::unique_ptr<Backend> make_direct_backend(const std::string& kind, bool aware) {
-  return std::make_unique<DirectBackend>(aware ? "" : concat("this MPI does not take memory of ", kind, " devices"));
+  return std::make_unique<DirectBackend>(aware ? "" : concat("this MPI does not accept memory of ", kind, " devices"));
 }
 
 }  // namespace tw

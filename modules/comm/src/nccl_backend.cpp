@@ -81,11 +81,11 @@ std::string why_not_together(const std::vector<Card>& cards) {
   constexpr int64_t shares_devices = 23000;
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
-    if (card.version == 0) return concat("rank ", rank, " finds no NCCL from 2.17 on");
+    if (card.version == 0) return concat("rank ", rank, " finds no NCCL 2.17 or newer");
     if (card.version != cards[0].version) return concat("rank ", rank, " has NCCL ", card.version, " where rank 0 has ", cards[0].version);
     for (size_t other = 0; other < rank; ++other) {
       if (is_same_device(cards[other], card) && (card.version < shares_devices || !card.may_share)) {
-        return concat("ranks ", other, " and ", rank, " share a device, which NCCL lets them from 2.30 on, with NCCL_MULTI_RANK_GPU_ENABLE=1");
+        return concat("ranks ", other, " and ", rank, " share a device, which NCCL allows from version 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1");
       }
     }
   }
@@ -117,7 +117,7 @@ class Connection {
   template <class Call>
   void call(Call f) {
     const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) throw Error("NCCL: what was in flight has been given up");
+    if (comm_ == nullptr) throw Error("NCCL: the operations in flight were aborted");
     const c10::DeviceGuard on(device_);
     check(f(comm_));
   }
@@ -125,7 +125,7 @@ class Connection {
   /// Whether the host's part of the last call is over.
   bool ended() {
     const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) throw Error("NCCL: what was in flight has been given up");
+    if (comm_ == nullptr) throw Error("NCCL: the operations in flight were aborted");
     Result state = Result::success;
     check(library_.comm_get_async_error(comm_, &state));
     check(state);
@@ -199,7 +199,7 @@ class NcclBackend : public Backend {
 
   void prepare(const Communicator& comm, c10::Device device) override {
     if (device_ == device || comm.size() == 1) return;
-    TW_EXPECTS(!device_, "NCCL works on one device a communicator: '", comm.name(), "' began on ", device_->str(), ", and this tensor lies on ",
+    TW_EXPECTS(!device_, "NCCL uses one device per communicator: '", comm.name(), "' started on ", device_->str(), ", but this tensor is on ",
                device.str());
     device_ = device;
     Card mine{.node = find_topology(comm).node_index, .device = identity_of(device)};
@@ -218,16 +218,16 @@ class NcclBackend : public Backend {
   }
 
   std::string why_not(const Call& call) const override {
-    if (library_ == nullptr) return "this process finds no NCCL from 2.17 on for these devices";
-    if (!connection_) return why_not_.empty() ? "a rank that is alone needs none" : why_not_;
-    if (call.collective == Collective::barrier) return "a barrier is the host's";
+    if (library_ == nullptr) return "this process finds no NCCL 2.17 or newer for these devices";
+    if (!connection_) return why_not_.empty() ? "a single rank needs no communication" : why_not_;
+    if (call.collective == Collective::barrier) return "a barrier runs on the host";
     if (!is_reduction(call.collective)) return "";
     if (!op_of(call.op)) return concat("NCCL has no ", name_of(call.op));
     if (!elements_of(call.type)) return concat("NCCL does not reduce ", name_of(call.type));
     const bool has_nan = call.type >= ElementType::float16;
     if (has_nan && (call.op == ReduceOp::min || call.op == ReduceOp::max)) return concat("NCCL drops NaN from ", name_of(call.op));
     const bool is_complex = elements_of(call.type)->each == 2;
-    return is_complex && call.op == ReduceOp::product ? "NCCL has no complex numbers, of which it could add the parts alone" : "";
+    return is_complex && call.op == ReduceOp::product ? "NCCL has no complex numbers: it can only add their real and imaginary parts" : "";
   }
 
   // If ranks share a device, kernels of several processes wait for each other in turns: 36 ms per MiB (two ranks on an H100, NCCL 2.31).

@@ -36,7 +36,7 @@ void expect_travels(Collective operation, const at::Tensor& tensor) {
 
 void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device) {
   TW_EXPECTS(tensor.device() == device, name_of(operation), " was given tensors on ", device.str(), " and on ", tensor.device().str(),
-             "; those of one call lie on one device");
+             "; all tensors of a call must be on the same device");
 }
 
 Passage passage_of_messages(const Communicator& comm, const at::Tensor& tensor) {
@@ -63,7 +63,7 @@ void Operands::admit(const at::Tensor& tensor) {
 void Operands::admit_output(const at::Tensor& tensor) {
   admit(tensor);
   TW_EXPECTS(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, name_of(operation_), " cannot write into a tensor of shape ",
-             shape_text(tensor.sizes().vec()), " that was made by expand(): several of its elements are one; pass its clone()");
+             shape_text(tensor.sizes().vec()), " that was made by expand(): several of its elements share memory; pass its clone()");
 }
 
 // Whether the operation works in the tensor's own memory.
@@ -112,7 +112,7 @@ std::span<std::byte> Operands::in_place(const std::vector<at::Tensor>& tensors) 
   int64_t total = 0;
   for (const at::Tensor& tensor : tensors) {
     admit_output(tensor);
-    TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), name_of(operation_), " of several tensors needs one dtype");
+    TW_EXPECTS(tensor.scalar_type() == tensors[0].scalar_type(), name_of(operation_), " of several tensors needs the same dtype for all of them");
     total += tensor.numel();
   }
   const at::Tensor packed = memory_for({total}, tensors.at(0).scalar_type());

@@ -40,7 +40,7 @@ class PlanBackend : public Backend {
       : algorithm_(algorithm),
         next_sequence_(std::move(next_sequence)),
         ranks_(static_cast<size_t>(comm.size())),
-        why_never_(comm.size() == 1                  ? "a rank that is alone has nobody to send to"
+        why_never_(comm.size() == 1                  ? "a single rank needs no communication"
                    : mpi::max_sequences(comm) < 1000 ? "this MPI has too few tags"
                                                      : "") {
     std::iota(ranks_.begin(), ranks_.end(), 0);
@@ -50,7 +50,7 @@ class PlanBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (!why_never_.empty()) return why_never_;
-    return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm does something else";
+    return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm implements other collectives";
   }
 
   bool averages(ElementType type) const override { return type != ElementType::float16; }

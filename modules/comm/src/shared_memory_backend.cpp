@@ -21,7 +21,7 @@ class SharedMemoryBackend : public Backend {
   std::string_view name() const noexcept override { return "shared_memory"; }
 
   std::string why_not(const Call& call) const override {
-    if (!channel_) return "the ranks live on several nodes";
+    if (!channel_) return "the ranks are on several nodes";
     switch (call.collective) {
       case Collective::barrier:
       case Collective::broadcast:
@@ -29,7 +29,7 @@ class SharedMemoryBackend : public Backend {
       case Collective::reduce:
       case Collective::allgather:
       case Collective::reduce_scatter: return "";
-      default: return "goes through MPI also inside a node";
+      default: return "uses MPI inside a node, too";
     }
   }
 

@@ -85,7 +85,7 @@ TEST(OnAllRanks, TakesWhateverIsThrown) {
       });
     });
   };
-  EXPECT_EQ(message(42), failed_on(last()) + "an exception of a type of its own");
+  EXPECT_EQ(message(42), failed_on(last()) + "an exception that is not a std::exception");
   EXPECT_EQ(message(std::runtime_error("")), failed_on(last()) + "an exception without a message");
   EXPECT_EQ(message(std::logic_error("of the standard library")), failed_on(last()) + "of the standard library");
   EXPECT_EQ(message(tw::FileError("a.txt", 7, "is cut")), failed_on(last()) + "a.txt at byte 7: is cut");

@@ -52,8 +52,8 @@ TEST(DeviceOfRank, RanksOfANodeTakeTurns) {
 }
 
 TEST(DeviceOfRank, RefusesWhatIsNone) {
-  expect_error("gpu", "'gpu' is no device to compute on: it is cpu, auto, or an accelerator such as cuda or cuda:1");
-  expect_error("meta", "'meta' is no device to compute on");
+  expect_error("gpu", "'gpu' is not a device: expected cpu, auto, or an accelerator such as cuda or cuda:1");
+  expect_error("meta", "'meta' is not a device");
 }
 
 TW_TEST_ON(DeviceOfRank, RefusesWhatDiffers, {.least = 2}) {

@@ -190,7 +190,7 @@ TEST(Devices, SaysWhichBackendTakesTheirMemory) {
   EXPECT_EQ(taker(tw::Collective::broadcast), mover);
   const std::string unknown = message_of([&] { tw::choose_backend(comm, "pigeons"); });
   EXPECT_NE(unknown.find("there is no backend 'pigeons'; there are shared_memory, mpi, hierarchical, ring, recursive_doubling, circulant, tree, "
-                         "chain, double_tree, pairwise, bruck, and for devices alone"),
+                         "chain, double_tree, pairwise, bruck, and for devices only"),
             std::string::npos)
       << unknown;
 }
@@ -221,7 +221,7 @@ TEST(Devices, RefusesTensorsOfOneCallInSeveralPlaces) {
   const auto refusal = [](const at::Tensor& in, const at::Tensor& out) { return message_of([&] { tw::allgather(world(), in, out); }); };
   const at::Tensor here = torch::zeros({world().size()});
   EXPECT_NE(refusal(torch::ones({1}, there()), here)
-                .find(tw::concat("allgather was given tensors on ", device().str(), " and on cpu; those of one call lie on one device")),
+                .find(tw::concat("allgather was given tensors on ", device().str(), " and on cpu; all tensors of a call must be on the same device")),
             std::string::npos);
   const int devices = c10::impl::VirtualGuardImpl(device().type()).deviceCount();
   const c10::Device next(device().type(), static_cast<c10::DeviceIndex>((device().index() + 1) % devices));
@@ -287,7 +287,7 @@ TW_TEST_ON(Nccl, IsNotForRanksThatShareADeviceUnlessItIsTold, {.least = 4}) {
   const auto all = tw::availability(comm);
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   const auto found = std::find_if(all.begin(), all.end(), [](const tw::Availability& entry) { return entry.backend == "nccl"; });
-  EXPECT_EQ(found->why_not.find("ranks 0 and 3 share a device, which NCCL lets them from 2.30 on"), 0) << found->why_not;
+  EXPECT_EQ(found->why_not.find("ranks 0 and 3 share a device, which NCCL allows from version 2.30"), 0) << found->why_not;
   EXPECT_FALSE(found->chosen);
   const at::Tensor x = late(mine());
   tw::allreduce(comm, x, ReduceOp::sum);

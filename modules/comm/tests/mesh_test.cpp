@@ -131,17 +131,17 @@ TEST(MeshShape, KnowsItsAxesByName) {
 }
 
 TEST(MeshShape, RefusesAxesThatMakeNoMesh) {
-  expect_refusal(4, {}, "a mesh needs an axis");
+  expect_refusal(4, {}, "a mesh needs at least one axis");
   expect_refusal(4, {{"a", 2}, {"", 2}}, "every axis of a mesh needs a name: a=2 x =2");
   expect_refusal(4, {{"a", 2}, {"b", 2}, {"a", 1}}, "the mesh a=2 x b=2 x a=1 has the axis 'a' twice");
-  expect_refusal(4, {{"a", 0}, {"b", 4}}, "the mesh a=0 x b=4 has the size 0: a size is at least 1, or -1 for what is left");
-  expect_refusal(4, {{"a", -2}, {"b", -2}}, "the mesh a=-2 x b=-2 has the size -2: a size is at least 1, or -1 for what is left");
-  expect_refusal(4, {{"a", -1}, {"b", 2}, {"c", -1}}, "the mesh a=-1 x b=2 x c=-1 leaves two sizes open; one can be inferred");
+  expect_refusal(4, {{"a", 0}, {"b", 4}}, "the mesh a=0 x b=4 has the size 0: a size must be at least 1, or -1 for all remaining ranks");
+  expect_refusal(4, {{"a", -2}, {"b", -2}}, "the mesh a=-2 x b=-2 has the size -2: a size must be at least 1, or -1 for all remaining ranks");
+  expect_refusal(4, {{"a", -1}, {"b", 2}, {"c", -1}}, "the mesh a=-1 x b=2 x c=-1 leaves two sizes open; only one can be inferred");
 }
 
 TEST(MeshShape, RefusesSizesThatDoNotMultiplyToTheRanks) {
-  expect_refusal(4, {{"a", 2}, {"b", 3}}, "the mesh a=2 x b=3 needs 6 ranks and there are 4");
-  expect_refusal(8, {{"a", 2}, {"b", 2}}, "the mesh a=2 x b=2 needs 4 ranks and there are 8");
+  expect_refusal(4, {{"a", 2}, {"b", 3}}, "the mesh a=2 x b=3 needs 6 ranks, but there are 4");
+  expect_refusal(8, {{"a", 2}, {"b", 2}}, "the mesh a=2 x b=2 needs 4 ranks, but there are 8");
   expect_refusal(8, {{"a", 3}, {"b", -1}}, "the mesh a=3 x b=-1 does not fit 8 ranks: 3 does not divide 8");
   expect_refusal(2, {{"a", 4}, {"b", -1}}, "the mesh a=4 x b=-1 does not fit 2 ranks: 4 does not divide 2");
 }
@@ -151,7 +151,7 @@ TEST(MeshShape, RefusesSizesBeyondAllIntegers) {
   expect_refusal(4, {{"a", large}, {"b", large}, {"c", large}, {"d", large}, {"e", -1}},
                  "the mesh a=65536 x b=65536 x c=65536 x d=65536 x e=-1 does not fit 4 ranks: 9223372036854775807 does not divide 4");
   expect_refusal(4, {{"a", large}, {"b", large}, {"c", large}, {"d", large}, {"e", 4}},
-                 "the mesh a=65536 x b=65536 x c=65536 x d=65536 x e=4 needs 9223372036854775807 ranks and there are 4");
+                 "the mesh a=65536 x b=65536 x c=65536 x d=65536 x e=4 needs 9223372036854775807 ranks, but there are 4");
 }
 
 TEST(MeshShape, RefusesRanksAndCoordinatesThatItDoesNotHave) {

@@ -320,7 +320,8 @@ TEST(SharedTensor, NamesTheSizeOnEveryRankWhereThereIsNotEnough) {
     tw::shared_tensor(world(), {bytes}, at::kByte);
     ADD_FAILURE() << "no exception";
   } catch (const tw::Error& error) {
-    EXPECT_NE(std::string(error.what()).find(tw::concat("shared memory of ", bytes * world().size(), " bytes cannot be made")), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find(tw::concat("shared memory of ", bytes * world().size(), " bytes cannot be allocated")),
+              std::string::npos)
         << error.what();
   }
   const Arena arena(world());  // works afterwards

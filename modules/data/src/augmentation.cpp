@@ -46,7 +46,7 @@ Augmentation random_horizontal_flip() {
 }
 
 Augmentation compose(std::vector<Augmentation> augmentations) {
-  for (const auto& augmentation : augmentations) TW_EXPECTS(augmentation != nullptr, "an empty function cannot augment");
+  for (const auto& augmentation : augmentations) TW_EXPECTS(augmentation != nullptr, "an augmentation must not be an empty function");
   return [all = std::move(augmentations)](const at::Tensor& sample, CounterRng& random) {
     at::Tensor result = sample;
     for (const auto& augmentation : all) result = augmentation(result, random);

@@ -134,7 +134,7 @@ class Parser {
 
   CsvTable parse() {
     std::optional<Line> line = lines_.next();
-    if (!line) throw FileError(file_.path(), 0, "holds neither header nor numbers");
+    if (!line) throw FileError(file_.path(), 0, "holds neither a header nor numbers");
     CsvTable table;
     if (is_header(*line)) {
       table.columns = names_in(*line);
@@ -175,7 +175,7 @@ class Parser {
     if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
     if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
     if (fields > 1 && counted == fields) {
-      log_warning(file_.path().string(), ": line ", line.number, " counts its columns from 0 and is read as numbers; if it is a header, set that",
+      log_warning(file_.path().string(), ": line ", line.number, " numbers its columns from 0 and is read as values; if it is a header, set that",
                   by_key);
     }
     return numbers == 0;

@@ -16,11 +16,11 @@ int64_t divided_up(int64_t dividend, int64_t divisor) { return dividend / diviso
 DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const SamplerOptions& options)
     : samples_(static_cast<int64_t>(samples)), size_(size), rank_(rank), options_(options) {
   TW_EXPECTS(size > 0, "there must be at least one rank, got ", size);
-  TW_EXPECTS(rank >= 0 && rank < size, "rank ", rank, " is not one of ", size);
+  TW_EXPECTS(rank >= 0 && rank < size, "rank ", rank, " must be at least 0 and below the number of ranks, ", size);
 }
 
 void DistributedSampler::set_epoch(int64_t epoch) {
-  TW_EXPECTS(epoch >= 0, "epochs are counted from 0, got ", epoch);
+  TW_EXPECTS(epoch >= 0, "the epoch must be at least 0, got ", epoch);
   epoch_ = epoch;
   told_ = true;
   consumed_ = 0;
@@ -35,10 +35,10 @@ void DistributedSampler::set_epoch(int64_t epoch) {
 
 void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
   const bool blocks = options_.dealing == Dealing::blocks;
-  TW_EXPECTS(consumed >= 0, "the consumed samples must not be negative, got ", consumed);
-  TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed, " samples are consumed of ", samples_);
+  TW_EXPECTS(consumed >= 0, "the number of consumed samples must be at least 0, got ", consumed);
+  TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed, " samples are consumed, but there are ", samples_);
   TW_EXPECTS(!blocks || consumed == 0 || dealt_by.has_value(),
-             "contiguous blocks can be resumed only by the number of ranks that dealt them: name it");
+             "contiguous blocks can be resumed only by the number of ranks that dealt them: pass dealt_by");
   TW_EXPECTS(!blocks || consumed == 0 || *dealt_by == size_, "contiguous blocks dealt by ", *dealt_by, " ranks cannot be resumed by ", size_,
              ": the consumed samples lie at the beginning of each old block, not of the order. Begin a new epoch, or deal interleaved");
   set_epoch(epoch);

@@ -83,7 +83,7 @@ void GzipReader::read(void* out, int64_t bytes) {
 
 void GzipReader::expect_end() {
   char next = 0;
-  if (read_some(&next, 1) != 0) throw FileError(file_.path(), offset_, "the file should end here, but goes on");
+  if (read_some(&next, 1) != 0) throw FileError(file_.path(), offset_, "the file should end here, but has more bytes");
 }
 
 void GzipReader::fail(const char* problem) const { throw FileError(file_.path(), offset_, problem); }

@@ -55,7 +55,7 @@ at::Tensor read_idx(const std::filesystem::path& path) {
     std::array<uint8_t, 4> bytes{};
     reader.read(bytes.data(), 4);
     shape.push_back((int64_t{bytes[0]} << 24) | (bytes[1] << 16) | (bytes[2] << 8) | bytes[3]);
-    if (__builtin_mul_overflow(extent, std::max<int64_t>(shape.back(), 1), &extent)) reader.fail("the dimensions are absurd");
+    if (__builtin_mul_overflow(extent, std::max<int64_t>(shape.back(), 1), &extent)) reader.fail("the dimensions are too large");
     numel *= shape.back();
   }
   const auto size = static_cast<int64_t>(c10::elementSize(dtype));

@@ -25,7 +25,7 @@ std::filesystem::path find_file(const std::filesystem::path& directory, const st
     const auto path = directory / (name + ending);
     if (std::filesystem::exists(path)) return path;
   }
-  throw FileError(directory / name, 0, "does not exist, nor does it with the ending .gz");
+  throw FileError(directory / name, 0, "does not exist, with or without the suffix .gz");
 }
 
 // Black -1 to white 1. A separate function, since the compiler vectorises only that.
@@ -43,7 +43,7 @@ ImageDataset::ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes
   images_ = images_.contiguous();
   labels_ = labels_.contiguous();
   const int64_t bad = first_bad_label(labels_, classes_);
-  TW_EXPECTS(bad < 0, "the label of row ", bad, " is not below ", classes_);
+  TW_EXPECTS(bad < 0, "the label of row ", bad, " must be below ", classes_);
 }
 
 Batch ImageDataset::batch(std::span<const int64_t> indices) const {
@@ -76,7 +76,7 @@ ImageDataset load_mnist(const std::filesystem::path& directory, Split split) {
                     concat("holds ", labels.size(0), " labels, but ", image_path.filename().string(), " holds ", images.size(0), " images"));
   }
   if (const int64_t bad = first_bad_label(labels, mnist_classes); bad >= 0) {
-    throw FileError(label_path, label_header_bytes + bad, concat("the label of row ", bad, " is not below ", mnist_classes));
+    throw FileError(label_path, label_header_bytes + bad, concat("the label of row ", bad, " must be below ", mnist_classes));
   }
   return {std::move(images), std::move(labels), mnist_classes};
 }

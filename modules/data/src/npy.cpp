@@ -63,7 +63,7 @@ void write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
 
 NpyFile::NpyFile(const std::filesystem::path& path)
     : file_(std::make_unique<MappedFile>(path)), format_(std::make_unique<NpyFormat>(parse_npy(file_->content(), path))) {
-  if (format_->shape.empty()) throw FileError(path, 0, "holds a single number without dimensions, where rows are wanted");
+  if (format_->shape.empty()) throw FileError(path, 0, "holds a single number without dimensions, expected rows");
   row_bytes_ = format_->element_bytes();
   for (const int64_t extent : row_shape()) row_bytes_ *= extent;
 }

@@ -166,10 +166,10 @@ void check_length(const NpyFormat& format, int64_t length, const std::filesystem
   for (const int64_t extent : format.shape) {
     if (extent > 0) absurd = __builtin_mul_overflow(bytes, extent, &bytes) || absurd;  // ignoring zeros, since a tensor's strides must fit too
   }
-  if (absurd || bytes > INT64_MAX - format.offset) throw FileError(path, format.offset, "the dimensions are absurd");
+  if (absurd || bytes > INT64_MAX - format.offset) throw FileError(path, format.offset, "the dimensions are too large");
   const int64_t end = format.offset + format.numel() * format.element_bytes();
   if (length < end) throw FileError(path, length, concat("the file ends here, ", end - length, " bytes early"));
-  if (length > end) throw FileError(path, end, "the file should end here, but goes on");
+  if (length > end) throw FileError(path, end, "the file should end here, but has more bytes");
 }
 
 }  // namespace
@@ -208,7 +208,7 @@ NpyFormat parse_npy(std::string_view content, const std::filesystem::path& path)
 
 std::string npy_header(c10::ScalarType dtype, const std::vector<int64_t>& shape) {
   const auto* found = std::find_if(type_names.begin(), type_names.end(), [&](const TypeName& name) { return name.dtype == dtype; });
-  TW_EXPECTS(found != type_names.end(), "NPY files know no elements of type ", c10::toString(dtype));
+  TW_EXPECTS(found != type_names.end(), "NPY files cannot hold elements of type ", c10::toString(dtype));
   std::string text = concat("{'descr': '", found->code.back() == '1' ? '|' : '<', found->code, "', 'fortran_order': False, 'shape': (");
   for (const int64_t extent : shape) text += std::to_string(extent) + ", ";
   text += "), }";

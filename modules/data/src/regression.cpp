@@ -40,11 +40,11 @@ Found look_into(const fs::path& folder) {
 std::unique_ptr<Dataset> load_regression(const fs::path& directory, Split split, const CsvOptions& csv) {
   const auto folder = directory / (split == Split::train ? "train" : "test");
   if (!fs::is_directory(folder)) {
-    throw FileError(folder, 0, "is not a folder: data for regression lie in the folders train and test of data.directory");
+    throw FileError(folder, 0, "is not a folder: regression data must be in the folders train and test of data.directory");
   }
   const Found found = look_into(folder);
   const std::string wanted = "inputs.csv and targets.csv, or pairs of NPY files such as inputs.npy and targets.npy";
-  if (found.csv && found.npy) throw FileError(folder, 0, concat("holds CSV and NPY files; leave one kind: ", wanted));
+  if (found.csv && found.npy) throw FileError(folder, 0, concat("holds both CSV and NPY files; keep one kind: ", wanted));
   if (!found.csv && !found.npy)
     throw FileError(folder, 0, concat("must hold ", wanted, "; it holds ", found.names.empty() ? "nothing" : found.names));
   if (found.npy) return std::make_unique<ShardedDataset>(folder);

@@ -28,7 +28,7 @@ std::map<std::string, fs::path> find_shards(const fs::path& directory, const std
 
 void expect_partners(const std::map<std::string, fs::path>& files, const std::map<std::string, fs::path>& partners, const std::string& prefix) {
   for (const auto& [key, path] : files) {
-    if (!partners.contains(key)) throw FileError(path, 0, concat("has no partner ", prefix, key, ".npy"));
+    if (!partners.contains(key)) throw FileError(path, 0, concat("has no matching file ", prefix, key, ".npy"));
   }
 }
 

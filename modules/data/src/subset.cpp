@@ -14,7 +14,7 @@ namespace tw {
 namespace {
 
 void expect_count(int64_t count, int64_t samples) {
-  TW_EXPECTS(count >= 0 && count <= samples, "of ", samples, " samples, 0 to as many can be held out, got ", count);
+  TW_EXPECTS(count >= 0 && count <= samples, "of ", samples, " samples, none to all can be held out, got ", count);
 }
 
 Holdout divided(int64_t samples, const std::vector<int64_t>& held_out) {

@@ -63,7 +63,7 @@ TEST(Csv, WarnsOfAFirstLineThatCountsItsColumns) {
     EXPECT_EQ(read(text, options).values.size(1), 3);
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_NE(warning_of("0,1,2\n7,8,9\n", {}).find("line 1 counts its columns from 0"), std::string::npos);
+  EXPECT_NE(warning_of("0,1,2\n7,8,9\n", {}).find("line 1 numbers its columns from 0"), std::string::npos);
   EXPECT_EQ(warning_of("0,1,2\n7,8,9\n", {.header = tw::CsvHeader::present}), "");
   EXPECT_EQ(warning_of("0,1,3\n7,8,9\n", {}), "");
 }
@@ -80,7 +80,7 @@ TEST(Csv, RefusesDelimitersThatOccurInNumbers) {
 }
 
 TEST(Csv, NamesEveryMalformedRow) {
-  expect_refused("", 0, "neither header nor numbers");
+  expect_refused("", 0, "neither a header nor numbers");
   expect_refused("x,y\n1,2\n3\n4,5\n6,z7\n", 8,
                  "2 rows are malformed:\n  line 3, byte 8: 1 fields where 2 are expected\n  line 5, byte 16: column 2 is not a number: 'z7'");
   expect_refused("1,2\n3,\n", 6, "line 2, byte 6: column 2 is empty");

@@ -145,10 +145,10 @@ TEST(ShardedDataset, NamesTheFileThatDoesNotFit) {
   refused(fresh_folder("nothing"), "nothing", "no pair");
   auto folder = make_shards();
   std::filesystem::remove(folder / "targets_1.npy");
-  refused(folder, "inputs_1.npy", "has no partner targets_1.npy");
+  refused(folder, "inputs_1.npy", "has no matching file targets_1.npy");
   folder = make_shards();
   std::filesystem::remove(folder / "inputs_0.npy");
-  refused(folder, "targets_0.npy", "has no partner inputs_0.npy");
+  refused(folder, "targets_0.npy", "has no matching file inputs_0.npy");
   folder = make_shards();
   tw::write_npy(folder / "inputs_1.npy", torch::zeros({2, 3}));
   refused(folder, "inputs_1.npy", "rows of Float [3], but inputs_0.npy holds rows of Float [2]");
@@ -188,7 +188,7 @@ TEST(Regression, OpensShardsOrCsv) {
   expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test", 0, "must hold inputs.csv and targets.csv, or pairs");
   expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "test", 0, "it holds data.csv");
   write_file("regression/train/inputs.csv", "1,2\n");
-  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::train); }, "train", 0, "holds CSV and NPY files");
+  expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::train); }, "train", 0, "holds both CSV and NPY files");
   write_file("regression/test/inputs.csv", "x,y\n1,2\n3,4\n");
   expect_file_error([&] { (void)tw::load_regression(folder, tw::Split::test); }, "targets.csv", 0, "cannot be opened");
   write_file("regression/test/targets.csv", "z\n5\n");

@@ -81,9 +81,9 @@ TEST(Idx, NamesFileAndOffsetOfWhatIsWrong) {
   expect_error(write_plain("type", idx(0x42, "abcdef")), 4, "unknown element type");
   expect_error(write_plain("no_dimension", std::string{0, 0, 8, 0}), 4, "no dimension");
   const char max = static_cast<char>(255);
-  expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "the dimensions are absurd");
+  expect_error(write_plain("absurd", std::string{0, 0, 8, 2, max, max, max, max, max, max, max, max}), 12, "the dimensions are too large");
   const std::string huge(4, max);
-  expect_error(write_plain("empty_but_absurd", std::string{0, 0, 8, 3} + std::string(4, '\0') + huge + huge), 16, "the dimensions are absurd");
+  expect_error(write_plain("empty_but_absurd", std::string{0, 0, 8, 3} + std::string(4, '\0') + huge + huge), 16, "the dimensions are too large");
   expect_error(write_plain("promises_much", std::string{0, 0, 8, 1, 127, 0, 0, 0}), 8, "too small for its dimensions");
 
   const std::string gzip = bytes_of(write_gzip("packed.gz", good));
@@ -133,7 +133,7 @@ TEST(ImageDataset, NamesTheLabelThatIsOutOfRange) {
       EXPECT_NE(std::string(error.what()).find(problem), std::string::npos) << error.what();
     }
   };
-  expect_refused({0, 10}, 9, "the label of row 1 is not below 10");
+  expect_refused({0, 10}, 9, "the label of row 1 must be below 10");
   expect_refused({0}, 4, "holds 1 labels");
   EXPECT_THROW((void)tw::load_mnist(write_mnist({0, 9}), tw::Split::test), tw::FileError);
 }

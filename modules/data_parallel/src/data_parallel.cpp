@@ -105,10 +105,10 @@ class DataParallel::Hooks {
   void pause() noexcept { ++pauses_; }
   void resume() noexcept { --pauses_; }
   void join_backward() {
-    TW_EXPECTS(pauses_ == 0, "join_backward() under no_sync(), where the others have no pass to be joined either");
+    TW_EXPECTS(pauses_ == 0, "join_backward() was called under no_sync(), where the other ranks have no pass to join");
     if (has_failed()) {
       OpenPasses::end_failed();
-      throw Error("this rank's last backward pass failed: the update is left out on all ranks");
+      throw Error("this rank's last backward pass failed: the update is skipped on all ranks");
     }
     begin_pass();
     end_pass();
@@ -195,8 +195,8 @@ class DataParallel::Hooks {
     const AccumulatorPtr& accumulator = attached_[index].accumulator;
     if (!accumulator || accumulator->pre_hooks().size() == 1) return;
     TW_EXPECTS(reductions_of(wrapped_.tensors()[index].tensor).size() == 1, "the gradient of ", wrapped_.tensors()[index].name,
-               " is reduced by two DataParallel or FullySharded, one after the other: make one for all that is trained, and none while another one "
-               "of the same parameters lives");
+               " is reduced twice, by two DataParallel or FullySharded: make one for all trained parameters, and make no other while one "
+               "of the same parameters exists");
   }
 
   void before_accumulation(int64_t id) {
@@ -221,8 +221,8 @@ class DataParallel::Hooks {
       OpenPasses::open(number_, pass, end, fail);
     }
     TW_EXPECTS(!reducer_.marked(id), "the gradient of ", parameters_[static_cast<size_t>(id)].name,
-               " was marked twice in one backward pass. If a part of the model is recomputed by a backward pass inside the backward pass, use "
-               "tw::recomputed(), or make the pass under no_sync() and call join_backward() then");
+               " was marked ready twice in one backward pass. If a backward pass inside the backward pass recomputes a part of the model, use "
+               "tw::recomputed(), or make the pass under no_sync() and call join_backward() afterwards");
     at::Tensor& gradient = parameter(id).mutable_grad();
     reducer_.mark_ready(id, gradient);
     if (sharded_) {
@@ -279,7 +279,7 @@ class DataParallel::Hooks {
     const at::Tensor& gradient = parameter(id).mutable_grad();
     if (reducer_.options().reduction != Reduction::sum || comm_.size() == 1 || !reduced.is_still(gradient)) return;
     TW_EXPECTS(reduced.by == Reduced::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
-               "' still has the gradient that it had when DataParallel was made. Whether that is reduced already is not known: call zero_grad() "
+               "' still has the gradient that it had when DataParallel was made, which may be reduced already: call zero_grad() "
                "before the first backward pass");
     gradient.div_(comm_.size());
   }

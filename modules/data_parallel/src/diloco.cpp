@@ -29,7 +29,7 @@ std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrec
   const auto dtype = dtype_of(precision);
   if (!dtype) return specs;
   for (TensorSpec& spec : specs) {
-    TW_EXPECTS(!c10::isComplexType(spec.dtype), spec.describe(), " is complex and cannot travel in ", dtype_name(*dtype),
+    TW_EXPECTS(!c10::isComplexType(spec.dtype), spec.describe(), " is complex and cannot be sent in ", dtype_name(*dtype),
                ": outer_precision must be full");
     spec.dtype = *dtype;
   }
@@ -41,11 +41,11 @@ std::vector<TensorSpec> specs_of_deltas(std::vector<TensorSpec> specs, OuterPrec
 void visit(DiLoCoOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, OuterPrecision>> precisions{
       {"full", OuterPrecision::full}, {"float16", OuterPrecision::float16}, {"bfloat16", OuterPrecision::bfloat16}};
-  visitor.field("period", options.period, at_least(1), {.meaning = "inner steps from one outer step to the next", .unit = "steps"});
-  visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "inner steps between two outer steps", .unit = "steps"});
+  visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "learning rate of the outer step"});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true}, {.meaning = "momentum of the outer step"});
   visitor.field("nesterov", options.nesterov, {.meaning = "look ahead by one momentum step"});
-  visitor.field("outer_precision", options.outer_precision, precisions, {.meaning = "what outer gradients travel as"});
+  visitor.field("outer_precision", options.outer_precision, precisions, {.meaning = "precision in which outer gradients are sent"});
 }
 
 void DiLoCoOptions::validate() const {

@@ -34,7 +34,7 @@ std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTe
     for (size_t i = 0; i < members.size(); ++i) {
       if (known.contains(members[i].unsafeGetTensorImpl())) continue;
       return concat("parameter ", i, " of group ", group, " (", dtype_name(members[i].scalar_type()), " ", shape_text(members[i].sizes().vec()),
-                    ") is none of the ", named.size(), " that were named");
+                    ") is not one of the ", named.size(), " named parameters");
     }
   }
   return {};
@@ -44,8 +44,7 @@ std::string misfit(torch::optim::Optimizer& optimizer, const std::vector<NamedTe
 std::vector<NamedTensor> updated(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& named) {
   on_all_ranks(comm, "making a DistributedOptimizer", [&] {
     const std::string problem = misfit(optimizer, named);
-    TW_EXPECTS(problem.empty(), "the optimizer was built over other parameters: ", problem,
-               "; build it over those of the model, once the model is final");
+    TW_EXPECTS(problem.empty(), "the optimizer was built over different parameters: ", problem, "; build it over the parameters of the final model");
   });
   Identities own;
   for (const auto& group : optimizer.param_groups()) {
@@ -100,9 +99,9 @@ void DistributedOptimizer::step() {
   wrapped_->expect_unchanged();
   for (const auto& [name, parameter] : parameters_) {
     TW_EXPECTS(reductions_of(parameter).empty(), "the gradient of ", name,
-               " is reduced by a DataParallel in backward passes already: call the optimizer itself, or make no DataParallel");
+               " is already reduced by a DataParallel in backward passes: call the optimizer itself, or make no DataParallel");
   }
-  TW_EXPECTS(number_of_parameters(optimizer_) == members_, "the optimizer has ", number_of_parameters(optimizer_), " parameters, and had ", members_,
+  TW_EXPECTS(number_of_parameters(optimizer_) == members_, "the optimizer has ", number_of_parameters(optimizer_), " parameters, but had ", members_,
              " when DistributedOptimizer was made: add them before that");
   {
     const at::NoGradGuard no_grad;

@@ -37,12 +37,14 @@ std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const
     groups.push_back(unit - units.begin());
     if (unit != units.end()) found[static_cast<size_t>(unit - units.begin())] = 1;
   }
-  for (size_t i = 0; i < units.size(); ++i) TW_EXPECTS(found[i] != 0, "there is no submodule ", units[i], " with a parameter that is trained");
+  for (size_t i = 0; i < units.size(); ++i)
+    TW_EXPECTS(found[i] != 0, "there is no submodule ", units[i], " with a parameter that requires a gradient");
   return groups;
 }
 
 constexpr const char* in_slices =
-    "take those of FullySharded::slices(), over which the optimizer is made, call its zero_grad(), and clip by FullySharded::clip_gradient_norm()";
+    "use those of FullySharded::slices(), over which the optimizer must be made, call its zero_grad(), and clip by "
+    "FullySharded::clip_gradient_norm()";
 
 UseMoment moment_of_use() {
   using enum UseMoment::Pass;
@@ -66,16 +68,15 @@ class Busy {
 }  // namespace
 
 void visit(FullyShardedOptions& options, OptionVisitor& visitor) {
-  visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
-                {.meaning = "of parameters that are gathered and released together", .unit = "bytes"});
-  visitor.field("units", options.units, {.meaning = "names of submodules whose parameters are units of their own"});
+  visitor.field("unit_bytes", options.unit_bytes, {.least = 1}, {.meaning = "bytes of parameters gathered and released together", .unit = "bytes"});
+  visitor.field("units", options.units, {.meaning = "names of submodules whose parameters form separate units"});
   visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
   visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
-                {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes"});
+                {.meaning = "bytes of units that stay gathered between updates", .unit = "bytes"});
   visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
   const std::vector<std::pair<std::string, c10::ScalarType>> dtypes{{"bfloat16", at::kBFloat16}, {"float16", at::kHalf}, {"float32", at::kFloat}};
-  visitor.field("compute_dtype", options.compute_dtype, dtypes, About{.meaning = "of gathered parameters"});
-  visitor.field("check_finite", options.check_finite, {.meaning = "look whether reduced gradients are finite"});
+  visitor.field("compute_dtype", options.compute_dtype, dtypes, About{.meaning = "dtype of gathered parameters"});
+  visitor.field("check_finite", options.check_finite, {.meaning = "check whether reduced gradients are finite"});
 }
 void FullyShardedOptions::validate() const {
   expect_chosen(reduction);
@@ -91,7 +92,7 @@ class FullySharded::Impl final : public MemoryOwner {
       : comm_(of.dup()), options_(checked(comm_, chosen)), slices_(comm_, this, options_) {
     const at::NoGradGuard no_grad;
     if (more.replicas != nullptr) replicas_.emplace(more.replicas->dup());
-    TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas know Reduction::sum and mean");
+    TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas support only Reduction::sum and mean");
     const std::vector<NamedTensor> parameters = trained(all);
     if constexpr (std::is_same_v<Model, torch::nn::Module>) parts_ = model_parts(model);
     TW_EXPECTS(parts_.empty() || !replicas_, "FullySharded of split layers cannot have replicas: leave out FullyShardedSetup::replicas");
@@ -156,7 +157,7 @@ class FullySharded::Impl final : public MemoryOwner {
     expect_same_on_all_ranks(comm, "the options of FullySharded", value_lines(options));
     options.validate();
     TW_EXPECTS(!options.one_copy_per_node || find_topology(comm).nodes == 1,
-               "one_copy_per_node needs all ranks on one node: shard over those of a node, with the others as FullyShardedSetup::replicas");
+               "one_copy_per_node needs all ranks on one node: shard over the ranks of a node, and pass the others as FullyShardedSetup::replicas");
     return options;
   }
 
@@ -224,7 +225,7 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
   for (const Taken& each : taken) {
     if (each.memory->owner != this || slices_.is_slice(each.memory)) continue;
     TW_EXPECTS(!each.written, "an operator would change parameter ", slices_.unit(each.memory->index).name_at(each.offset),
-               " in place, which its slices would not know of: change these, and make the optimizer over FullySharded::slices()");
+               " in place, but its slices would keep the old values: change the slices, and make the optimizer over FullySharded::slices()");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
   if (!used.empty()) values_->use({used.data(), used.size()}, moment);

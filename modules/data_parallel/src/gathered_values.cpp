@@ -235,7 +235,8 @@ void Gathered::expect_unchanged() {
   const std::string changed = std::exchange(changed_, {});
   if (reducer_.fingerprints_agree() && changed.empty()) return;
   for (const std::string& name : allgather_strings(comm_, changed)) {
-    TW_EXPECTS(name.empty(), "parameter ", name, " or a neighbour was changed in place, which its slices do not know of: change these");
+    TW_EXPECTS(name.empty(), "parameter ", name,
+               " or a parameter next to it in memory was changed in place, but its slices keep the old values: change the slices");
   }
 }
 

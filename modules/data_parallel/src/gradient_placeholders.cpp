@@ -28,7 +28,7 @@ GradientPlaceholders::~GradientPlaceholders() {
     remove(id);
     placeholders_[id].memory->owner = nullptr;
     refuse_pointers(placeholders_[id].tensor.unsafeGetTensorImpl()->unsafe_storage(),
-                    concat("the gradient of ", parameters_[id].name, " was sharded, and what reduced it is gone"));
+                    concat("the gradient of ", parameters_[id].name, " was sharded, and the object that reduced it no longer exists"));
   }
 }
 

@@ -99,7 +99,7 @@ struct InitialValues::Recording::Listener final : graph::OperatorListener {
     if (fills_by_element(name) && !has_tensor && whole) {
       history.fillings.push_back({op, std::vector<c10::IValue>(arguments.begin() + 1, arguments.end())});
     } else if (history.refused.empty()) {
-      history.refused = concat(name, whole ? "" : " of a part of it", has_tensor ? " with another tensor" : "");
+      history.refused = concat(name, whole ? "" : " on a part of it", has_tensor ? " with another tensor" : "");
     }
   }
 
@@ -115,7 +115,7 @@ InitialValues::~InitialValues() = default;
 void InitialValues::fill(const at::Tensor& part, const at::Tensor& tensor, int64_t begin, const std::string& name) const {
   const auto found = impl_->histories.find(storage_of(tensor));
   TW_EXPECTS(found != impl_->histories.end() && found->second.numel == tensor.numel(), name,
-             " has no memory, and what it begins with is not known: it is computed from other tensors, or was not made under record()");
+             " has no memory, and its initial values are unknown: it is computed from other tensors, or was not made under record()");
   const History& history = found->second;
   TW_EXPECTS(history.refused.empty(), name, " is filled by ", history.refused, ", which cannot be done in parts");
   const at::NoGradGuard no_grad;

@@ -21,7 +21,7 @@ std::vector<NamedTensor> averaged_of(const std::vector<NamedTensor>& tensors, co
 }  // namespace
 
 void visit(LocalSgdOptions& options, OptionVisitor& visitor) {
-  visitor.field("period", options.period, at_least(1), {.meaning = "from one average to the next", .unit = "steps"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "steps between two averages", .unit = "steps"});
   visitor.field("average_buffers", options.average_buffers, {.meaning = "average floating-point buffers together with the parameters"});
 }
 void LocalSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }

@@ -37,7 +37,7 @@ void expect_same_part(const Communicator& comm, const torch::nn::Module& module)
   }
   const std::vector<std::string> parts = allgather_strings(comm, part);
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    TW_EXPECTS(parts[rank] == parts[0], "rank ", rank, " of '", comm.name(), "' has another part of the model than rank 0, along the axis ",
+    TW_EXPECTS(parts[rank] == parts[0], "rank ", rank, " of '", comm.name(), "' has a different part of the model than rank 0, along the axis ",
                model->axes().front(), ": replicate it over the ranks that have the same part, such as those of mesh[\"data\"]");
   }
 }
@@ -63,7 +63,7 @@ void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors) {
       if (!each.tensor.requires_grad() && !other->tensor.requires_grad()) continue;  // neither ever changes
       const at::MemOverlapStatus overlap = at::get_overlap_status(each.tensor, other->tensor);
       TW_EXPECTS(overlap != at::MemOverlapStatus::Full && overlap != at::MemOverlapStatus::Partial, other->name, " and ", each.name,
-                 " are two tensors in the same memory, of which each would have slices of its own: make them one tensor");
+                 " are two tensors in the same memory, but each would have its own slices: make them one tensor");
     }
     others.push_back(&each);
   }
@@ -74,8 +74,8 @@ c10::Device device_of(const Communicator& comm, const std::string& user, const s
   on_all_ranks(comm, "making " + user, [&] {
     for (const auto& [name, tensor] : tensors) {
       if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, concat(user, " of ", name));
-      TW_EXPECTS(tensor.device() == first, "the parameters of ", user, " lie on one device: ", tensors[0].name, " is on ", first.str(), ", ", name,
-                 " on ", tensor.device().str());
+      TW_EXPECTS(tensor.device() == first, "the parameters of ", user, " must be on one device: ", tensors[0].name, " is on ", first.str(), ", ",
+                 name, " on ", tensor.device().str());
     }
   });
   return first;

@@ -12,7 +12,7 @@ class OpenPasses {
  public:
   /// The activity of a pass's communicator, for the message when a rank waits for another that makes no such pass.
   static constexpr const char* occasion =
-      "backward passes, which all ranks make equally often: where an optimizer's closure (LBFGS) or a condition decides, let it decide by "
+      "backward passes, of which all ranks must make the same number: where an optimizer's closure (LBFGS) or a condition decides, base it on "
       "tw::reduced(comm, loss, reduction)";
   /// Numbers gradient reducers in the order of construction, which is the same on all ranks.
   static int64_t next_number() noexcept;

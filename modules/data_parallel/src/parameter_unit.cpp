@@ -24,7 +24,7 @@ ParameterUnit::ParameterUnit(MemoryOwner* owner, size_t index, std::vector<Named
 
 ParameterUnit::~ParameterUnit() {
   watched_->owner = nullptr;
-  empty(concat("parameter ", parameters_.front().name, " was sharded, and what gathered it is gone"));
+  empty(concat("parameter ", parameters_.front().name, " was sharded, and the object that gathered it no longer exists"));
 }
 
 void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
@@ -38,9 +38,10 @@ void ParameterUnit::fill(const at::Tensor& memory, bool watched) {
 
 at::Tensor ParameterUnit::release() {
   watch_parameters(true);
-  empty(concat("the values of parameter ", parameters_.front().name,
-               " and its neighbours are on all ranks in slices: they are here while an operator of LibTorch takes them, and not for pointers; save "
-               "FullySharded::shards(), or a clone() of the module"));
+  empty(
+      concat("the values of parameter ", parameters_.front().name,
+             " and its neighbours are sharded over all ranks: they are gathered only while an operator of LibTorch uses them, not for pointers; save "
+             "FullySharded::shards(), or a clone() of the module"));
   return std::exchange(memory_, {});
 }
 
@@ -61,7 +62,7 @@ void ParameterUnit::slices_written() {
 void ParameterUnit::expect_unchanged() const {
   for (size_t i = 0; memory_.defined() && i < parameters_.size(); ++i) {
     TW_EXPECTS(version_of(i) == versions_[i], "parameter ", parameters_[i].name,
-               " was changed in place, which its slices do not know of: change these");
+               " was changed in place, but its slices keep the old values: change the slices");
   }
 }
 
@@ -72,7 +73,7 @@ void ParameterUnit::watch_parameters(bool watched) const {
 void ParameterUnit::expect_in_place() const {
   for (const auto& [name, tensor] : parameters_) {
     TW_EXPECTS(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl(), "parameter ", name,
-               " was given other values by set_data(), which its slices do not know of: change these");
+               " was given other values by set_data(), but its slices keep the old values: change the slices");
   }
 }
 

@@ -9,7 +9,7 @@ namespace tw {
 
 at::Tensor reduced(const Communicator& comm, const at::Tensor& loss, Reduction reduction, int64_t samples) {
   expect_chosen(reduction);
-  TW_EXPECTS(loss.numel() == 1, "a loss is one number, got ", loss.numel());
+  TW_EXPECTS(loss.numel() == 1, "a loss must have 1 element, got ", loss.numel());
   TW_EXPECTS(samples >= 0, "a rank cannot have ", samples, " samples");
   const bool weighted = reduction == Reduction::sample_weighted;
   const double weight = weighted ? static_cast<double>(samples) : 1;

@@ -18,11 +18,11 @@ at::Tensor SliceGradients::watched(const at::Tensor& gradient) const {
 
 void SliceGradients::before_operator(std::span<const Taken> /*taken*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
-             "a norm of this rank's slices alone is not the norm of the gradient: clip by FullySharded::clip_gradient_norm() in place "
+             "the norm of this rank's slices is not the norm of the gradient: clip by FullySharded::clip_gradient_norm() instead "
              "of clip_grad_norm_()");
   TW_EXPECTS(op != "aten::cat",
-             "the slices' gradients are joined, as optimizers do that treat elements together (LBFGS): FullySharded is for those that "
-             "treat each element for itself, such as SGD and Adam");
+             "the gradients of the slices are concatenated, as optimizers that combine elements do (LBFGS): FullySharded needs one that "
+             "updates each element independently, such as SGD or Adam");
 }
 
 }  // namespace tw

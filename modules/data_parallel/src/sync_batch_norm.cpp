@@ -180,7 +180,7 @@ void SyncBatchNormImpl::expect_own_reduction() const {
   for (const Reduction reduction : reductions_of(weight)) {
     const bool fits = (reduction == Reduction::sample_weighted) == (reduction_ == Reduction::sample_weighted);
     TW_EXPECTS(fits, "a SyncBatchNorm was made for Reduction::", name_of(reduction_),
-               ", and its weight's gradient is reduced by Reduction::", name_of(reduction), ": make it for that");
+               ", but its weight's gradient is reduced by Reduction::", name_of(reduction), ": make it for that reduction");
   }
 }
 

@@ -71,8 +71,8 @@ void expect_batch_norms_for(const torch::nn::Module& module, Reduction reduction
     const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(each.value().get());
     if (norm == nullptr) continue;
     const bool fits = (norm->reduction() == Reduction::sample_weighted) == (reduction == Reduction::sample_weighted);
-    TW_EXPECTS(fits, "SyncBatchNorm ", each.key(), " was made for Reduction::", name_of(norm->reduction()), ", and the gradients are reduced by ",
-               "Reduction::", name_of(reduction), ": make it for that");
+    TW_EXPECTS(fits, "SyncBatchNorm ", each.key(), " was made for Reduction::", name_of(norm->reduction()), ", but the gradients are reduced by ",
+               "Reduction::", name_of(reduction), ": make it for that reduction");
   }
 }
 

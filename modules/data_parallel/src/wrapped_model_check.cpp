@@ -62,7 +62,7 @@ void WrappedModelCheck::expect_same_parameters() const {
 }
 
 std::string WrappedModelCheck::message(const std::string& name, const std::string& what) const {
-  return concat(name, ' ', what, ", unlike when ", strategy_, " was made: make it after whatever changes the model, on all ranks");
+  return concat(name, ' ', what, ", unlike when ", strategy_, " was made: make it after all changes of the model, on all ranks");
 }
 
 }  // namespace tw

@@ -115,7 +115,7 @@ TEST(ChangedModel, AnOptimizerMayNotGrow) {
   torch::optim::SGD sgd(parameters, 0.1);
   tw::DistributedOptimizer optimizer(world(), sgd, *net, {.reduction = tw::Reduction::mean});
   sgd.add_param_group(torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{last}));
-  expect_error([&] { optimizer.step(); }, "the optimizer has 6 parameters, and had 5 when DistributedOptimizer was made");
+  expect_error([&] { optimizer.step(); }, "the optimizer has 6 parameters, but had 5 when DistributedOptimizer was made");
 }
 
 // What is allowed in one process is allowed for replicas: freezing layers, loading other values, wrapping a model again.

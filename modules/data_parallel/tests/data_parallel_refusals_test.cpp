@@ -36,7 +36,7 @@ TEST(DataParallel, AParameterHasOneOfThem) {
   auto second =
       std::make_unique<tw::DataParallel>(world(), std::vector<tw::NamedTensor>{{"p", p}}, tw::DataParallelOptions{.reduction = tw::Reduction::mean});
   const std::string error = tw::testing::message_of<tw::ContractError>([&] { loss_of(p).backward(); });
-  EXPECT_NE(error.find("the gradient of p is reduced by two"), std::string::npos) << error;
+  EXPECT_NE(error.find("the gradient of p is reduced twice"), std::string::npos) << error;
   p.mutable_grad() = at::Tensor();
   parallel.reset();
   loss_of(p).backward();

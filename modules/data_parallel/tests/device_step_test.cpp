@@ -102,7 +102,7 @@ TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
   const at::Tensor there = torch::zeros({3}).to(device()).set_requires_grad(true);
   const std::string device_of_rank_0 = c10::Device(device().type(), 0).str();  // reported by rank 0
   expect_error([&] { tw::DataParallel(world(), {{"a", there}, {"b", here}}, {.reduction = Reduction::mean}); },
-               "the parameters of DataParallel lie on one device: a is on " + device_of_rank_0 + ", b on cpu");
+               "the parameters of DataParallel must be on one device: a is on " + device_of_rank_0 + ", b on cpu");
 }
 
 TEST(DeviceStep, RefusesWhatIsNotThereYet) {
@@ -115,7 +115,7 @@ TEST(DeviceStep, RefusesToShardWhereTheGradientsAreNot) {
   tw::Reducer reducer(world(), tw::specs_of(parameters), {.reduction = Reduction::mean, .sharding = tw::Sharding::slices});
   const torch::optim::SGD sgd({parameters[0].tensor}, 0.1);
   expect_error([&] { tw::ShardedOptimizer(reducer, parameters, tw::optimizer_like(sgd, parameters)); },
-               tw::concat("parameter 'w' lies on ", device().str(), ", and its gradient is reduced on cpu"));
+               tw::concat("parameter 'w' lies on ", device().str(), ", but its gradient is reduced on cpu"));
 }
 
 TEST(DeviceStep, SaysWhichBucketsMemoryIsNotThere) {

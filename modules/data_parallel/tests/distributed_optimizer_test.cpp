@@ -86,14 +86,14 @@ TEST(DistributedOptimizer, RefusesAnOptimizerOfOtherParameters) {
   const auto another = parameter();
   torch::optim::SGD sgd({mine, another}, 0.1);
   expect_error([&] { tw::DistributedOptimizer(world(), sgd, {{"mine", mine}}, {.reduction = Reduction::mean}); },
-               "the optimizer was built over other parameters: parameter 1 of group 0 (float32 [3]) is none of the 1 that were named");
+               "the optimizer was built over different parameters: parameter 1 of group 0 (float32 [3]) is not one of the 1 named parameters");
   if (world().size() == 1) return;
   const auto& named = my_rank() == 1 ? mine : another;
   torch::optim::SGD of_one({another}, 0.1);
   expect_error(
       [&] { tw::DistributedOptimizer(world(), of_one, {{"p", named}}, {.reduction = Reduction::mean}); },
-      "making a DistributedOptimizer failed on rank 1 of 'world/dup/dup': the optimizer was built over other parameters: parameter 0 of group 0 "
-      "(float32 [3]) is none of the 1 that were named");
+      "making a DistributedOptimizer failed on rank 1 of 'world/dup/dup': the optimizer was built over different parameters: parameter 0 of group 0 "
+      "(float32 [3]) is not one of the 1 named parameters");
 }
 
 TEST(DistributedOptimizer, RefusesWhatDiffersBetweenRanksAndNoSamples) {

@@ -283,7 +283,7 @@ TEST(ShardedOptimizer, NamesMisuse) {
     if (world().rank() == last) return std::make_unique<torch::optim::SGD>(over_others.param_groups(), torch::optim::SGDOptions(0.1));
     return tw::optimizer_like(sgd, parameters)(pieces);
   };
-  expect_error("the optimizer was made for a tensor of shape [3] that is no piece of the parameters",
+  expect_error("the optimizer was made for a tensor of shape [3] that is not a piece of the parameters",
                [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, of_another_on_the_last); });
   if (world().size() > 1) {
     const double max_norm = world().rank() == 1 ? 1e-17 : 0;

@@ -362,14 +362,14 @@ TEST(SyncBatchNorm, GoesWithFullyShardedWhereRanksHaveNoRows) {
 TEST(SyncBatchNorm, IsMadeForTheReductionOfItsGradients) {
   tw::SyncBatchNorm norm(world(), 3, Reduction::sample_weighted);
   tw::DataParallel parallel(world(), {{"weight", norm->weight}, {"bias", norm->bias}}, {.reduction = Reduction::sum});
-  expect_refusal([&] { norm(torch::ones({2, 3})); }, "made for Reduction::sample_weighted, and its weight's gradient is reduced by Reduction::sum");
+  expect_refusal([&] { norm(torch::ones({2, 3})); }, "made for Reduction::sample_weighted, but its weight's gradient is reduced by Reduction::sum");
   tw::SyncBatchNorm other(world(), 3, Reduction::sum);
   tw::DataParallel mean(world(), *other, {.reduction = Reduction::mean});
   other(torch::ones({2, 3}));  // whose weights are the same on all ranks, too
   expect_refusal([&] { tw::SyncBatchNorm(world(), 3, Reduction()); }, "the reduction must be chosen");
 
   const torch::nn::Sequential net(torch::nn::Linear(2, 3), tw::SyncBatchNorm(world(), BatchNormOptions(3).affine(false), Reduction::mean));
-  const std::string expected = "SyncBatchNorm 1 was made for Reduction::mean, and the gradients are reduced by Reduction::sample_weighted";
+  const std::string expected = "SyncBatchNorm 1 was made for Reduction::mean, but the gradients are reduced by Reduction::sample_weighted";
   torch::optim::SGD sgd(net->parameters(), 0.1);
   expect_refusal([&] { tw::DataParallel(world(), *net, {.reduction = Reduction::sample_weighted}); }, expected);
   expect_refusal([&] { tw::DistributedOptimizer(world(), sgd, *net, {.reduction = Reduction::sample_weighted}); }, expected);

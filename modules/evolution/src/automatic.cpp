@@ -40,8 +40,8 @@ const char* name_of(Method method) noexcept {
 }
 
 Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
-  TW_EXPECTS(evaluations >= 1, "a search has one evaluation at least, got ", evaluations);
-  TW_EXPECTS(objectives >= 1, "a search has one objective at least");
+  TW_EXPECTS(evaluations >= 1, "a search needs at least 1 evaluation, got ", evaluations);
+  TW_EXPECTS(objectives >= 1, "a search needs at least 1 objective");
   if (objectives > 1) return {.method = Method::nsga2, .reason = concat("there are ", objectives, " objectives: fronts of trials are recombined")};
   const auto dimensions = static_cast<int64_t>(space.dimensions());
   const auto parameters = static_cast<int64_t>(space.size());

@@ -13,18 +13,19 @@ namespace tw::search {
 void visit(CmaOptions& options, OptionVisitor& visitor) {
   using Restarts = CmaOptions::Restarts;
   const std::vector<std::pair<std::string, Restarts>> restarts{{"none", Restarts::none}, {"ipop", Restarts::ipop}, {"bipop", Restarts::bipop}};
-  visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "first deviation, as a share of each range"});
+  visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "initial standard deviation, as a share of each range"});
   visitor.field("lambda", options.lambda, at_least(0, 1 << 20), {.meaning = "samples of a generation; 0: 4 + floor(3 ln n)"});
-  visitor.field("active", options.active, {.meaning = "learn from bad samples, too"});
-  visitor.field("restarts", options.restarts, restarts, {.meaning = "what follows when a run has nothing to gain any more"});
-  visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "a run ends when losses differ by less"});
-  visitor.field("tol_x", options.tol_x, {.least = 0, .below = true}, {.meaning = "or deviations fall below this share of the ranges"});
+  visitor.field("active", options.active, {.meaning = "whether to learn from bad samples, too"});
+  visitor.field("restarts", options.restarts, restarts, {.meaning = "restarts after a run that no longer improves"});
+  visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "difference of losses below which a run ends"});
+  visitor.field("tol_x", options.tol_x, {.least = 0, .below = true},
+                {.meaning = "standard deviation, as a share of the ranges, below which a run ends"});
 }
 
 void CmaOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("cma_es", *this));
   expect_few_dimensions(space, 2000, "CMA-ES");
-  TW_EXPECTS(lambda != 1, "lambda is 2 or more, or 0 for the default, got ", lambda);
+  TW_EXPECTS(lambda != 1, "lambda must be at least 2, or 0 for the default, got ", lambda);
   TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
 }
 

@@ -7,7 +7,7 @@
 namespace tw::search {
 
 Configuration::Configuration(const Space& space, std::vector<double> values) : space_(&space), values_(std::move(values)) {
-  TW_EXPECTS(values_.size() == space.size(), "a configuration has ", space.size(), " values, got ", values_.size());
+  TW_EXPECTS(values_.size() == space.size(), "a configuration of this space needs ", space.size(), " values, got ", values_.size());
 }
 
 double Configuration::value_of(std::string_view name) const {
@@ -25,7 +25,7 @@ double Configuration::real(std::string_view name) const {
 
 int64_t Configuration::integer(std::string_view name) const {
   const double value = real(name);
-  TW_EXPECTS(value == std::floor(value) && std::abs(value) < 0x1p63, "parameter '", name, "' is ", value, ", which is no whole number of 64 bits");
+  TW_EXPECTS(value == std::floor(value) && std::abs(value) < 0x1p63, "parameter '", name, "' is ", value, ", which is not a 64-bit integer");
   return static_cast<int64_t>(value);
 }
 

@@ -57,14 +57,15 @@ class CurveRule : public StoppingRule {
 }  // namespace
 
 void visit(CurveModelOptions& model, OptionVisitor& visitor) {
-  visitor.field("max_curves", model.max_curves, at_least(2, 1000), {.meaning = "of trials that have ended: the longest"});
-  visitor.field("max_points", model.max_points, at_least(2, 1000), {.meaning = "of a curve"});
+  visitor.field("max_curves", model.max_curves, at_least(2, 1000), {.meaning = "largest number of curves of ended trials, the longest"});
+  visitor.field("max_points", model.max_points, at_least(2, 1000), {.meaning = "largest number of points of a curve"});
 }
 
 void visit(CurveRuleOptions& rule, OptionVisitor& visitor) {
-  visitor.field("grace", rule.grace, at_least(0), {.meaning = "that every trial gets", .unit = "steps"});
-  visitor.field("min_complete", rule.min_complete, at_least(1), {.meaning = "that must be complete before any is stopped"});
-  visitor.field("probability", rule.probability, {.least = 0, .most = 1}, {.meaning = "of becoming the best, below which a trial is stopped"});
+  visitor.field("grace", rule.grace, at_least(0), {.meaning = "steps that every trial gets", .unit = "steps"});
+  visitor.field("min_complete", rule.min_complete, at_least(1), {.meaning = "trials that must be complete before any is stopped"});
+  visitor.field("probability", rule.probability, {.least = 0, .most = 1},
+                {.meaning = "probability of becoming the best, below which a trial is stopped"});
 }
 
 void CurveModelOptions::validate() const { expect_none(out_of_bounds(*this)); }

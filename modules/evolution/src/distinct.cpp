@@ -31,7 +31,7 @@ double count_of(const Space& space) {
 class Avoiding final : public Propagator {
  public:
   Avoiding(const Space& space, std::unique_ptr<Propagator> other) : space_(space), other_(std::move(other)), count_(count_of(space)) {
-    TW_EXPECTS(other_ != nullptr, "there is no propagator whose proposals could be distinct");
+    TW_EXPECTS(other_ != nullptr, "a propagator is needed whose proposals can be made distinct");
     for (size_t i = 0; i < space.size(); ++i) {
       if (space.parameters()[i].count() == 0) continua_.push_back(i);
     }

@@ -48,16 +48,16 @@ GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t para
 }  // namespace
 
 void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
-  visitor.field("initial", options.initial, at_least(0), {.meaning = "trials that cover the space first; 0: 2 for each parameter, at least 4"});
-  visitor.field("trials", options.trials, at_least(0, 2000), {.meaning = "that the model knows; 0: 50 + 10 for each parameter, at most 300"});
+  visitor.field("initial", options.initial, at_least(0), {.meaning = "initial trials that cover the space; 0: 2 for each parameter, at least 4"});
+  visitor.field("trials", options.trials, at_least(0, 2000), {.meaning = "trials that the model uses; 0: 50 + 10 for each parameter, at most 300"});
   visitor.field("candidates", options.candidates, at_least(0, 1 << 20),
-                {.meaning = "places that are compared; 0: 100 + 10 for each parameter, at most 400"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "a trust region this small is abandoned"});
+                {.meaning = "candidates that are compared; 0: 100 + 10 for each parameter, at most 400"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "size below which a trust region is abandoned"});
 }
 
 void GaussianProcessOptions::validate() const {
   expect_none(out_of_bounds("gaussian_process", *this));
-  TW_EXPECTS(trials != 1, "a model knows 2 trials at least, or 0 for the default, got ", trials);
+  TW_EXPECTS(trials != 1, "trials must be at least 2, or 0 for the default, got ", trials);
 }
 
 class GaussianProcess::Core {

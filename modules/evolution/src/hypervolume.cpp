@@ -68,7 +68,7 @@ double volume_of(const Points& front, ObjectiveView reference) {
 Points within(std::span<const ObjectiveView> points, ObjectiveView reference) {
   Points kept;
   for (const ObjectiveView each : points) {
-    TW_EXPECTS(each.size() == reference.size(), "a point of ", each.size(), " objectives and a reference of ", reference.size());
+    TW_EXPECTS(each.size() == reference.size(), "a point has ", each.size(), " objectives, but the reference has ", reference.size());
     if (is_within(each, reference)) kept.emplace_back(each.begin(), each.end());
   }
   return kept;
@@ -77,12 +77,12 @@ Points within(std::span<const ObjectiveView> points, ObjectiveView reference) {
 }  // namespace
 
 double hypervolume(std::span<const ObjectiveView> points, ObjectiveView reference) {
-  TW_EXPECTS(!reference.empty(), "a reference has one objective at least");
+  TW_EXPECTS(!reference.empty(), "a reference needs at least one objective");
   return volume_of(without_dominated(within(points, reference)), reference);
 }
 
 double exclusive_hypervolume(ObjectiveView point, std::span<const ObjectiveView> others, ObjectiveView reference) {
-  TW_EXPECTS(!reference.empty() && point.size() == reference.size(), "a point of ", point.size(), " objectives and a reference of ",
+  TW_EXPECTS(!reference.empty() && point.size() == reference.size(), "a point has ", point.size(), " objectives, but the reference has ",
              reference.size());
   return is_within(point, reference) ? exclusive(point, within(others, reference), reference) : 0;
 }

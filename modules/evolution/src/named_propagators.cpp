@@ -21,11 +21,11 @@ using Made = std::unique_ptr<Propagator>;
 uint64_t own_seed(uint64_t seed, int worker) { return derived_seed(seed, static_cast<uint64_t>(worker)); }
 
 constexpr NamedPropagator all_propagators[] = {
-    {"automatic", "what suits space and budget",
+    {"automatic", "chosen by the space and the budget",
      [](const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) -> Made {
        return automatic(space, evaluations, seed, worker, workers);
      }},
-    {"hybrid", "a trust region, CMA-ES and breeding in turn",
+    {"hybrid", "a trust region, CMA-ES and a genetic search in turn",
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
        return std::make_unique<Hybrid>(space, seed, Share{.first = worker, .stride = workers});
      }},

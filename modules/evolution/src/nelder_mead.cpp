@@ -24,12 +24,14 @@ std::vector<double> towards(const std::vector<double>& from, const std::vector<d
 
 void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
   const Bounds share{.least = 0, .most = 1, .above = true, .below = true};
-  visitor.field("reflection", options.reflection, {.least = 0, .above = true}, {.meaning = "of the worst vertex at the mean of the others"});
-  visitor.field("expansion", options.expansion, {.least = 1, .above = true}, {.meaning = "beyond the reflected one"});
-  visitor.field("contraction", options.contraction, share, {.meaning = "towards the mean of the others"});
-  visitor.field("shrinkage", options.shrinkage, share, {.meaning = "towards the best vertex"});
-  visitor.field("side", options.side, {.least = 0, .most = 0.5}, {.meaning = "of the first simplex, as a share of each range; 0: by dimensions"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a simplex this small is abandoned"});
+  visitor.field("reflection", options.reflection, {.least = 0, .above = true},
+                {.meaning = "coefficient of the reflection of the worst vertex at the mean of the others"});
+  visitor.field("expansion", options.expansion, {.least = 1, .above = true}, {.meaning = "coefficient of the expansion beyond the reflected vertex"});
+  visitor.field("contraction", options.contraction, share, {.meaning = "coefficient of the contraction towards the mean of the others"});
+  visitor.field("shrinkage", options.shrinkage, share, {.meaning = "coefficient of the shrinkage towards the best vertex"});
+  visitor.field("side", options.side, {.least = 0, .most = 0.5},
+                {.meaning = "side of the first simplex, as a share of each range; 0: by dimensions"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "size below which a simplex is abandoned"});
 }
 
 double NelderMeadOptions::side_in(size_t dimensions) const noexcept { return side > 0 ? side : std::min(0.5, static_cast<double>(dimensions) / 8); }
@@ -43,7 +45,7 @@ void NelderMeadOptions::validate(const Space& space) const {
 }
 
 NelderMeadOptions adaptive_nelder_mead(size_t dimensions) {
-  TW_EXPECTS(dimensions >= 2, "adaptive coefficients need 2 dimensions at least, got ", dimensions);
+  TW_EXPECTS(dimensions >= 2, "adaptive coefficients need at least 2 dimensions, got ", dimensions);
   const auto n = static_cast<double>(dimensions);
   return {.expansion = 1 + 2 / n, .contraction = 0.75 - 1 / (2 * n), .shrinkage = 1 - 1 / n};
 }

@@ -24,12 +24,13 @@ Nsga2Options Nsga2Options::within(int64_t evaluations) {
 }
 
 void visit(Nsga2Options& options, OptionVisitor& visitor) {
-  visitor.field("population", options.population, at_least(4, 1 << 20), {.meaning = "of parents"});
+  visitor.field("population", options.population, at_least(4, 1 << 20), {.meaning = "number of parents"});
   visitor.field("crossover", options.crossover, {.least = 0, .most = 1}, {.meaning = "probability of a simulated binary crossover"});
   visitor.field("crossover_eta", options.crossover_eta, {.least = 0, .below = true},
-                {.meaning = "the larger, the nearer are children to their parents"});
+                {.meaning = "distribution index of the crossover; a larger one keeps children nearer to their parents"});
   visitor.field("mutations", options.mutations, {.least = 0, .below = true}, {.meaning = "genes of a child that mutate, on average"});
-  visitor.field("mutation_eta", options.mutation_eta, {.least = 0, .below = true}, {.meaning = "the larger, the less do they change"});
+  visitor.field("mutation_eta", options.mutation_eta, {.least = 0, .below = true},
+                {.meaning = "distribution index of the mutation; a larger one changes genes less"});
 }
 
 void Nsga2Options::validate() const { expect_none(out_of_bounds("nsga2", *this)); }
@@ -47,7 +48,7 @@ void Nsga2::tell(const Individual& individual) {
   if (!individual.counts() && !individual.violates()) return;
   const size_t objectives = individual.all_objectives().size();
   if (objectives_ == 0) objectives_ = objectives;
-  TW_EXPECTS(objectives == objectives_, "an individual of ", objectives, " objectives among such of ", objectives_);
+  TW_EXPECTS(objectives == objectives_, "an individual has ", objectives, " objectives, but the others have ", objectives_);
   arrived_.push_back(individual);
   const size_t due = parents_.empty() ? options_.population : std::max<size_t>(1, options_.population / selections);
   if (arrived_.size() >= due) select();

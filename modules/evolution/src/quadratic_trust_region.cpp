@@ -63,8 +63,8 @@ VectorXd as_vector(const std::vector<double>& x) { return Eigen::Map<const Vecto
 
 void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor) {
   visitor.field("radius", options.radius, {.least = 0, .most = largest_radius, .above = true},
-                {.meaning = "of the first region, as a share of each range"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "a region this small is abandoned"});
+                {.meaning = "radius of the first region, as a share of each range"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "radius below which a region is abandoned"});
 }
 
 void QuadraticTrustRegionOptions::validate(const Space& space) const {

@@ -54,7 +54,7 @@ void mutate(Offspring& offspring, size_t gene, double eta) {
 }  // namespace
 
 Step simulated_binary_crossover(double eta) {
-  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
+  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta must be a finite number of at least 0, got ", eta);
   return [eta](Offspring& offspring) {
     if (offspring.parents.size() < 2) return;
     const std::vector<double>& second = offspring.parents[1]->values;
@@ -71,8 +71,8 @@ Step simulated_binary_crossover(double eta) {
 }
 
 Step polynomial_mutation(double eta, double n) {
-  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta is a number from 0, got ", eta);
-  TW_EXPECTS(n >= 0, "a number of genes is not negative, got ", n);
+  TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta must be a finite number of at least 0, got ", eta);
+  TW_EXPECTS(n >= 0, "the number of genes must be at least 0, got ", n);
   return [eta, n](Offspring& offspring) {
     if (offspring.child.empty()) offspring.child = offspring.parents.at(0)->values;
     const double probability = std::min(1.0, n / static_cast<double>(offspring.child.size()));

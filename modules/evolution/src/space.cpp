@@ -35,23 +35,24 @@ void validate_limits(const Parameter& p) {
   TW_EXPECTS(p.scale == Scale::linear || p.low > 0, "parameter '", p.name, "': a logarithmic scale needs positive limits, got ", p.low);
   TW_EXPECTS(std::isfinite(p.scale == Scale::linear ? p.high - p.low : p.high / p.low), "parameter '", p.name, "': limits ", p.low, " and ", p.high,
              " are too far apart: their ", p.scale == Scale::linear ? "difference" : "ratio", " must be a finite double");
-  TW_EXPECTS(p.step == 0 || p.kind == Kind::real, "parameter '", p.name, "': whole numbers have no other step than 1, got ", p.step);
+  TW_EXPECTS(p.step == 0 || p.kind == Kind::real, "parameter '", p.name, "': the step of integers is always 1: leave it 0, got ", p.step);
   TW_EXPECTS(std::isfinite(p.step) && p.step >= 0 && p.step <= p.high - p.low, "parameter '", p.name, "': the step must be between 0 and ",
              p.high - p.low, ", got ", p.step);
   TW_EXPECTS(p.step == 0 || (p.low + p.step > p.low && p.high - p.step < p.high), "parameter '", p.name, "': the step ", p.step,
-             " is smaller than doubles between ", p.low, " and ", p.high, " are apart: pass 0 for no steps");
+             " is smaller than the spacing of doubles between ", p.low, " and ", p.high, ": pass 0 for no steps");
   constexpr double most = 9007199254740992;  // 2^53: doubles represent all whole numbers up to here
-  TW_EXPECTS(p.kind != Kind::integer || std::max(std::abs(p.low), std::abs(p.high)) <= most, "parameter '", p.name, "': whole numbers up to 2^53");
+  TW_EXPECTS(p.kind != Kind::integer || std::max(std::abs(p.low), std::abs(p.high)) <= most, "parameter '", p.name,
+             "': integers are limited to 2^53");
 }
 
 void validate_choices(const Parameter& p) {
   TW_EXPECTS(!p.choices.empty(), "parameter '", p.name, "': the range is empty: it has no choices");
   TW_EXPECTS(p.numbers.size() == (p.kind == Kind::ordinal ? p.choices.size() : 0), "parameter '", p.name, "': ", p.choices.size(), " choices and ",
-             p.numbers.size(), " numbers; ordinal ones have as many, categorical ones none");
+             p.numbers.size(), " numbers; an ordinal parameter needs one number per choice, a categorical one none");
   std::unordered_set<std::string_view> choices;
   for (const std::string& each : p.choices) TW_EXPECTS(choices.insert(each).second, "parameter '", p.name, "': the choice '", each, "' occurs twice");
-  for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a number to choose");
-  TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers ascend");
+  for (const double number : p.numbers) TW_EXPECTS(std::isfinite(number), "parameter '", p.name, "': ", number, " is not a finite number");
+  TW_EXPECTS(std::ranges::is_sorted(p.numbers), "parameter '", p.name, "': ordinal numbers must ascend");
   const auto twice = std::ranges::adjacent_find(p.numbers);
   TW_EXPECTS(twice == p.numbers.end(), "parameter '", p.name, "': the number ", twice == p.numbers.end() ? 0 : *twice, " occurs twice");
 }
@@ -83,7 +84,7 @@ double value_of_text(const Parameter& p, const std::string& text) {
 /// @throws ContractError if the parameter has no such value
 double value_of_start(const Parameter& p, const std::string& text) {
   const double value = p.value_of(text);
-  TW_EXPECTS(!std::isnan(value), "parameter '", p.name, "' starts at '", text, "', which is no value of it");
+  TW_EXPECTS(!std::isnan(value), "parameter '", p.name, "' starts at '", text, "', which is not one of its values");
   return value;
 }
 
@@ -95,7 +96,8 @@ std::vector<double> allowed_values(const Parameter& p, const Parameter& parent) 
   for (const std::string& text : p.allowed) {
     const auto found = indices.find(text);
     values.push_back(found != indices.end() ? found->second : value_of_text(parent, text));
-    TW_EXPECTS(!std::isnan(values.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text, "', which is no value of that");
+    TW_EXPECTS(!std::isnan(values.back()), "parameter '", p.name, "' exists when '", p.parent, "' is '", text,
+               "', which is not one of the values of that parameter");
   }
   std::ranges::sort(values);
   return values;
@@ -165,7 +167,7 @@ Parameter categorical(std::string name, std::vector<std::string> choices) {
 Space::Space(std::initializer_list<Parameter> parameters) : Space(std::vector<Parameter>(parameters)) {}
 
 Space::Space(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
-  TW_EXPECTS(!parameters_.empty(), "a space has one parameter at least");
+  TW_EXPECTS(!parameters_.empty(), "a space needs at least one parameter");
   std::unordered_map<std::string_view, size_t> declared;  // by name
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& p = parameters_[i];
@@ -225,7 +227,7 @@ bool Space::exists(size_t index, const std::vector<double>& values) const {
 }
 
 void Space::repair(std::vector<double>& values) const {
-  TW_EXPECTS(values.size() == size(), "a configuration has ", size(), " values, got ", values.size());
+  TW_EXPECTS(values.size() == size(), "a configuration of this space needs ", size(), " values, got ", values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const Parameter& p = parameters_[i];
     if (!exists(i, values)) {
@@ -254,7 +256,8 @@ void Space::start_at(const std::map<std::string, std::string>& texts) {
   for (const auto& [name, text] : texts) values[index_of(name)] = value_of_start(parameters_[index_of(name)], text);
   repair(values);
   for (const auto& [name, text] : texts) {
-    TW_EXPECTS(!std::isnan(values[index_of(name)]), "parameter '", name, "' starts at '", text, "', but does not exist under the others' values");
+    TW_EXPECTS(!std::isnan(values[index_of(name)]), "parameter '", name, "' starts at '", text,
+               "', but does not exist given the values of the others");
   }
   starts_.push_back(std::move(values));
 }
@@ -290,7 +293,7 @@ double Space::from_unit(size_t index, double unit) const {
 }
 
 std::vector<double> Space::encode(const std::vector<double>& values) const {
-  TW_EXPECTS(values.size() == size(), "a configuration has ", size(), " values, got ", values.size());
+  TW_EXPECTS(values.size() == size(), "a configuration of this space needs ", size(), " values, got ", values.size());
   std::vector<double> position;
   position.reserve(dimensions_);
   for (size_t i = 0; i < size(); ++i) {
@@ -307,7 +310,7 @@ std::vector<double> Space::encode(const std::vector<double>& values) const {
 }
 
 std::vector<double> Space::decode(const std::vector<double>& position) const {
-  TW_EXPECTS(position.size() == dimensions_, "a position has ", dimensions_, " numbers, got ", position.size());
+  TW_EXPECTS(position.size() == dimensions_, "a position in this space needs ", dimensions_, " numbers, got ", position.size());
   std::vector<double> values;
   values.reserve(size());
   auto at = position.begin();

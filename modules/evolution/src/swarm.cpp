@@ -12,11 +12,12 @@
 namespace tw::search {
 
 void visit(SwarmOptions& swarm, OptionVisitor& visitor) {
-  visitor.field("inertia", swarm.inertia, {.least = 0, .most = 1, .below = true}, {.meaning = "of the velocity before"});
-  visitor.field("cognitive", swarm.cognitive, {.least = 0, .below = true}, {.meaning = "attraction of a particle's own best place"});
-  visitor.field("social", swarm.social, {.least = 0, .below = true}, {.meaning = "attraction of the best place of all"});
-  visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .above = true}, {.meaning = "as a share of each dimension's range"});
-  visitor.field("particles", swarm.particles, at_least(1), {.meaning = "of this worker"});
+  visitor.field("inertia", swarm.inertia, {.least = 0, .most = 1, .below = true}, {.meaning = "share of the previous velocity that is kept"});
+  visitor.field("cognitive", swarm.cognitive, {.least = 0, .below = true}, {.meaning = "attraction to a particle's own best position"});
+  visitor.field("social", swarm.social, {.least = 0, .below = true}, {.meaning = "attraction to the best position of all particles"});
+  visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .above = true},
+                {.meaning = "largest velocity, as a share of each dimension's range"});
+  visitor.field("particles", swarm.particles, at_least(1), {.meaning = "number of particles of this worker"});
 }
 
 void SwarmOptions::validate() const { expect_none(out_of_bounds("swarm", *this)); }

@@ -12,13 +12,15 @@
 
 namespace tw::search {
 void visit(TpeOptions& options, OptionVisitor& visitor) {
-  visitor.field("startup", options.startup, at_least(1), {.meaning = "trials that are drawn uniformly first"});
-  visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true}, {.meaning = "of the trials with a loss"});
-  visitor.field("most_good", options.most_good, at_least(1), {.meaning = "at most as many are good"});
-  visitor.field("candidates", options.candidates, at_least(1, 1 << 20), {.meaning = "drawn for each proposal"});
-  visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true}, {.meaning = "of numbers: this many of Scott's"});
+  visitor.field("startup", options.startup, at_least(1), {.meaning = "initial trials, sampled uniformly"});
+  visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true},
+                {.meaning = "share of the trials with a loss that count as good"});
+  visitor.field("most_good", options.most_good, at_least(1), {.meaning = "largest number of good trials"});
+  visitor.field("candidates", options.candidates, at_least(1, 1 << 20), {.meaning = "candidates sampled for each proposal"});
+  visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true},
+                {.meaning = "bandwidth of numbers, as a multiple of Scott's"});
   visitor.field("uniform_share", options.uniform_share, {.least = 0, .above = true, .below = true},
-                {.meaning = "weight of the uniform density, in that of a trial"});
+                {.meaning = "weight of the uniform density, relative to that of a trial"});
 }
 
 size_t TpeOptions::good_of(size_t n) const noexcept {

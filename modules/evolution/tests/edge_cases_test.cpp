@@ -163,7 +163,7 @@ TEST(EdgeCases, AHundredThousandValues) {
         course.end(0, i);
       }
     } catch (const ContractError& error) {
-      EXPECT_NE(std::string(error.what()).find("dimensions at most, and the space has 100002"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("dimensions at most, but the space has 100002"), std::string::npos) << error.what();
       ++refused;
     }
     EXPECT_LT(lap(), 1) << named.name;

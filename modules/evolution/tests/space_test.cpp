@@ -36,28 +36,29 @@ TEST(Space, RefusesWhatIsWrongByName) {
   expect_refused({real("lr", 0, 1, Scale::linear, 2)}, "parameter 'lr': the step must be between 0 and 1");
   Parameter stepped = integer("n", 1, 9);
   stepped.step = 2;
-  expect_refused({stepped}, "parameter 'n': whole numbers have no other step than 1");
+  expect_refused({stepped}, "parameter 'n': the step of integers is always 1");
   Parameter worded = ordinal("b", {16, 32});
   worded.numbers.pop_back();
   expect_refused({worded}, "parameter 'b': 2 choices and 1 numbers");
   expect_refused({integer("n", 3, 2)}, "parameter 'n': limits are reversed");
   expect_refused({categorical("f", {})}, "parameter 'f': the range is empty");
   expect_refused({categorical("f", {"a", "a"})}, "the choice 'a' occurs twice");
-  expect_refused({ordinal("b", {32, 16})}, "parameter 'b': ordinal numbers ascend");
+  expect_refused({ordinal("b", {32, 16})}, "parameter 'b': ordinal numbers must ascend");
   expect_refused({ordinal("b", {-0.0, 0.0})}, "parameter 'b': the number -0 occurs twice");
   expect_refused({integer("n", 1, 2), real("n", 0, 1)}, "two parameters are called 'n'");
   expect_refused({real("", 0, 1)}, "parameter 0 has no name");
-  expect_refused({}, "one parameter at least");
+  expect_refused({}, "at least one parameter");
   expect_refused({real("a", 0, 1).when("b", {"x"}), categorical("b", {"x"})}, "parameter 'a' depends on 'b', which is not declared before it");
-  expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is no value of that");
+  expect_refused({categorical("b", {"x"}), real("a", 0, 1).when("b", {"y"})}, "is 'y', which is not one of the values of that parameter");
 }
 
 /// In float64, such a range has no middle, and such steps have no count.
 TEST(Space, RefusesWhatDoublesCannotHold) {
   expect_refused({real("x", -1e308, 1e308)}, "parameter 'x': limits -1e+308 and 1e+308 are too far apart: their difference must be a finite double");
   expect_refused({real("x", 2e-308, 1e308, log_scale)}, "are too far apart: their ratio must be a finite double");
-  expect_refused({real("x", 0, 1, Scale::linear, 1e-25)}, "the step 1e-25 is smaller than doubles between 0 and 1 are apart: pass 0 for no steps");
-  expect_refused({real("x", 1e6, 2e6, Scale::linear, 1e-11)}, "the step 1e-11 is smaller than doubles");
+  expect_refused({real("x", 0, 1, Scale::linear, 1e-25)},
+                 "the step 1e-25 is smaller than the spacing of doubles between 0 and 1: pass 0 for no steps");
+  expect_refused({real("x", 1e6, 2e6, Scale::linear, 1e-11)}, "the step 1e-11 is smaller than the spacing of doubles");
   const Space wide{real("x", -8e307, 8e307), real("y", 1e-150, 1e150, log_scale), real("z", 0, 1, Scale::linear, 1e-15)};
   for (size_t i = 0; i < wide.size(); ++i) {
     EXPECT_EQ(wide.from_unit(i, 0), wide.parameters()[i].low);
@@ -128,8 +129,9 @@ TEST(Space, ConditionsOnNumbersMeetTheirSteps) {
   values[0] = 0.4;
   space.repair(values);
   EXPECT_TRUE(std::isnan(values[2]));
-  expect_refused({real("a", 0, 1, Scale::linear, 0.1), real("b", 0, 1).when("a", {"0.35"})}, "is '0.35', which is no value of that");
-  expect_refused({integer("n", 1, 9), real("c", 0, 1).when("n", {"4.5"})}, "is '4.5', which is no value of that");
+  expect_refused({real("a", 0, 1, Scale::linear, 0.1), real("b", 0, 1).when("a", {"0.35"})},
+                 "is '0.35', which is not one of the values of that parameter");
+  expect_refused({integer("n", 1, 9), real("c", 0, 1).when("n", {"4.5"})}, "is '4.5', which is not one of the values of that parameter");
 }
 
 TEST(Space, MayStartSomewhere) {
@@ -143,7 +145,7 @@ TEST(Space, MayStartSomewhere) {
   EXPECT_EQ(initial[2], 1);
   EXPECT_EQ(initial[3], 1);
   EXPECT_TRUE(std::isnan(initial[4])) << "it does not exist there";
-  expect_refused({real("lr", 0, 1).starting_at("2")}, "parameter 'lr' starts at '2', which is no value of it");
+  expect_refused({real("lr", 0, 1).starting_at("2")}, "parameter 'lr' starts at '2', which is not one of its values");
   expect_refused({categorical("kind", {"a", "b"}).starting_at("c")}, "parameter 'kind' starts at 'c'");
 }
 
@@ -157,7 +159,7 @@ TEST(Space, MayStartAtSeveralConfigurations) {
   EXPECT_TRUE(same_values(space.starts()[2], {0.005, 0, 0.25}));
   const auto refusal_of = [&](const std::map<std::string, std::string>& values) { return message_of([&] { space.start_at(values); }); };
   EXPECT_NE(refusal_of({{"kin", "b"}}).find("did you mean 'kind'"), std::string::npos);
-  EXPECT_NE(refusal_of({{"lr", "0.5"}}).find("parameter 'lr' starts at '0.5', which is no value of it"), std::string::npos);
+  EXPECT_NE(refusal_of({{"lr", "0.5"}}).find("parameter 'lr' starts at '0.5', which is not one of its values"), std::string::npos);
   EXPECT_NE(refusal_of({{"kind", "b"}, {"x", "0.5"}}).find("parameter 'x' starts at '0.5', but does not exist"), std::string::npos);
   EXPECT_EQ(space.starts().size(), 3U);
 }
@@ -191,7 +193,7 @@ TEST(Space, ValuesAreReadByNameAndKind) {
   EXPECT_EQ(c.text("optimizer"), "sgd");
   EXPECT_NE(message_of([&] { c.real("layer"); }).find("did you mean 'layers'?"), std::string::npos);
   EXPECT_NE(message_of([&] { c.real("optimizer"); }).find("is not a number"), std::string::npos);
-  EXPECT_NE(message_of([&] { c.integer("lr"); }).find("no whole number"), std::string::npos);
+  EXPECT_NE(message_of([&] { c.integer("lr"); }).find("not a 64-bit integer"), std::string::npos);
 }
 
 TEST(Space, RepairsToTheNearest) {

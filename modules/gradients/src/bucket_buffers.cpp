@@ -35,7 +35,7 @@ void BucketBuffers::make(size_t bucket) {
   const auto describe = [&] {
     return concat("bucket ", bucket, " of ", buckets_.size(), " of gradients takes ", numel * static_cast<int64_t>(c10::elementSize(dtype)),
                   " bytes on ", options_.device.str(),
-                  "; with Sharding::slices or tensors and ReducerOptions::release a rank keeps its share of them alone");
+                  "; with Sharding::slices or tensors and ReducerOptions::release a rank keeps only its own share of them");
   };
   buffer = in_device_memory([&] { return FlatBuffer(memory_for(bucket)); }, describe);
   for (const int64_t id : gradients) {

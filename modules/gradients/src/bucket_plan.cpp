@@ -26,8 +26,8 @@ int64_t elements_per_cache_line(c10::ScalarType dtype) { return std::max<int64_t
 
 void visit(BucketOptions& options, OptionVisitor& visitor) {
   visitor.field("first_bucket_bytes", options.first_bucket_bytes, {.least = 1},
-                {.meaning = "of the first bucket, which is small so that communication can begin early", .unit = "bytes"});
-  visitor.field("bucket_bytes", options.bucket_bytes, {.least = 1}, {.meaning = "of all others", .unit = "bytes"});
+                {.meaning = "bytes of the first bucket, which is small so that communication can begin early", .unit = "bytes"});
+  visitor.field("bucket_bytes", options.bucket_bytes, {.least = 1}, {.meaning = "bytes of each other bucket", .unit = "bytes"});
 }
 
 void BucketOptions::validate() const {

@@ -73,8 +73,8 @@ double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor
 
 double clip_gradient_norm(const torch::nn::Module& module, double max_norm) {
   const auto* trained = dynamic_cast<const TrainableModel*>(&module);
-  TW_EXPECTS(trained == nullptr || trained->axes().empty(), "this module lies on ranks along the axis '", trained->axes().front(),
-             "': clip its gradients by Pipeline::clip_grad_norm(), or by clip_gradient_norm(comm, gradients, max_norm) where no element is "
+  TW_EXPECTS(trained == nullptr || trained->axes().empty(), "this module is split over ranks along the axis '", trained->axes().front(),
+             "': clip its gradients by Pipeline::clip_grad_norm(), or by clip_gradient_norm(comm, gradients, max_norm) if no element is "
              "on two ranks");
   return clip_gradient_norm(model_tensors(module).parameters, model_parts(module), max_norm);
 }

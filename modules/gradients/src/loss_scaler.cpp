@@ -5,10 +5,12 @@
 namespace tw {
 
 void visit(LossScalerOptions& options, OptionVisitor& visitor) {
-  visitor.field("scale", options.scale, {.least = 0, .above = true}, {.meaning = "at the beginning"});
-  visitor.field("growth", options.growth, {.least = 1}, {.meaning = "factor after `growth_interval` updates without overflow"});
-  visitor.field("backoff", options.backoff, {.least = 0, .most = 1, .above = true, .below = true}, {.meaning = "factor after an overflow"});
-  visitor.field("growth_interval", options.growth_interval, {.least = 1}, {.meaning = "without overflow, before the scale grows", .unit = "updates"});
+  visitor.field("scale", options.scale, {.least = 0, .above = true}, {.meaning = "initial scale"});
+  visitor.field("growth", options.growth, {.least = 1}, {.meaning = "factor of the scale after `growth_interval` updates without overflow"});
+  visitor.field("backoff", options.backoff, {.least = 0, .most = 1, .above = true, .below = true},
+                {.meaning = "factor of the scale after an overflow"});
+  visitor.field("growth_interval", options.growth_interval, {.least = 1},
+                {.meaning = "updates without overflow before the scale grows", .unit = "updates"});
 }
 void LossScalerOptions::validate() const { expect_none(out_of_bounds(*this)); }
 

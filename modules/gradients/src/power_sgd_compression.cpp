@@ -154,8 +154,8 @@ class PowerSgdCompression : public Compressor {
 }  // namespace
 
 void visit(PowerSgdOptions& options, OptionVisitor& visitor) {
-  visitor.field("rank", options.rank, at_least(1), {.meaning = "of the approximation of each gradient"});
-  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the first guess"});
+  visitor.field("rank", options.rank, at_least(1), {.meaning = "rank of the approximation of each gradient"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of the initial guess"});
 }
 void PowerSgdOptions::validate() const { expect_none(out_of_bounds(*this)); }
 

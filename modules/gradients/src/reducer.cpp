@@ -103,7 +103,7 @@ void Reducer::begin(int64_t samples) {
 
 // Other ranks may wait for this rank's share of the step: joins their remaining collectives and reports the failure.
 void Reducer::end_failed_step() {
-  TW_EXPECTS(in_step_, "no step has begun that could have failed");
+  TW_EXPECTS(in_step_, "no step is in progress that could have failed");
   for (int64_t id = 0; id < size(); ++id) {
     if (!marked(id)) mark_unused(id);
   }
@@ -122,7 +122,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   const at::NoGradGuard no_grad;
   const TensorSpec& spec = specs_[static_cast<size_t>(id)];
   TW_EXPECTS(value.device() == options_.device, "gradient ", spec.describe(), " is reduced on ", options_.device.str(),
-             ", and was marked ready with a value on ", value.device().str());
+             ", but was marked ready with a value on ", value.device().str());
   TW_EXPECTS(value.sizes() == spec.shape && value.scalar_type() == spec.dtype, "gradient ", spec.describe(), " was marked ready with a value of ",
              dtype_name(value.scalar_type()), " ", shape_text(value.sizes().vec()));
   const double weight = factor_before_sum();
@@ -163,8 +163,8 @@ void Reducer::mark_unused(int64_t id) {
 
 void Reducer::expect_unmarked(int64_t id) const {
   TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
-  TW_EXPECTS(in_step_, "gradient ", specs_[static_cast<size_t>(id)].name, " was marked outside a step: begin() first");
-  TW_EXPECTS(!marked(id), "gradient ", specs_[static_cast<size_t>(id)].name, " was marked twice in one step");
+  TW_EXPECTS(in_step_, "gradient ", specs_[static_cast<size_t>(id)].name, " was marked ready outside a step: call begin() first");
+  TW_EXPECTS(!marked(id), "gradient ", specs_[static_cast<size_t>(id)].name, " was marked ready twice in one step");
 }
 
 void Reducer::mark(int64_t id, Mark mark) {
@@ -215,7 +215,7 @@ void Reducer::make_room(size_t next) {
 void Reducer::wait() {
   TW_EXPECTS(in_step_, "wait() without begin()");
   for (size_t id = 0; id < marks_.size(); ++id) {
-    TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked in this step");
+    TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked ready in this step");
   }
   in_step_ = false;
   const bool failed_here = std::exchange(failed_, false);
@@ -227,7 +227,7 @@ void Reducer::wait() {
   exposed_time_ += exposed.elapsed();
   if (failed == 0 || failed_here) return;
   throw Error(concat("an exception ended this step on ", failed, " of ", comm_.size(), " ranks of '", comm_.name(),
-                     "': the reduced gradients lack their share. Leave this update out, and go on with the next step"));
+                     "': the reduced gradients lack their share. Skip this update, and continue with the next step"));
 }
 
 // @return the number of ranks on which the step failed
@@ -355,7 +355,7 @@ void Reducer::follow_arrival_order() {
 const at::Tensor& Reducer::gradient(int64_t id) const {
   TW_EXPECTS(id >= 0 && id < size(), "there is no gradient ", id, "; there are ", size());
   const at::Tensor& place = is_sparse(id) ? sums_[static_cast<size_t>(id)] : buffers_->place(id);
-  TW_EXPECTS(place.defined(), "gradient ", specs_[static_cast<size_t>(id)].name, " has no memory: it is sparse and was not reduced yet, or released");
+  TW_EXPECTS(place.defined(), "gradient ", specs_[static_cast<size_t>(id)].name, " has no memory: it is sparse and not reduced yet, or was released");
   return place;
 }
 

@@ -12,19 +12,19 @@ namespace tw {
 void visit(ReducerOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Reduction>> reductions{
       {"sum", Reduction::sum}, {"mean", Reduction::mean}, {"sample_weighted", Reduction::sample_weighted}};
-  visitor.field("reduction", options.reduction, reductions, {.meaning = "what becomes of the ranks' gradients"});
+  visitor.field("reduction", options.reduction, reductions, {.meaning = "how the gradients of the ranks are combined"});
   visitor.group("buckets", options.buckets);
   visitor.field("overlap", options.overlap,
                 About{.meaning = "reduce a bucket as soon as its last gradient is ready; by default, where there are several nodes"});
   visitor.field("shared_memory", options.shared_memory, {.meaning = "keep buckets in memory that the ranks of a node share"});
-  visitor.field("check_finite", options.check_finite, {.meaning = "look whether the reduced gradients are finite"});
+  visitor.field("check_finite", options.check_finite, {.meaning = "check whether the reduced gradients are finite"});
   visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "ranks that hold the reduced gradients"});
   visitor.field("release", options.release,
                 {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*negated=*/true}}});
   visitor.field("arrival_order", options.arrival_order, at_least(0),
-                {.meaning = "the order in which gradients become ready, by number; by default, found"});
-  visitor.field("groups", options.groups, Bounds{}, {.meaning = "by gradient: those of different groups share no bucket"});
-  visitor.field("sparse", options.sparse, {.meaning = "names of gradients that come as sparse tensors"});
+                {.meaning = "order in which gradients become ready, by number; by default, measured"});
+  visitor.field("groups", options.groups, Bounds{}, {.meaning = "group of each gradient; gradients of different groups share no bucket"});
+  visitor.field("sparse", options.sparse, {.meaning = "names of gradients that are sparse tensors"});
   visitor.presence("parts", !options.parts.empty());
   visitor.presence("compressor", options.compressor != nullptr);
 }
@@ -60,8 +60,8 @@ void validate(const ReducerOptions& options, const std::vector<TensorSpec>& spec
              " cannot be sparse yet: ", options.sparse.front());
   std::vector<int64_t> order = options.arrival_order;
   std::sort(order.begin(), order.end());
-  TW_EXPECTS(order.empty() || order == dense, "arrival_order must name each gradient that is not sparse once");
-  TW_EXPECTS(options.groups.empty() || options.groups.size() == specs.size(), "groups must name one for each of ", specs.size(), " gradients");
+  TW_EXPECTS(order.empty() || order == dense, "arrival_order must list each gradient that is not sparse exactly once");
+  TW_EXPECTS(options.groups.empty() || options.groups.size() == specs.size(), "groups must have one entry for each of ", specs.size(), " gradients");
   const bool sharded = options.sharding != Sharding::none;
   TW_EXPECTS(sharded || !options.release, "only sharded gradients can be released");
   TW_EXPECTS(!sharded || options.sparse.empty(), "sparse gradients cannot be sharded: ", options.sparse.front());

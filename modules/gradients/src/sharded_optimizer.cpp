@@ -55,7 +55,7 @@ Make maker_of(const Optimizer& optimizer) {
 void expect_shardable(const Optimizer& optimizer, Sharding sharding) {
   TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS needs all parameters at once: it cannot be sharded");
   TW_EXPECTS(sharding == Sharding::tensors || maker_of(optimizer) != nullptr, kind_of(optimizer),
-             " is not known to treat each element for itself: use Sharding::tensors");
+             " is not known to update each element independently: use Sharding::tensors");
 }
 
 void expect_agreement(const Communicator& comm, const std::vector<NamedTensor>& parameters, const ShardedOptimizerOptions& options) {
@@ -69,8 +69,7 @@ bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHal
 }  // namespace
 
 OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
-  TW_EXPECTS(maker_of(prototype) != nullptr, "no optimizer like ", kind_of(prototype),
-             " can be made; one like SGD, Adam, AdamW, RMSprop, Adagrad can");
+  TW_EXPECTS(maker_of(prototype) != nullptr, "the optimizer ", kind_of(prototype), " is not supported: use SGD, Adam, AdamW, RMSprop or Adagrad");
   std::map<std::string, std::vector<size_t>> groups_of;  // a module registered twice has its parameters listed, and stepped, twice
   for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {
@@ -98,7 +97,7 @@ OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<Na
 }
 
 void visit(ShardedOptimizerOptions& options, OptionVisitor& visitor) {
-  visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0}, {.meaning = "to which gradients are scaled down; 0: they are not"});
+  visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0}, {.meaning = "norm to which gradients are scaled down; 0: no limit"});
   visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
 }
 void ShardedOptimizerOptions::validate() const { expect_none(out_of_bounds(*this)); }
@@ -112,7 +111,7 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
   }
   options_.validate();
   TW_EXPECTS(reducer_.options().sharding != Sharding::none, "a ShardedOptimizer needs sharded gradients: choose ReducerOptions::sharding");
-  TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these are other parameters than those whose gradients are reduced");
+  TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these parameters are not those whose gradients are reduced");
   const at::NoGradGuard no_grad;
   move_parameters();
   make_pieces();
@@ -124,7 +123,7 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
     for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
       for (const at::Tensor& tensor : group.params()) {
         TW_EXPECTS(std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.tensor.is_same(tensor); }),
-                   "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is no piece of the parameters");
+                   "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is not a piece of the parameters");
       }
     }
   });
@@ -143,7 +142,7 @@ void ShardedOptimizer::move_parameters() {
                                                      : shared_tensor(comm, {bucket.numel}, at::device(device).dtype(bucket.dtype)));
     for (const int64_t id : bucket.gradients) {
       const auto& [name, parameter] = parameters_[static_cast<size_t>(id)];
-      TW_EXPECTS(parameter.device() == device, "parameter '", name, "' lies on ", parameter.device().str(), ", and its gradient is reduced on ",
+      TW_EXPECTS(parameter.device() == device, "parameter '", name, "' lies on ", parameter.device().str(), ", but its gradient is reduced on ",
                  device.str(), ": see ReducerOptions::device");
       const at::Tensor place = buffers_.back().view(reducer_.plan().placements[static_cast<size_t>(id)].offset, parameter.sizes());
       place.copy_(parameter);
@@ -194,7 +193,7 @@ void ShardedOptimizer::zero_grad() {
 
 void ShardedOptimizer::expect_reduced_once() const {
   TW_EXPECTS(reducer_.steps() == steps_ + 1, "the gradients were reduced ", reducer_.steps() - steps_,
-             " times since the last update; it takes once: accumulate under no_sync()");
+             " times since the last update, expected once: accumulate under no_sync()");
 }
 
 void ShardedOptimizer::update(double loss_scale) {
@@ -229,7 +228,7 @@ void ShardedOptimizer::take_over_moved() {
     TW_EXPECTS(parameter.scalar_type() == spec.dtype && parameter.sizes() == spec.shape && parameter.device() == buffer.device(), "parameter '", name,
                "' was ", spec.describe(), " on ", buffer.device().str(), " when ShardedOptimizer was made, and is ",
                TensorSpec{name, parameter.sizes().vec(), parameter.scalar_type()}.describe(), " on ", parameter.device().str(),
-               ": make it after whatever changes the model");
+               ": make it after all changes of the model");
     TW_EXPECTS(!options_.one_copy_per_node, "parameter '", name,
                "' was moved out of the memory that the ranks of its node share (one_copy_per_node): change its values in place, by copy_()");
     const at::Tensor place = buffers_[static_cast<size_t>(where.bucket)].view(where.offset, spec.shape);

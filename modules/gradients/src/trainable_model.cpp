@@ -30,8 +30,9 @@ std::vector<at::Tensor> ModelTensors::tensors() const {
 }
 
 void ModelTensors::expect_replicable() const {
-  TW_EXPECTS(renormalised.empty(), renormalised.front(), " is the weight of an embedding with max_norm, whose forward pass changes the rows that it ",
-             "takes: other rows on each rank, and the replicas would drift apart. Leave max_norm out, and take rows of ",
+  TW_EXPECTS(renormalised.empty(), renormalised.front(),
+             " is the weight of an embedding with max_norm, whose forward pass changes the rows that it uses. ",
+             "These differ between ranks, so the replicas would drift apart. Leave max_norm out, and look up rows of ",
              "torch::renorm(weight, norm_type, 0, max_norm), such as by torch::embedding()");
 }
 

@@ -34,7 +34,7 @@ c10::Device current(const Device& device) {
 void expect_current(c10::Device device) {
   if (!at::accelerator::isAccelerator(device.type()) || device == current_device(device.type())) return;
   throw Error(concat("it lies on ", device.str(), ", but ", current_device(device.type()).str(),
-                     " is the current device: what a graph has on accelerators is on the current one"));
+                     " is the current device: all tensors of a graph on accelerators must be on the current device"));
 }
 
 Argument argument_of(const c10::IValue& value, const std::function<int(const at::Tensor&)>& ref) {
@@ -67,7 +67,7 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
     for (const c10::IValue& each : value.toListRef()) refs.push_back({each.isNone() ? -1 : ref(each.toTensor())});
     return refs;
   }
-  throw Error(concat("an argument is a ", value.tagKind(), ", which cannot be written down"));
+  throw Error(concat("an argument is a ", value.tagKind(), ", which cannot be recorded"));
 }
 
 Size with_rows(int64_t size, int64_t rows, int64_t other, int64_t other_rows) {
@@ -86,7 +86,7 @@ Argument with_rows(const Argument& argument, int64_t rows, const Argument& other
   const auto* list = std::get_if<std::vector<Size>>(&argument);
   const auto* other_list = std::get_if<std::vector<Size>>(&other);
   if (list == nullptr || other_list == nullptr || list->size() != other_list->size()) {
-    throw Error("an argument that is no size depends on the rows of the batch");
+    throw Error("an argument that is not a size depends on the rows of the batch");
   }
   std::vector<Size> sizes;
   for (size_t i = 0; i < list->size(); ++i) sizes.push_back(with_rows((*list)[i].fixed, rows, (*other_list)[i].fixed, other_rows));
@@ -95,7 +95,7 @@ Argument with_rows(const Argument& argument, int64_t rows, const Argument& other
 
 void expect_fit(const Size& size, int64_t rows, int64_t found) {
   if (size.of(rows) == found) return;
-  throw Error(concat("a size is ", found, " for ", rows, rows == 1 ? " row" : " rows", ", where other numbers of rows let expect ", size.of(rows),
+  throw Error(concat("a size is ", found, " for ", rows, rows == 1 ? " row" : " rows", ", where other numbers of rows predict ", size.of(rows),
                      ": it is not linear in the rows"));
 }
 
@@ -107,7 +107,7 @@ void expect_fit(const Argument& argument, int64_t rows, const Argument& found) {
   } else if (list(argument) != nullptr && list(found) != nullptr && list(argument)->size() == list(found)->size()) {
     for (size_t i = 0; i < list(argument)->size(); ++i) expect_fit((*list(argument))[i], rows, (*list(found))[i].fixed);
   } else if (argument != found) {
-    throw Error("an argument that is no size depends on the rows of the batch");
+    throw Error("an argument that is not a size depends on the rows of the batch");
   }
 }
 

@@ -120,7 +120,7 @@ class Builder {
     if (found != values_.end()) return found->second;
     if (tensor.has_storage() && storages_.contains(tensor.storage().unsafeGetStorageImpl())) return fresh_value_of(tensor);
     if (tensor.requires_grad())
-      throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " requires a gradient and is no parameter of the module"));
+      throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " requires a gradient, but is not a parameter of the module"));
     expect_current(tensor.device());
     const int index = add(Value::Kind::constant, "", tensor);
     graph_.constants.emplace_back(index, tensor);
@@ -140,7 +140,7 @@ class Builder {
       const bool same_shape = made.storage == storage && std::ranges::equal(made.sizes, tensor.sizes(), {}, &Size::fixed);
       if (same_shape) return values_[tensor.unsafeGetTensorImpl()] = value;
     }
-    throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " came out of another one without an operator, as by data()"));
+    throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " was made from another tensor without an operator, such as by data()"));
   }
 
   /// Whether `tensor` is autograd's copy of `known`, an operator's result that was saved for the operator's gradient.
@@ -201,7 +201,7 @@ class Builder {
     if (numbers_.contains(i)) {
       if (!may_change || tells_shape(node.op)) return true;  // e.g. a size, which is an argument where it is used
       throw Error(
-          concat("operator ", i, ", ", node.op, ": its result is a number, which the module may decide by: the flow must not depend on data"));
+          concat("operator ", i, ", ", node.op, ": its result is a number, and the module may branch on it: control flow must not depend on data"));
     }
     if (node.answer) {
       const std::vector<int> inputs = node.inputs();

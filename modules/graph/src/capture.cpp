@@ -72,7 +72,7 @@ Captured captured(Subject& module, const std::vector<at::Tensor>& example) {
       throw;
     } catch (const Error& error) {
       throw Error(concat("the module calls ", first.calls.size(), " operators at first and ", calls,
-                         " when it runs again, as with a cache in a member: ", error.what()));
+                         " when it runs again, such as with a cache in a member: ", error.what()));
     }
   }
 }
@@ -116,9 +116,10 @@ Graph graph_of_module(Subject& module, const std::vector<at::Tensor>& example) {
 
 Graph capture(const Forward& forward, const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
               const std::vector<at::Tensor>& example) {
-  TW_EXPECTS(!example.empty(), "an example has one tensor at least");
+  TW_EXPECTS(!example.empty(), "an example must have at least one tensor");
   for (const at::Tensor& each : example) {
-    TW_EXPECTS(each.dim() > 0 && each.size(0) > 0 && each.size(0) == rows_of(example), "the tensors of an example have equally many rows");
+    TW_EXPECTS(each.dim() > 0 && each.size(0) > 0 && each.size(0) == rows_of(example),
+               "the tensors of an example must have the same number of rows, at least 1");
   }
   Subject module(forward, parameters, buffers);
   try {

@@ -207,7 +207,7 @@ std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<i
     if (!graph.values[value].of_batch) continue;
     const int producer = producers[value];
     const int made = producer < 0 ? 0 : stage_of_node[at(producer)];
-    TW_EXPECTS(made <= first[value], "stage ", first[value], " takes what stage ", made, " computes, by ", graph.nodes[at(producer)].op);
+    TW_EXPECTS(made <= first[value], "stage ", first[value], " uses what stage ", made, " computes, by ", graph.nodes[at(producer)].op);
     for (int s = made; s < last[value]; ++s) {
       stages[at(s)].outputs.push_back(static_cast<int>(value));
       stages[at(s + 1)].inputs.push_back(static_cast<int>(value));

@@ -100,8 +100,8 @@ class Interpreter::Impl {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
     TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
     if (pass.rows > 0 && pass.rows < min_rows_) {
-      throw Error(concat("a pass of ", pass.rows, " rows where the module needs ", min_rows_,
-                         ": with fewer it throws or does something else; take fewer micro-batches or replicas, or larger batches"));
+      throw Error(concat("a pass of ", pass.rows, " rows, but the module needs at least ", min_rows_,
+                         ": with fewer it throws or behaves differently; use fewer micro-batches or replicas, or larger batches"));
     }
     std::vector<at::Tensor> values = values_;
     for (size_t i = 0; i < inputs.size(); ++i) values[at(inputs_[i])] = inputs[i];
@@ -179,8 +179,8 @@ class Interpreter::Impl {
     std::erase_if(captured, is_one);
     if (order == captured) return;
     throw Error(
-        "the dimensions of the tensor that it reads past lie in another order in memory than when the module was captured: call clone() on it "
-        "before, with MemoryFormat::Contiguous");
+        "the dimensions of the tensor that it reads have a different order in memory than when the module was captured: call clone() on it "
+        "first, with MemoryFormat::Contiguous");
   }
 
   /// Does not wait when a module creates a tensor on the host in each pass and copies it to the device, e.g. torch::tensor({...}).to(device).
@@ -214,8 +214,8 @@ class Interpreter::Impl {
     for (const c10::IValue& result : results) {
       if (result.isBool()) {
         if (result.toBool() != step.answer && !is_probe) {
-          throw Error(concat("it answers ", result.toBool() ? "true" : "false", " where it answered ", *step.answer ? "true" : "false",
-                             " when the module was captured, which may have taken another branch here"));
+          throw Error(concat("it returns ", result.toBool() ? "true" : "false", " where it returned ", *step.answer ? "true" : "false",
+                             " when the module was captured: the module may take a different branch here"));
         }
       } else if (result.isTensor()) {
         keep_one(result.toTensor());

@@ -95,7 +95,7 @@ at::ScalarType dtype_from(const std::string& name) {
   for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
     if (name == c10::toString(static_cast<at::ScalarType>(i))) return static_cast<at::ScalarType>(i);
   }
-  throw Error(concat("'", name, "' is no dtype"));
+  throw Error(concat("'", name, "' is not a dtype"));
 }
 
 Json json_of(const at::Tensor& tensor) {
@@ -144,7 +144,7 @@ Graph read(const Json& json) {
   Graph graph;
   for (const Json& each : json.at("values")) {
     const auto kind = std::ranges::find(kinds, each.at("kind").get<std::string>());
-    if (kind == kinds.end()) throw Error(concat("'", each.at("kind").get<std::string>(), "' is no kind of value"));
+    if (kind == kinds.end()) throw Error(concat("'", each.at("kind").get<std::string>(), "' is not a kind of value"));
     std::vector<Size> sizes;
     for (const Json& size : each.at("sizes")) sizes.push_back(size_from(size));
     graph.values.push_back({.kind = static_cast<Value::Kind>(kind - kinds.begin()),

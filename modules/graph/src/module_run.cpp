@@ -34,13 +34,13 @@ void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other,
     const Node& twin = other.nodes[i];
     const std::string where = concat("operator ", i, ", ", node.op);
     if (node.op != twin.op || node.overload != twin.overload || node.outputs != twin.outputs || node.arguments.size() != twin.arguments.size()) {
-      throw Error(concat(where, ": for ", other_rows, " rows in place of ", rows, " it is ", twin.op));
+      throw Error(concat(where, ": for ", other_rows, " rows instead of ", rows, " it is ", twin.op));
     }
-    if (node.answer != twin.answer) throw Error(concat(where, ": it answers otherwise for ", other_rows, " rows than for ", rows));
+    if (node.answer != twin.answer) throw Error(concat(where, ": it returns a different answer for ", other_rows, " rows than for ", rows));
   }
   for (size_t i = 0; i < graph.values.size(); ++i) {
     if (graph.values[i].sizes.size() != other.values[i].sizes.size()) {
-      throw Error(concat("a tensor has another number of dimensions for ", other_rows, " rows than for ", rows));
+      throw Error(concat("a tensor has a different number of dimensions for ", other_rows, " rows than for ", rows));
     }
   }
   for (size_t i = 0; i < graph.constants.size(); ++i) {

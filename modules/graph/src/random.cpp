@@ -70,7 +70,7 @@ at::Tensor by_rows(at::IntArrayRef sizes, c10::Device device, const Numbers& of,
   if (!whole) {
     dimension = static_cast<size_t>(of.place->dimension);
     if (sizes[dimension] != of.place->outer * rows * of.place->inner)
-      throw Error(concat("what it draws, of shape ", sizes, ", has other than ", rows, " rows"));
+      throw Error(concat("the random tensor that it draws, of shape ", sizes, ", does not have ", rows, " rows"));
     split.assign(sizes.begin(), sizes.begin() + of.place->dimension);
     split.insert(split.end(), {of.place->outer, of.place->inner});
     split.insert(split.end(), sizes.begin() + of.place->dimension + 1, sizes.end());

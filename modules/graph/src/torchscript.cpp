@@ -20,7 +20,7 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
   } else if (value.isGenericDict()) {
     for (const auto& each : value.toGenericDict()) flatten(each.value(), into);
   } else if (!value.isNone()) {
-    throw Error(concat("a TorchScript module returns a ", value.tagKind(), ", which is no tensor"));
+    throw Error(concat("a TorchScript module returns a ", value.tagKind(), ", which is not a tensor"));
   }
 }
 

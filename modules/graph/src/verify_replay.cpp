@@ -46,10 +46,10 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
       continue;
     }
     const std::string name = node->name();
-    if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a gradient of the user's own, ", name);
+    if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
-          "what TorchScript's optimiser made of a module that has run before: capture it before it runs, or as a graph::TorchScript";
+          "operators that TorchScript's optimiser made of a module that ran before: capture it before it runs, or as a graph::TorchScript";
     }
     if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
@@ -91,18 +91,18 @@ struct Probe {
   Probe(const Subject& module, const std::vector<at::Tensor>& inputs) : run(run_of(module, inputs, &buffers)) {}
 };
 
-constexpr const char* past_operators = "it reads or writes numbers past them, as by accessor() or data_ptr()";
-constexpr const char* kept_numbers = "it keeps what it has made of its parameters or buffers, as weights that train(false) fuses";
+constexpr const char* past_operators = "it reads or writes numbers without operators, such as by accessor() or data_ptr()";
+constexpr const char* kept_numbers = "it keeps values computed from its parameters or buffers, such as weights that train(false) fuses";
 
 void expect_equal(const Subject& module, const Probe& probe, const Replay& replay, const char* reason) {
   for (size_t i = 0; i < replay.outputs.size(); ++i) {
     if (agree(probe.run.outputs[i], replay.outputs[i])) continue;
-    throw Error(concat("output ", i, " of the module is not what the operators make that it calls: ", reason));
+    throw Error(concat("output ", i, " of the module differs from what the operators that it calls compute: ", reason));
   }
   for (size_t i = 0; i < module.buffers.size(); ++i) {
     const std::string& name = module.buffers[i].name;
     if (agree(probe.buffers[i], replay.tensors.at(name))) continue;
-    throw Error(concat("buffer '", name, "' is not what the operators make that the module calls: ", reason));
+    throw Error(concat("buffer '", name, "' differs from what the operators that the module calls compute: ", reason));
   }
 }
 
@@ -118,7 +118,7 @@ void expect_same_constants(const Graph& graph, const Run& run, const Subject& mo
   for (size_t i = 0; i < graph.constants.size() && graph.constants.size() == now.size(); ++i) {
     const at::Tensor& constant = graph.constants[i].second;
     if (agree(constant, now[i].second)) continue;
-    throw Error(concat("a tensor of shape ", constant.sizes(), " is neither parameter nor buffer, and changes with them: ", kept_numbers,
+    throw Error(concat("a tensor of shape ", constant.sizes(), " is neither a parameter nor a buffer, but changes with them: ", kept_numbers,
                        "; compute it in forward(), or register it as a buffer"));
   }
 }
@@ -130,11 +130,11 @@ void verify_replay(const Graph& graph, const Run& run, const Subject& module, co
   const Recorded theirs = recorded_behind(run.outputs);
   const Recorded ours = recorded_behind(replay.outputs);
   if (!theirs.unsupported_node.empty())
-    throw Error(concat("the module's gradients go through what no graph of operators has: ", theirs.unsupported_node));
+    throw Error(concat("the module's gradients pass through something that a graph of operators cannot hold: ", theirs.unsupported_node));
   for (const NamedTensor& each : module.parameters) {
     const auto* leaf = each.tensor.unsafeGetTensorImpl();
     if (theirs.leaves.contains(leaf) == ours.leaves.contains(leaf)) continue;
-    throw Error(concat("parameter '", each.name, "' gets ", theirs.leaves.contains(leaf) ? "a" : "no", " gradient from the module, and ",
+    throw Error(concat("parameter '", each.name, "' gets ", theirs.leaves.contains(leaf) ? "a" : "no", " gradient from the module, but ",
                        theirs.leaves.contains(leaf) ? "none" : "one", " from the operators that it calls"));
   }
   if (!replay.is_random) expect_equal(module, Probe(module, inputs), replay, past_operators);

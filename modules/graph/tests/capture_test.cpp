@@ -219,7 +219,7 @@ TEST(Capture, guardsAnswersThatDependOnData) {
         try {
           interpreter.run({x}, {.rows = 5});
         } catch (const Error& error) {
-          EXPECT_NE(std::string(error.what()).find("it answers false where it answered true"), std::string::npos) << error.what();
+          EXPECT_NE(std::string(error.what()).find("it returns false where it returned true"), std::string::npos) << error.what();
           throw;
         }
       },
@@ -317,7 +317,7 @@ struct StraightThrough : torch::autograd::Function<StraightThrough> {
 TEST(Capture, refusesWhatOperatorsDoNotShow) {
   const std::vector<NamedTensor> weight{{"w", torch::randn({3}, torch::requires_grad())}};
   const Tensor& w = weight[0].tensor;
-  expect_refused("a gradient of the user's own", [&](const Tensors& x) { return Tensors{StraightThrough::apply(x[0] * w)}; }, weight);
+  expect_refused("a custom gradient function", [&](const Tensors& x) { return Tensors{StraightThrough::apply(x[0] * w)}; }, weight);
   expect_refused(
       "a hook at the gradient",
       [&](const Tensors& x) {
@@ -326,12 +326,12 @@ TEST(Capture, refusesWhatOperatorsDoNotShow) {
         return Tensors{y.sin()};
       },
       weight);
-  expect_refused("reads or writes numbers past them", [](const Tensors& x) {
+  expect_refused("reads or writes numbers without operators", [](const Tensors& x) {
     const Tensor out = torch::zeros_like(x[0]);
     for (int64_t i = 0; i < x[0].size(0); ++i) out.accessor<float, 2>()[i][0] = x[0].accessor<float, 2>()[i][1];
     return Tensors{out + x[0]};
   });
-  expect_refused("reads or writes numbers past them", [](const Tensors& x) { return Tensors{x[0] * x[0].const_data_ptr<float>()[0]}; });
+  expect_refused("reads or writes numbers without operators", [](const Tensors& x) { return Tensors{x[0] * x[0].const_data_ptr<float>()[0]}; });
 }
 
 // A function without rows: numbers, matrices, a tensor changed in place, and an unused parameter.
@@ -375,13 +375,13 @@ TEST(Capture, refusesByName) {
   expect_refused("operator 1, aten::item: its result is a number",
                  [](const Tensors& x) { return Tensors{x[0].sum().item<double>() > 0 ? x[0] : -x[0]}; });
   const Tensor stray = torch::randn({3}, torch::requires_grad());
-  expect_refused("a tensor of shape [3] requires a gradient and is no parameter", [&](const Tensors& x) { return Tensors{x[0] * stray}; });
+  expect_refused("a tensor of shape [3] requires a gradient, but is not a parameter", [&](const Tensors& x) { return Tensors{x[0] * stray}; });
   expect_refused("aten::multinomial: it draws random numbers that a graph cannot repeat",
                  [](const Tensors& x) { return Tensors{x[0] * torch::multinomial(x[0].sigmoid(), 1)}; });
   expect_refused("aten::index.Tensor: the shape of its result depends on data",
                  [](const Tensors& x) { return Tensors{x[0].index({x[0].select(1, 0) > -9})}; });
   expect_refused("aten::nonzero: the shape of its result depends on data", [](const Tensors& x) { return Tensors{x[0].nonzero() * x[0].sum()}; });
-  expect_refused("came out of another one without an operator", [](const Tensors& x) { return Tensors{x[0] * x[0].amax().data()}; });
+  expect_refused("was made from another tensor without an operator", [](const Tensors& x) { return Tensors{x[0] * x[0].amax().data()}; });
   const Tensor outside = torch::zeros({3});
   expect_refused("neither parameter nor buffer", [&](const Tensors& x) {
     outside.add_(1);

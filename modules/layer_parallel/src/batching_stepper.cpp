@@ -52,7 +52,7 @@ std::string difference_of_steppers(const LayerStack& stack, Stepper& stepper, St
     const double error = at::linalg_vector_norm(given[i].sub(expected[i]).to(at::kDouble)).item<double>();
     const double norm = at::linalg_vector_norm(expected[i].to(at::kDouble)).item<double>();
     const double tolerance = given[i].scalar_type() == at::kDouble ? 1e-12 : 1e-5;  // about 50 rounding errors in float32, many more in float64
-    if (!(error <= tolerance * norm)) return concat("together they compute something else, by ", error / norm, " of the norm");
+    if (!(error <= tolerance * norm)) return concat("batched layers compute different results, by ", error / norm, " of the norm");
   }
   return "";
 }
@@ -92,7 +92,7 @@ Stepper& BatchingStepper::stepper_for(const Rows& layers, const State& states, c
       i = -1;
     } else {
       together_.reset();
-      unbatchable_ = concat("layer ", layer, " does not do what layer ", stack_.range().begin, " does: ", other);
+      unbatchable_ = concat("layer ", layer, " does not compute what layer ", stack_.range().begin, " computes: ", other);
     }
   }
   return together_ ? *together_ : *one_by_one_;
@@ -130,7 +130,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   const std::vector<at::Tensor> parameters = stack_.parameters_of(first);
   seen_ = OperatorTrace::of(example, extras, parameters, step_of(first));
   if (!seen_->doubt().empty()) return refuse(seen_->doubt());
-  if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second look finds: ", other));
+  if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second run differs: ", other));
   const graph::Graph graph = step_graph(stack_, first, options_.integrator, example, extras, dt_);
   std::string problem;
   std::unique_ptr<Stepper> together;
@@ -140,7 +140,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
     auto vmapped = std::make_unique<VmappedStep>(graph);
     if (vmapped->is_random()) return refuse("they draw random numbers");
     if (options_.batching == Batching::automatic && has_convolutions(graph)) {
-      return refuse("they hold convolutions, which are slower together");
+      return refuse("they hold convolutions, which are slower in a batch");
     }
     together = make_vmapped(stack_, std::move(vmapped));
   }

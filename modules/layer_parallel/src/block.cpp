@@ -36,8 +36,9 @@ Layer named_layer(Layer layer, std::string name, bool of_ode) {
     try {
       State result = forward(u, extras, dt);
       const bool is_defined = std::ranges::all_of(result, [](const at::Tensor& tensor) { return tensor.defined(); });
-      TW_EXPECTS(is_defined, name, ", gave ", describe(result), " for ", describe(u));
-      TW_EXPECTS(!of_ode || fits(result, u, is_step), name, ", gave ", describe(result), " for a state of ", describe(u), ", which ODE blocks keep");
+      TW_EXPECTS(is_defined, name, ", returned ", describe(result), " for ", describe(u));
+      TW_EXPECTS(!of_ode || fits(result, u, is_step), name, ", returned ", describe(result), " for a state of ", describe(u),
+                 ", but an ODE block must keep its state's shapes and dtypes");
       return result;
     } catch (c10::Error& e) {
       e.add_context(concat("thrown in ", name, ", for ", describe(u)));

@@ -47,7 +47,7 @@ std::vector<std::string> check_layer(const Block& block, const State& example, d
   }
   if (!problems.empty()) return problems;
   if (!equal(to, stepped(from, dt))) {
-    problems.emplace_back("equal inputs gave different results: random layers need BlockOptions::random, and no layer may remember");
+    problems.emplace_back("equal inputs gave different results: random layers need BlockOptions::random, and no layer may keep a state");
   }
   if (equal(to, stepped(from, 2 * dt))) problems.emplace_back("the step does not depend on dt");
 

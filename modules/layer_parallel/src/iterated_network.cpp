@@ -12,8 +12,8 @@ namespace tw::layer_parallel {
 void expect_iterations(const Communicator& comm, Iterations iterations) {
   const auto [forward, backward] = iterations;
   expect_same_on_all_ranks(comm, "iterations", {concat(forward, " forward"), concat(backward, " backward")});
-  TW_EXPECTS(forward >= 0 && backward >= 0, "iterations must be at least 0, are ", forward, " and ", backward);
-  TW_EXPECTS((forward == 0) == (backward == 0), "either both directions are serial, with no iterations, or neither; they are ", forward, " and ",
+  TW_EXPECTS(forward >= 0 && backward >= 0, "iterations must be at least 0, got ", forward, " and ", backward);
+  TW_EXPECTS((forward == 0) == (backward == 0), "either both directions must be serial, with 0 iterations, or neither; got ", forward, " and ",
              backward);
 }
 

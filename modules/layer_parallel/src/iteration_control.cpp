@@ -43,10 +43,12 @@ int raised_to(int64_t raised, int scheduled) { return raised == 0 || scheduled =
 void visit(DetectorOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Reaction>> reactions{
       {"warn", Reaction::warn}, {"more_iterations", Reaction::more_iterations}, {"serial", Reaction::serial}};
-  visitor.field("every", options.every, at_least(0), {.meaning = "from one look to the next; 0: none", .unit = "training passes"});
-  visitor.field("bound", options.bound, {.least = 0, .above = true}, {.meaning = "of the convergence factor of a pass with twice the iterations"});
-  visitor.field("reaction", options.reaction, reactions, {.meaning = "to a factor above the bound"});
-  visitor.field("max_iterations", options.max_iterations, at_least(1), {.meaning = "before reaction more_iterations becomes serial"});
+  visitor.field("every", options.every, at_least(0), {.meaning = "training passes between two measurements; 0: none", .unit = "training passes"});
+  visitor.field("bound", options.bound, {.least = 0, .above = true},
+                {.meaning = "largest accepted convergence factor of a pass with twice the iterations"});
+  visitor.field("reaction", options.reaction, reactions, {.meaning = "reaction to a convergence factor above the bound"});
+  visitor.field("max_iterations", options.max_iterations, at_least(1),
+                {.meaning = "largest number of iterations; beyond it, the reaction more_iterations becomes serial"});
 }
 
 void DetectorOptions::validate() const { expect_none(out_of_bounds(*this)); }
@@ -62,8 +64,8 @@ IterationControl::IterationControl(std::shared_ptr<TrainableModel> model, std::s
   detector_.validate();
   for (size_t i = 0; i < schedule_.size(); ++i) {
     const auto& [epoch, iterations] = schedule_[i];
-    TW_EXPECTS(epoch >= 1 && (i == 0 || epoch > schedule_[i - 1].epoch), "epochs of a schedule ascend from 1 or later, but entry ", i + 1,
-               " is of epoch ", epoch);
+    TW_EXPECTS(epoch >= 1 && (i == 0 || epoch > schedule_[i - 1].epoch), "epochs of a schedule must ascend from at least 1, but entry ", i + 1,
+               " has epoch ", epoch);
     TW_EXPECTS(iterations.forward >= 0 && iterations.backward >= 0 && (iterations.forward == 0) == (iterations.backward == 0), "iterations of epoch ",
                epoch, " must be positive, or 0 and 0 for serial, got ", iterations.forward, " and ", iterations.backward);
   }

@@ -71,18 +71,21 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
 void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T, of every ODE block: its step size is T / layers"});
+  visitor.field("final_time", options.final_time, {.least = 0, .above = true},
+                {.meaning = "final time T of every ODE block; its step size is T / layers"});
   visit(levels, visitor);
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;
   options.min_coarse = levels.min_coarse;
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
-  visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
-  visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
-  visitor.field("front_layers", options.front_layers, at_least(0, any_count), {.meaning = "first ones of every ODE block outside of the iterations"});
-  visitor.field("back_layers", options.back_layers, at_least(0, any_count), {.meaning = "last ones of every ODE block outside of the iterations"});
-  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values and of random layers"});
+  visitor.field("guess", options.guess, guesses, {.meaning = "initial guess of the iterations of a pass"});
+  visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points only, and compute the others again in the backward pass"});
+  visitor.field("front_layers", options.front_layers, at_least(0, any_count),
+                {.meaning = "first layers of every ODE block that are outside of the iterations"});
+  visitor.field("back_layers", options.back_layers, at_least(0, any_count),
+                {.meaning = "last layers of every ODE block that are outside of the iterations"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of initial values and of random layers"});
 }
 
 void LayerParallelOptions::validate() const {
@@ -90,7 +93,7 @@ void LayerParallelOptions::validate() const {
   LevelOptions{levels, coarsening, min_coarse}.validate();
   forward.validate();
   backward.validate();
-  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
+  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions must be serial, with 0 iterations, or neither");
   TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "guess = previous needs residuals");
 }
 
@@ -130,7 +133,7 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
   GeneratorGuard generator;
   generator.seed(seed, static_cast<uint64_t>(index) << 32U);
   Layer layer = block.make(0);
-  TW_EXPECTS(!layer.is_step, "block ", index, " is a plain layer, and makes no time step: its forward takes no dt");
+  TW_EXPECTS(!layer.is_step, "block ", index, " is a plain layer, not a time step: its forward must not take dt");
   return named_layer(std::move(layer), concat("block ", index), false);
 }
 
@@ -138,9 +141,9 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
     : comms_(comm), blocks_(std::move(blocks)), options_(options) {
   expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", lines_of(blocks_, options_));
   options_.validate();
-  for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block has at least one layer, not ", block.count);
+  for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block must have at least one layer, got ", block.count);
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),
-             "a network needs an ODE block, of two layers or more");
+             "a network needs an ODE block of at least two layers");
   const auto observer = [this](const char* name, int level, auto begin, auto end) {
     if (observer_) observer_(name, level, begin, end);
   };
@@ -192,7 +195,7 @@ Modules LayerParallel::Impl::ode_modules() const {
 }
 
 void LayerParallel::Impl::set_replica(int64_t replica) {
-  TW_EXPECTS(replica >= 0, "replicas are counted from 0, got ", replica);
+  TW_EXPECTS(replica >= 0, "the number of a replica must be at least 0, got ", replica);
   replica_ = replica;
   for (Part& part : parts_) {
     if (part.ode) part.ode->set_random_seed(random_seed(options_.seed, replica_));
@@ -250,7 +253,7 @@ State LayerParallel::Impl::through(OdeBlock& block, const State& state, Rank her
                          tensors = state.size()](const std::vector<at::Tensor>& cotangents) {
     const Stopwatch watch;
     return revoke_on_exception(comms_.onward(), [&] {
-      TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of layers in parallel cannot be differentiated again: create_graph must be false");
+      TW_EXPECTS(!c10::GradMode::is_enabled(), "gradients of parallel layers cannot be differentiated again: create_graph must be false");
       std::vector<at::Tensor> gradients = zero_gradients(block.stack());
       const State end = comm_.rank() == block.last_rank() ? State(cotangents.begin(), cotangents.end()) : *like;
       const State begin = block.backward(*recorded, end, gradients, torch::autograd::get_current_graph_task_keep_graph());
@@ -358,7 +361,7 @@ void LayerParallel::train(bool on) {
 void LayerParallel::set_training(bool training) { impl_->switch_.set(*this, training, impl_->ode_modules()); }
 
 std::shared_ptr<torch::nn::Module> LayerParallel::clone(const std::optional<at::Device>& /*device*/) const {
-  TW_EXPECTS(false, "a rank has some layers of a LayerParallel alone, of which it makes no clone: serial_on_root() puts the whole network together");
+  TW_EXPECTS(false, "a LayerParallel cannot be cloned, because each rank has only some of its layers: serial_on_root() returns the whole network");
 }
 
 const Communicator& LayerParallel::comm() const noexcept { return impl_->comm_; }

@@ -37,7 +37,7 @@ std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64
       TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || can_be_stacked(item.value(), stacks[t].slices[0])), "tensor '", item.key(), "' of layer ",
                  layer, " differs from that of the layer before in name, shape, dtype or requires_grad");
       TW_EXPECTS(seen.insert(item.value().unsafeGetTensorImpl()).second, "tensor '", item.key(), "' of layer ", layer,
-                 " is one that another layer or name has too: a factory makes a new layer at each call, with tensors of its own");
+                 " is shared with another layer or name: a factory must make a new layer at each call, with its own tensors");
       stacks[t].slices.push_back(item.value());
     }
   }

@@ -139,7 +139,7 @@ SavedVersions OdeBlock::versions(const State& extras) const {
 
 State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
   for (const at::Tensor& tensor : input) {
-    TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state has real or complex numbers, not ", tensor.scalar_type());
+    TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state must have floating-point or complex numbers, got ", tensor.scalar_type());
   }
   stack_.begin_pass();
   const auto call = static_cast<uint64_t>(number_of_calls());

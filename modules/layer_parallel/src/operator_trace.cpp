@@ -40,7 +40,7 @@ bool is_tensors(const c10::TypePtr& type) {
 at::Tensor without_data(const at::Tensor& like) {
   at::Tensor tensor = at::empty_strided(like.sizes(), like.strides(), like.options());
   tensor.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(
-      "they read a tensor's memory, which is not there while the layer is looked at: this needs Batching::never");
+      "they read a tensor's memory, which does not exist while the layer is traced: this needs Batching::never");
   return tensor;
 }
 
@@ -74,7 +74,7 @@ class Recording final : public graph::OperatorListener {
     }
     const auto gives_tensors = [](const c10::Argument& result) { return is_tensors(result.type()); };
     if (!std::all_of(schema.returns().begin(), schema.returns().end(), gives_tensors)) {
-      doubt(concat("they read numbers out of tensors, by ", name, ", on which what they do may depend"));
+      doubt(concat("they read numbers from tensors, by ", name, ", and may behave differently for others"));
     }
     carry_out(op, stack);
     for (const c10::IValue& value : torch::jit::last(stack, schema.returns().size())) call.results.push_back(result(value));
@@ -152,17 +152,17 @@ class Comparison final : public graph::OperatorListener {
     const auto arguments = torch::jit::last(stack, count);
     if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
     const std::string& name = op.operator_name().name;
-    if (calls_ == expected_.calls_.size()) differ(concat(name, " where it was nothing"));
+    if (calls_ == expected_.calls_.size()) differ(concat(name, " instead of nothing"));
     const OperatorTrace::Call& call = expected_.calls_[calls_++];
-    if (!(call.op == op)) differ(concat(name, " where it was ", call.op.operator_name().name));
-    if (!are_expected(arguments, call.arguments)) differ(concat("other arguments of ", name));
+    if (!(call.op == op)) differ(concat(name, " instead of ", call.op.operator_name().name));
+    if (!are_expected(arguments, call.arguments)) differ(concat("different arguments of ", name));
     torch::jit::drop(stack, count);
     for (const OperatorTrace::Result& result : call.results) stack.push_back(made(result));
   }
 
   void give(const State& state) {
-    if (calls_ < expected_.calls_.size()) differ(concat("nothing where it was ", expected_.calls_[calls_].op.operator_name().name));
-    if (!are_expected(std::vector<c10::IValue>(state.begin(), state.end()), expected_.given_)) differ("other results");
+    if (calls_ < expected_.calls_.size()) differ(concat("nothing instead of ", expected_.calls_[calls_].op.operator_name().name));
+    if (!are_expected(std::vector<c10::IValue>(state.begin(), state.end()), expected_.given_)) differ("different results");
   }
 
   const std::string& difference() const noexcept { return difference_; }

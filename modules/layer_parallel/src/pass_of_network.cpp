@@ -37,7 +37,7 @@ uint64_t wanted_gradients(const State& input) {
 std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras) const {
   const bool recorded = c10::GradMode::is_enabled();
   for (const at::Tensor& tensor : extras) {
-    TW_EXPECTS(!(recorded && tensor.requires_grad()), "no gradient reaches extras: detach them, or make them a part of the state");
+    TW_EXPECTS(!(recorded && tensor.requires_grad()), "no gradient reaches extras: detach them, or make them part of the state");
   }
   const bool is_whole =
       comm_.rank() != 0 || (!input.empty() && std::ranges::all_of(input, [](const at::Tensor& tensor) { return tensor.defined(); }));

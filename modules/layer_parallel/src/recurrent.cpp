@@ -70,14 +70,14 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, TimeSolver>> solvers{
       {"mgrit", TimeSolver::mgrit}, {"newton", TimeSolver::newton}, {"quasi_newton", TimeSolver::quasi_newton}};
   LevelOptions levels = level_options(options);
-  visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
-  visitor.field("input_size", options.input_size, at_least(1), {.meaning = "of a time step"});
-  visitor.field("hidden_size", options.hidden_size, at_least(1), {.meaning = "of the state"});
-  visitor.field("layers", options.layers, at_least(1), {.meaning = "one over the other"});
-  visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
-  visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
-  visitor.field("solver", options.solver, solvers, {.meaning = "of the steps of a layer"});
-  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "a step over several time steps"});
+  visitor.field("cell", options.cell, cells, {.meaning = "kind of cell, as in torch::nn"});
+  visitor.field("input_size", options.input_size, at_least(1), {.meaning = "features of the input of a time step"});
+  visitor.field("hidden_size", options.hidden_size, at_least(1), {.meaning = "features of the state"});
+  visitor.field("layers", options.layers, at_least(1), {.meaning = "number of stacked layers"});
+  visitor.field("bias", options.bias, {.meaning = "whether cells have the biases b_ih and b_hh"});
+  visitor.field("bidirectional", options.bidirectional, {.meaning = "run each layer in both directions of time"});
+  visitor.field("solver", options.solver, solvers, {.meaning = "solver of the steps of a layer"});
+  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "cell of a step over several time steps"});
   visit(levels, visitor);
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;
@@ -85,8 +85,8 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
   visitor.field("longest_memory", options.longest_memory, at_least(0),
-                {.meaning = "that the first weights of a gru or an lstm have; 0: as torch::nn draws them", .unit = "steps"});
-  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of initial values"});
+                {.meaning = "longest memory of the initial weights of a gru or an lstm; 0: weights as torch::nn draws them", .unit = "steps"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of initial values"});
 }
 
 void RecurrentOptions::validate() const {
@@ -94,9 +94,9 @@ void RecurrentOptions::validate() const {
   level_options(*this).validate();
   forward.validate();
   backward.validate();
-  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");
+  TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions must be serial, with 0 iterations, or neither");
   TW_EXPECTS(longest_memory == 0 || (longest_memory > 2 && bias && cell != Cell::rnn),
-             "longest_memory is for gates with biases, and more than 2 steps");
+             "longest_memory needs gates with biases, and must be more than 2 steps");
 }
 
 class Recurrent::Impl {
@@ -138,7 +138,7 @@ class Recurrent::Impl {
   }
   /// First steps of the ranks for a sequence, and its end. Local.
   std::vector<int64_t> cuts_of(int64_t steps) const {
-    TW_EXPECTS(steps >= 1, "a sequence has at least one step, not ", steps);
+    TW_EXPECTS(steps >= 1, "a sequence must have at least one step, got ", steps);
     return TimeGrid::cuts_of(steps, comms.lasting().size(), grid_options(options));
   }
   /// Checks this rank's arguments for a pass. @return what must be equal on all ranks
@@ -233,7 +233,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
     const Stopwatch watch;
     return revoke_on_exception(comms.onward(), [&] {
       pass->versions.expect_unchanged();
-      TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of recurrent layers in parallel cannot be differentiated again: create_graph must be false");
+      TW_EXPECTS(!at::GradMode::is_enabled(), "gradients of parallel recurrent layers cannot be differentiated again: create_graph must be false");
       const int64_t fill = pass->inputs.size(0) - steps_here;
       at::Tensor outputs = cotangents[0];
       if (fill > 0) outputs = at::constant_pad_nd(outputs, {0, 0, 0, 0, 0, fill});
@@ -298,26 +298,26 @@ Recurrent::Range Recurrent::block(int64_t steps) const {
 std::vector<std::string> Recurrent::Impl::checked(const at::Tensor& block, int64_t steps, const RecurrentStart& start) const {
   const RecurrentOptions& o = options;
   TW_EXPECTS(!AutocastState::here().is_on(),
-             "recurrent layers in parallel over time are not for autocast: their iterations would correct states by "
+             "recurrent layers in parallel over time do not support autocast: their iterations would correct states by "
              "differences that it rounds away. Compute in float32");
   const std::vector<int64_t> cuts = cuts_of(steps);
   const auto rank = static_cast<size_t>(int{comms.lasting().rank()});
   const int64_t here = cuts[rank + 1] - cuts[rank];
   TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
-             ", of ", steps, " steps rank ", rank, " has ", here, ": [", here, ", batch, ", o.input_size, "]");
+             "; of ", steps, " steps rank ", rank, " has ", here, ", expected [", here, ", batch, ", o.input_size, "]");
   const int64_t batch = block.size(1);
   const auto expect_state = [&](const at::Tensor& given, const char* name) {
     const int64_t parts = o.layers * directions();
-    TW_EXPECTS(!given.defined() || given.sizes() == at::IntArrayRef({parts, batch, o.hidden_size}), name, " is ", described(given), ", should be [",
+    TW_EXPECTS(!given.defined() || given.sizes() == at::IntArrayRef({parts, batch, o.hidden_size}), name, " is ", described(given), ", expected [",
                parts, ", ", batch, ", ", o.hidden_size, "]");
   };
   expect_state(start.hidden, "hidden");
   if (o.cell == Cell::lstm) expect_state(start.cell, "cell");
   if (start.lengths.defined()) {
     TW_EXPECTS(start.lengths.is_cpu() && start.lengths.scalar_type() == at::kLong && start.lengths.sizes() == at::IntArrayRef({batch}),
-               "lengths are ", described(start.lengths), ", should be int64 [", batch, "] on the CPU");
+               "lengths are ", described(start.lengths), ", expected int64 [", batch, "] on the CPU");
     const bool fit = batch == 0 || (start.lengths.min().item<int64_t>() >= 0 && start.lengths.max().item<int64_t>() <= steps);
-    TW_EXPECTS(fit, "lengths are from 0 to ", steps, ", of the sequence");
+    TW_EXPECTS(fit, "lengths must be from 0 to ", steps, ", the length of the sequence");
   }
   const auto line = [](const char* name, const at::Tensor& tensor) {
     return tensor.defined() ? concat(name, ": ", described(tensor), ", content ", content_hash(tensor.detach())) : concat(name, ": none");
@@ -378,7 +378,7 @@ void copy_parameters(const torch::nn::Module& from, const torch::nn::Module& to)
   for (const auto& each : to.named_parameters()) {
     const at::Tensor* value = theirs.find(each.key());
     TW_EXPECTS(value != nullptr, "there is no parameter ", each.key());
-    TW_EXPECTS(value->sizes() == each.value().sizes(), each.key(), " is ", described(*value), ", should be ", described(each.value()));
+    TW_EXPECTS(value->sizes() == each.value().sizes(), each.key(), " is ", described(*value), ", expected ", described(each.value()));
     at::Tensor(each.value()).copy_(*value);
   }
 }

@@ -179,7 +179,7 @@ double draw_times(Svg& svg, const std::vector<NetworkReport>& by_rank, double to
   };
   for (size_t level = 0; level < levels; ++level) legend(colour(level), concat("level ", level));
   legend("#999999", "last relaxation");
-  legend("#000000", "of all this, waiting");
+  legend("#000000", "waiting, part of all of these");
   double y = top;
   for (const bool forward : {true, false}) {
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -206,7 +206,7 @@ double draw_history(Svg& svg, const std::vector<Detection>& history, double boun
   for (const Detection& each : history) values.push_back(each.factor);
   const LogAxis axis(values);
   const auto most = static_cast<double>(std::max<int64_t>(history.back().pass, 1));
-  svg.text({left, top - 10}, "start", concat("convergence factor when the detector looked; bound ", bound), {{"font-weight", "bold"}});
+  svg.text({left, top - 10}, "start", concat("convergence factor at each measurement of the detector; bound ", bound), {{"font-weight", "bold"}});
   axis.draw(svg, top);
   svg.line({left, axis.place(bound, top)}, {left + plot_width, axis.place(bound, top)}, "#d55e00", {{"stroke-dasharray", "5 3"}});
   for (const Detection& each : history) {

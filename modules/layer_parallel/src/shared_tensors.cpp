@@ -37,7 +37,7 @@ void expect_no_shared_tensors(const std::vector<Block>& blocks, uint64_t seed) {
       const Owner& owner = found->second;
       const bool is_elsewhere = owner.block != block || owner.layer != index;
       TW_EXPECTS(!is_elsewhere || owner.block != block, "tensor '", name, "' of layer ", index, " of block ", block,
-                 " is one that another layer or name has too: a factory makes a new layer at each call, with tensors of its own");
+                 " is shared with another layer or name: a factory must make a new layer at each call, with its own tensors");
       TW_EXPECTS(!is_elsewhere, "tensor '", name, "' of block ", block, " is tensor '", owner.name, "' of block ", owner.block,
                  " too: blocks lie on different ranks, where copies of one tensor would be trained separately. Make new layers for each block");
     };

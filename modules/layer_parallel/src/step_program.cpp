@@ -72,7 +72,7 @@ std::unique_ptr<StepProgram> StepProgram::compile(const graph::Graph& graph, siz
     const bool is_private = std::ranges::all_of(node.changes, [&](int changed) { return fresh[at(changed)] && uses[at(changed)] == 1; });
     if (node.outputs.size() == 1) op.output = at(node.outputs[0]);
     if (op.rule == nullptr || node.outputs.size() != 1 || !is_private || (op.rule->holds != nullptr && !op.rule->holds(op, values))) {
-      problem = concat("there is no rule for ", node.op, " with such arguments");
+      problem = concat("there is no rule for ", node.op, " with these arguments");
       return nullptr;
     }
     Value& result = values[op.output];

@@ -150,7 +150,8 @@ TEST(Batching, ALayerThatIsNotAsTheOthers) {
   nets.own->scale = 3;
   nets.expect_equal(input(1), "another number in layer 2");
   if (world().rank() == 0) {
-    EXPECT_NE(nets.unbatchable().find("does not do what layer 0 does: other arguments of aten::mul"), std::string::npos) << nets.unbatchable();
+    EXPECT_NE(nets.unbatchable().find("does not compute what layer 0 computes: different arguments of aten::mul"), std::string::npos)
+        << nets.unbatchable();
   }
 }
 

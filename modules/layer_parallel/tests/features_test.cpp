@@ -308,7 +308,7 @@ TEST(Features, CheckLayerNamesWhatIsWrong) {
   struct Shrinks : torch::nn::Module {
     torch::Tensor forward(const torch::Tensor& u, double) { return u.narrow(1, 0, 2); }
   };
-  expect_problem(block([] { return std::make_shared<Shrinks>(); }, 4), "which ODE blocks keep");
+  expect_problem(block([] { return std::make_shared<Shrinks>(); }, 4), "an ODE block must keep");
   struct IgnoresDt : torch::nn::Module {
     torch::Tensor forward(const torch::Tensor& u, double) { return u * 2; }
   };

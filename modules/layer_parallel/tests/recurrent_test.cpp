@@ -381,7 +381,7 @@ TEST(Recurrent, SaysWhatDoesNotFit) {
     net.forward(block, 930);
   });
   expect("from 0 to 30", [&](Recurrent& net, const Tensor& block) { net.forward(block, 30, {.lengths = lengths}); });
-  expect("should be [1, 3, 5]", [](Recurrent& net, const Tensor& block) { net.forward(block, 30, {.hidden = torch::zeros({1, 3, 4})}); });
+  expect("expected [1, 3, 5]", [](Recurrent& net, const Tensor& block) { net.forward(block, 30, {.hidden = torch::zeros({1, 3, 4})}); });
   expect("weight_ih_l0 is", [](Recurrent& net, const Tensor&) { net.load(*torch::nn::LSTM(2, 5)); });
   expect("hidden_size", [](Recurrent&, const Tensor&) { Recurrent(world(), {.hidden_size = 0}); });
 }

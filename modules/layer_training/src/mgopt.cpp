@@ -55,9 +55,9 @@ void expect_refinement(size_t level, const LayerParallel& fine_net, const PartsB
   const std::map<std::string, int64_t> coarse_depths = depths_of(coarse_net, coarse);
   for (const auto& [block, layers] : depths_of(fine_net, fine)) {
     const auto found = coarse_depths.find(block);
-    TW_EXPECTS(found != coarse_depths.end(), "block ", block, " is an ODE block of network ", level, ", and not of network ", level + 1);
+    TW_EXPECTS(found != coarse_depths.end(), "block ", block, " is an ODE block of network ", level, ", but not of network ", level + 1);
     TW_EXPECTS(layers % found->second == 0, "block ", block, " has ", layers, " layers in network ", level, " and ", found->second, " in network ",
-               level + 1, ": each must have a multiple of the next one's");
+               level + 1, ": each network must have a multiple of the layers of the next");
   }
   const auto expect_in = [](const PartsByRank& there, size_t index, const RowPart& part) {
     const RowPart* found = find_part(there, part.name);
@@ -101,7 +101,7 @@ class MgOpt::Impl {
 };
 
 MgOpt::Impl::Impl(std::vector<std::shared_ptr<LayerParallel>> networks, const MgOptOptions& given) : options(given), networks_(std::move(networks)) {
-  TW_EXPECTS(networks_.size() >= 2, "MG/OPT needs two networks or more, not ", networks_.size());
+  TW_EXPECTS(networks_.size() >= 2, "MG/OPT needs at least two networks, got ", networks_.size());
   for (const auto& net : networks_) TW_EXPECTS(net != nullptr, "a network is null");
   expect_same_on_all_ranks(comm(), "the options of an MgOpt", value_lines(options));
   options.validate();
@@ -215,11 +215,13 @@ void MgOptOptions::validate() const {
 }
 
 void visit(MgOptOptions& options, OptionVisitor& visitor) {
-  visit_field(visitor, "learning_rate", options.learning_rate, {.least = 0, .above = true}, {.meaning = "of the gradient steps, by level"});
+  visit_field(visitor, "learning_rate", options.learning_rate, {.least = 0, .above = true},
+              {.meaning = "learning rate of the gradient steps, by level"});
   visitor.field("pre_steps", options.pre_steps, at_least(0), {.meaning = "gradient steps of a level before its coarse correction"});
-  visitor.field("post_steps", options.post_steps, at_least(0), {.meaning = "and after it"});
+  visitor.field("post_steps", options.post_steps, at_least(0), {.meaning = "gradient steps of a level after its coarse correction"});
   visitor.field("coarse_steps", options.coarse_steps, at_least(1), {.meaning = "gradient steps of the coarsest level"});
-  visitor.field("halvings", options.halvings, at_least(0, 60), {.meaning = "of a correction that does not reduce the objective enough"});
+  visitor.field("halvings", options.halvings, at_least(0, 60),
+                {.meaning = "largest number of halvings of a correction that does not reduce the objective enough"});
 }
 
 std::ostream& operator<<(std::ostream& out, const MgOptReport& report) {

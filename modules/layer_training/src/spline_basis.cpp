@@ -8,7 +8,7 @@
 namespace tw::layer_training {
 
 SplineBasis spline_basis(int64_t functions, int degree, double t) {
-  TW_EXPECTS(degree >= 0 && functions > degree, "a spline of degree ", degree, " needs more functions than ", functions);
+  TW_EXPECTS(degree >= 0 && functions > degree, "a spline of degree ", degree, " needs more functions than its degree, got ", functions);
   TW_EXPECTS(t >= 0 && t <= 1, "a spline on [0, 1] has no value at ", t);
   const int64_t intervals = functions - degree;
   const int64_t interval = std::min(static_cast<int64_t>(std::floor(t * static_cast<double>(intervals))), intervals - 1);

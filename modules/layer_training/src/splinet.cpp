@@ -51,8 +51,8 @@ SpliNet::SpliNet(std::shared_ptr<LayerParallel> net, const SpliNetOptions& optio
   for (const OptimizedTensor& p : mine) shards.push_back(p.slices[0]);
   for_each_full_tensor(comm, shards, [&](const std::string& name, const at::Tensor& whole) {
     const int64_t layers = whole.size(0);
-    TW_EXPECTS(options_.control_points <= layers, "control_points must be at most ", layers, ", the layers of block ", name.substr(0, name.find('.')),
-               ", not ", options_.control_points);
+    TW_EXPECTS(options_.control_points <= layers, "control_points must be at most ", layers, ", the number of layers of block ",
+               name.substr(0, name.find('.')), ", got ", options_.control_points);
     Curve& curve = curves_.emplace_back();
     curve.name = name;
     // The layer in the middle of each control point's share.
@@ -144,12 +144,12 @@ void SpliNet::pass(const TrainingPass& pass) {
 
 void SpliNetOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(control_points > degree, "control_points must be more than degree ", degree, ", not ", control_points);
+  TW_EXPECTS(control_points > degree, "control_points must be more than degree ", degree, ", got ", control_points);
 }
 
 void visit(SpliNetOptions& options, OptionVisitor& visitor) {
-  visitor.field("control_points", options.control_points, at_least(1, any_count), {.meaning = "of every ODE block"});
-  visitor.field("degree", options.degree, at_least(0), {.meaning = "of the splines"});
+  visitor.field("control_points", options.control_points, at_least(1, any_count), {.meaning = "control points of every ODE block"});
+  visitor.field("degree", options.degree, at_least(0), {.meaning = "degree of the splines"});
 }
 
 }  // namespace tw::layer_training

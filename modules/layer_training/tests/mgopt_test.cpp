@@ -197,8 +197,8 @@ TEST(MgOpt, RefusesNetworksThatDoNotFit) {
   expect_refused([] { MgOpt({network(world(), 8, 4), network(world(), 4, 3)}); }, "block 3 has 4 layers in network 0 and 3 in network 1");
   expect_refused([] { MgOpt({network(world(), 12, 4), network(world(), 6, 2), network(world(), 4, 2)}); },
                  "6 layers in network 1 and 4 in network 2");
-  expect_refused([] { MgOpt({network(world(), 4, 4), network(world(), 8, 4)}); }, "each must have a multiple of the next one's");
-  expect_refused([] { MgOpt({network(world(), 4, 4)}); }, "two networks or more");
+  expect_refused([] { MgOpt({network(world(), 4, 4), network(world(), 8, 4)}); }, "each network must have a multiple of the layers of the next");
+  expect_refused([] { MgOpt({network(world(), 4, 4)}); }, "at least two networks");
   const auto single = std::make_shared<LayerParallel>(world(), blocks(4, 2));
   expect_refused([&] { MgOpt({network(world(), 8, 4), single}); }, "of this dtype");
   const auto other = std::make_shared<LayerParallel>(

@@ -83,7 +83,7 @@ TEST(NestedIteration, RefusesAnotherNetwork) {
   };
   const LayerParallel coarse(world(), blocks(5));
   LayerParallel fine(world(), blocks(10));
-  expect_refused<ContractError>([&] { refine(coarse, fine); }, "is no refinement");
+  expect_refused<ContractError>([&] { refine(coarse, fine); }, "is not a refinement");
   const LayerParallel smaller(world(), {block([] { return Dense(4); }, 16)});
   LayerParallel larger(world(), blocks(5));
   expect_refused<ContractError>([&] { refine(smaller, larger); }, "has only");

@@ -204,7 +204,7 @@ TEST(SpliNet, RefusesWhatDoesNotFit) {
     }
   };
   expect_refused({.control_points = 3, .degree = 3}, "control_points must be more than degree 3");
-  expect_refused({.control_points = 7, .degree = 3}, "control_points must be at most 6, the layers of block 3");
+  expect_refused({.control_points = 7, .degree = 3}, "control_points must be at most 6, the number of layers of block 3");
   expect_refused({.degree = -1}, "degree");
 }
 

@@ -5,7 +5,7 @@
 namespace tw::models {
 
 ConvNetImpl::ConvNetImpl(const ConvNetOptions& options) : options_(options) {
-  TW_EXPECTS(options.layers >= 1 && options.channels >= 1, "a ConvNet has 1 layer and 1 channel at least, got ", options.layers, " and ",
+  TW_EXPECTS(options.layers >= 1 && options.channels >= 1, "a ConvNet needs at least 1 layer and 1 channel, got ", options.layers, " and ",
              options.channels);
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     const torch::nn::Conv2dOptions shape(layer == 0 ? 1 : options.channels, options.channels, 3);

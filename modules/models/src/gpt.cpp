@@ -55,9 +55,9 @@ torch::nn::Sequential gpt_closing(const GptOptions& options) {
 }
 
 GptImpl::GptImpl(const GptOptions& options) : options_(options) {
-  TW_EXPECTS(options.vocabulary > 0 && options.context > 0 && options.blocks > 0, "GptOptions: vocabulary, context and blocks are at least 1");
+  TW_EXPECTS(options.vocabulary > 0 && options.context > 0 && options.blocks > 0, "GptOptions: vocabulary, context and blocks must be at least 1");
   TW_EXPECTS(options.heads > 0 && options.width > 0 && options.width % options.heads == 0, "GptOptions::width is ", options.width,
-             ", no multiple of ", options.heads, " heads");
+             ", which is not a multiple of the ", options.heads, " heads");
   token_ = register_module("token", torch::nn::Embedding(options.vocabulary, options.width));
   place_ = register_module("place", torch::nn::Embedding(options.context, options.width));
   dropout_ = register_module("dropout", torch::nn::Dropout(options.dropout));

@@ -131,7 +131,7 @@ std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span
                                              std::span<const int64_t> sizes) {
   TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
   TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather expects ",
-             sizes[static_cast<size_t>(int{comm.rank()})], " bytes of rank ", comm.rank(), ", got ", mine.size());
+             sizes[static_cast<size_t>(int{comm.rank()})], " bytes from rank ", comm.rank(), ", got ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   const bool lies_in_place = !mine.empty() && mine.data() == all + std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), int64_t{0});
   if (total > comm.state()->runtime->largest_message()) {  // too long for one call: as messages, which can be cut. `sizes` agree on all ranks, so all
@@ -204,13 +204,13 @@ int64_t max_sequences(const Communicator& comm) noexcept { return std::max(0, co
 
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag) {
   expect_rank(comm, to);
-  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
+  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag must be from 0 to ", Tag::largest, ", got ", tag);
   return labelled_transfer(comm, Collective::send, std::array{PeerBuffer{to, buffer}}, {}, tag);
 }
 
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag) {
   expect_rank(comm, from);
-  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag is 0 to ", Tag::largest, ", got ", tag);
+  TW_EXPECTS(tag >= 0 && tag <= Tag::largest, "a tag must be from 0 to ", Tag::largest, ", got ", tag);
   return labelled_transfer(comm, Collective::send, {}, std::array{PeerBuffer{from, buffer}}, tag);
 }
 

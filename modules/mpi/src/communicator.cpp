@@ -113,7 +113,7 @@ void set_board(const Communicator& comm, std::shared_ptr<Board> board) {
 
 void expect_own_thread(const Communicator& comm) {
   Runtime& runtime = *comm.state()->runtime;
-  if (runtime.closed()) throw NotInitialisedError(concat("communication on '", comm.name(), "', whose Environment has gone,"));
+  if (runtime.closed()) throw NotInitialisedError(concat("communication on '", comm.name(), "', whose Environment no longer exists,"));
   runtime.engine().expect_own_thread();
 }
 

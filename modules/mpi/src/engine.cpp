@@ -55,7 +55,7 @@ Engine::Engine(const Watch& watch, ThreadLevel level) : stall_warning_(watch.war
 Engine::~Engine() { stop_thread(); }
 
 void Engine::expect_own_thread() const {
-  TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates, at ",
+  TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates at ",
              to_string(level_),
              ": ask for ThreadLevel::serialized (the hooks of gradients run on the thread that calls backward(), or on autograd's)");
 }

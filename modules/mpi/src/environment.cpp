@@ -159,8 +159,8 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
   if (provided < native(level_asked_for(options))) {
     const auto granted = provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : to_string(granted_thread_level());
     MPI_Finalize();
-    throw Error(concat(to_string(level_asked_for(options)), " was asked for and this MPI grants only ", granted,
-                       ": ask for less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
+    throw Error(concat(to_string(level_asked_for(options)), " was requested, but this MPI grants only ", granted,
+                       ": request less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
@@ -172,8 +172,8 @@ void Environment::attach(const EnvironmentOptions& options) {
   made_runtime_ = runtime_ == nullptr;
   if (made_runtime_) {
     if (options.progress == ProgressDriver::thread && thread_level_ != ThreadLevel::multiple) {
-      throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, and the adopted MPI runs at ", to_string(thread_level_),
-                         ": let the host ask for it in MPI_Init_thread, or use ProgressDriver::inlined"));
+      throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, but the adopted MPI runs at ", to_string(thread_level_),
+                         ": let the host request it in MPI_Init_thread, or use ProgressDriver::inlined"));
     }
     runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default), thread_level_);
     mpi::Runtime::set_current(runtime_);

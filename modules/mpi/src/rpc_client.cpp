@@ -36,7 +36,7 @@ class RpcClient::Line {
     std::span<const std::byte> request;  ///< valid until the call ends
   };
   Beginning begin(const Message& message) {
-    TW_EXPECTS(!message.request.empty(), "a request has a byte at least");
+    TW_EXPECTS(!message.request.empty(), "a request must have at least one byte");
     const int64_t number = begun_++;
     auto& kept = requests_[static_cast<size_t>(number % max_in_flight)];
     const auto rest = std::copy(message.request.begin(), message.request.end(), kept.begin());
@@ -149,7 +149,7 @@ RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast
 
 std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   const size_t bytes = message.request.size() + message.attached.size();
-  TW_EXPECTS(bytes <= max_request_bytes, "a request has ", max_request_bytes, " bytes at most, not ", bytes);
+  TW_EXPECTS(bytes <= max_request_bytes, "a request can have ", max_request_bytes, " bytes at most, got ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
   expect_own_thread(comm_);

@@ -111,7 +111,7 @@ TEST(Adopt, CallsAfterTheEnvironmentHasGoneSaySo) {
   try {
     outlives->barrier();
   } catch (const tw::NotInitialisedError& error) {
-    EXPECT_NE(std::string(error.what()).find("communication on 'world/dup', whose Environment has gone"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("communication on 'world/dup', whose Environment no longer exists"), std::string::npos) << error.what();
   }
 }
 

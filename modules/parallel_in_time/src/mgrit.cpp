@@ -41,7 +41,7 @@ class Fas {
     if (fine.c.count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
     TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for ", fine.c.count, " C-points of rank ", comm_.rank());
-    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", states of ", n, " points are ", describe(fine.u.states));
+    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", but states of ", n, " points are ", describe(fine.u.states));
     const bool has_origin = fine.c.first == 0;  // the origin is known exactly, so its guess is ignored
     copy(fine.u.at(fine.c.first + (has_origin ? fine.c.spacing : 0), fine.c.count - has_origin, fine.c.spacing),
          rows(guess, has_origin, n - has_origin));
@@ -284,16 +284,16 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
 }  // namespace
 
 void visit(MgritOptions& options, OptionVisitor& visitor) {
-  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "at most; 0: all steps one after the other"});
-  visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
+  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "largest number of iterations; 0: all steps one after the other"});
+  visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "residual below which the iterations stop; 0: all iterations"});
   visitor.group("cycle", options.cycle);
-  visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "w of C-relaxations, by level"});
+  visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "weight w of C-relaxations, by level"});
   visit_residuals(options.residuals, options.on_divergence, visitor);
 }
 
 void visit(MgritFinish& finish, OptionVisitor& visitor) {
   visitor.field("last_c_relaxation", finish.last_c_relaxation, {.meaning = "relax the C-points once more"});
-  visitor.field("weighted", finish.weighted, {.meaning = "with the weight of level 0"});
+  visitor.field("weighted", finish.weighted, {.meaning = "weight the last relaxation of the C-points as on level 0"});
   visitor.field("store_all", finish.store_all, {.meaning = "keep all points", .may_differ = true});
 }
 

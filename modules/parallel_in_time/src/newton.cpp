@@ -44,7 +44,7 @@ class NewtonIterations {
     if (steps_.size() == 0) return;
     if (!guess.empty()) {
       const int64_t n = plan_.points_of(0, comm_.rank()).size();
-      TW_EXPECTS(alike(guess, u_, 1), "the guess is ", describe(guess), ", states of the points of rank ", comm_.rank(), " are ", describe(u_));
+      TW_EXPECTS(alike(guess, u_, 1), "the guess is ", describe(guess), ", but states of the points of rank ", comm_.rank(), " are ", describe(u_));
       TW_EXPECTS(guess.front().size(0) == n, "the guess has ", guess.front().size(0), " states for ", n, " points of rank ", comm_.rank());
       u_ = clone(rows(guess, n - steps_.size(), steps_.size()));
     }
@@ -145,7 +145,7 @@ class NewtonIterations {
 
   void expect_states(const State& states) const {
     TW_EXPECTS(alike(states, u_, 0), steps_.size(), " steps from point ", steps_.begin, " lead to ", describe(states), "; their states are ",
-               describe(u_), ", and stay so");
+               describe(u_), ", which steps must keep");
   }
 
   void observed(const char* name, Phase::Kind kind, std::chrono::steady_clock::time_point begin) const {
@@ -205,9 +205,9 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const NewtonOp
 
 void visit(NewtonOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, JacobianKind>> kinds{{"full", JacobianKind::full}, {"diagonal", JacobianKind::diagonal}};
-  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "at most; 0: all steps one after the other"});
-  visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "stop after an iteration whose residual is below; 0: make all"});
-  visitor.field("jacobian", options.jacobian, kinds, {.meaning = "what of it an iteration takes"});
+  visitor.field("iterations", options.iterations, at_least(0), {.meaning = "largest number of iterations; 0: all steps one after the other"});
+  visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "residual below which the iterations stop; 0: all iterations"});
+  visitor.field("jacobian", options.jacobian, kinds, {.meaning = "part of the Jacobian that an iteration uses"});
   visit_residuals(options.residuals, options.on_divergence, visitor);
 }
 

@@ -17,11 +17,11 @@ namespace tw::layer_parallel::mgrit {
 /// Options except those of the solver.
 static void visit(Options<State>& options, OptionVisitor& visitor) {
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T; point k lies at T k / N"});
+  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "final time T; point k is at T k / N"});
   visit(levels, visitor);
   visitor.presence("guess", static_cast<bool>(options.guess));
-  visitor.field("times", options.times, Bounds{}, {.meaning = "of the points; empty: equal steps to final_time"});
-  visitor.field("costs", options.costs, {.least = 0}, {.meaning = "of steps of the finest level, in any unit"});
+  visitor.field("times", options.times, Bounds{}, {.meaning = "times of the points; empty: equal steps to final_time"});
+  visitor.field("costs", options.costs, {.least = 0}, {.meaning = "costs of the steps of the finest level, in any unit"});
 }
 
 namespace {
@@ -40,7 +40,7 @@ void validate(const State& u0, int64_t steps, const Options<State>& options) {
   TW_EXPECTS(!u0.empty(), "u_0 needs a tensor");
   for (const at::Tensor& tensor : u0) {
     TW_EXPECTS(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "u_0 is ", describe(u0),
-               "; a state's tensors are floating-point or complex");
+               "; a state's tensors must be floating-point or complex");
   }
   const auto& times = options.times;
   TW_EXPECTS(times.empty() || static_cast<int64_t>(times.size()) == steps + 1, times.size(), " times for the ", steps + 1, " points of ", steps,
@@ -61,7 +61,7 @@ State guess_at_c_points(const LevelPlan& plan, int rank, const State& u0, const 
   const auto [first, count, spacing] = plan.c_points_of(0, rank);
   for (int64_t point = first; point < first + count * spacing; point += spacing) {
     values.push_back(options.guess ? detached(options.guess(time_of(point, plan.level(0).steps, options))) : u0);
-    TW_EXPECTS(alike(values.back(), u0), "the guess for point ", point, " is ", describe(values.back()), ", u_0 is ", describe(u0));
+    TW_EXPECTS(alike(values.back(), u0), "the guess for point ", point, " is ", describe(values.back()), ", but u_0 is ", describe(u0));
   }
   return values.empty() ? State{} : stack(values);
 }
@@ -75,7 +75,7 @@ at::Tensor tensor_of(std::span<const double> numbers) {
 }
 
 std::span<const double> numbers_of(const at::Tensor& tensor) {
-  TW_EXPECTS(tensor.scalar_type() == at::kDouble && tensor.is_contiguous(), "numbers lie in a contiguous float64 tensor, not in ",
+  TW_EXPECTS(tensor.scalar_type() == at::kDouble && tensor.is_contiguous(), "numbers must be in a contiguous float64 tensor, got ",
              describe({tensor}));
   return {tensor.const_data_ptr<double>(), static_cast<size_t>(tensor.numel())};
 }

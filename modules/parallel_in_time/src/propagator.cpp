@@ -19,7 +19,7 @@ State StepwisePropagator::march(const March& march, const State& from, const Bet
       State& state = states[static_cast<size_t>(run)];
       const State next = step_(march, march.runs.begin(run) + j, state);
       TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " leads from ", describe(state), " to ",
-                 describe(next), "; steps keep the tensors of a state, their shapes and dtypes");
+                 describe(next), "; a step must keep the number of tensors of a state, their shapes and dtypes");
       state = clone(next);  // a step may return the same memory at every call
     }
     if (between && j + 1 < length) {

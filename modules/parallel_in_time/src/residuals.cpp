@@ -75,8 +75,8 @@ void add_costs(Report& to, const Report& other) {
 void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, OnDivergence>> reactions{
       {"report", OnDivergence::report}, {"more_iterations", OnDivergence::more_iterations}, {"serial", OnDivergence::serial}};
-  visitor.field("residuals", residuals, {.meaning = "compute them"});
-  visitor.field("on_divergence", on_divergence, reactions, {.meaning = "what to do when the residual has grown, or is not finite"});
+  visitor.field("residuals", residuals, {.meaning = "compute residuals"});
+  visitor.field("on_divergence", on_divergence, reactions, {.meaning = "reaction to a residual that has grown or is not finite"});
 }
 
 at::Tensor ResidualWatch::over_ranks(const at::Tensor& squares) const {

@@ -103,7 +103,7 @@ class Sweeper::Run {
   void expect_states(const State& states, const Runs& runs, int64_t steps) const {
     TW_EXPECTS(alike(states, s_.example_, 1) && !states.empty() && states.front().size(0) == runs.count, steps, " steps of level ", task_.level,
                " from point ", runs.first, ", made for ", runs.count, " states at once, lead to ", describe(states), "; a state is ",
-               describe(row(s_.example_, 0)), ", and stays so");
+               describe(row(s_.example_, 0)), ", which steps must keep");
   }
 
   State row_of_last_end() const { return rows(ends_, ends_.front().size(0) - 1, 1); }

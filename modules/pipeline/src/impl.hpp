@@ -55,7 +55,7 @@ class Pipeline::Impl {
       failure_ = e.what();
       throw;
     } catch (...) {
-      failure_ = "an exception of a type of its own";
+      failure_ = "an exception that is not a std::exception";
       throw;
     }
   }

@@ -179,8 +179,8 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
 
 /// The cache for a measurement by this number of ranks.
 ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
-  TW_EXPECTS(options.repetitions >= 1, "a measurement has one repetition at least, got ", options.repetitions);
-  TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, the example has ",
+  TW_EXPECTS(options.repetitions >= 1, "a measurement needs at least one repetition, got ", options.repetitions);
+  TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, but the example has ",
              example.size());
   return {options.cache, graph, bind, example[0].device().type(), ranks, example[0].size(0)};
 }

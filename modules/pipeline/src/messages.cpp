@@ -26,7 +26,7 @@ constexpr int64_t max_values = int64_t{1} << 32;
 /// The shapes of all values, in packs. The note of each pack has the kind of their device, the number of all values, and one bit per value of the
 /// pack that wants a cotangent.
 std::vector<at::Tensor> pack(const Message& message) {
-  TW_EXPECTS(!message.values.empty(), "a stage hands at least one tensor on");
+  TW_EXPECTS(!message.values.empty(), "a stage must send at least one tensor");
   std::vector<at::Tensor> packs;
   for (size_t begin = 0; begin < message.values.size(); begin += a_pack) {
     const size_t end = std::min(message.values.size(), begin + a_pack);

@@ -19,10 +19,10 @@ void expect_each_stage(const char* field, const List& list, int stages) {
 }  // namespace
 
 void visit(PipelineOptions& options, OptionVisitor& visitor) {
-  visitor.field("replicas", options.replicas, at_least(1), {.meaning = "of each stage; none: one each", .unit = "ranks"});
-  visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "of each stage; none: none"});
-  visitor.field("seed", options.seed, Bounds{}, {.meaning = "of the random numbers that are drawn in run()"});
-  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "holders of the gradients of a stage with several replicas"});
+  visitor.field("replicas", options.replicas, at_least(1), {.meaning = "ranks of each stage; empty: one each", .unit = "ranks"});
+  visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "recomputation of each stage; empty: none"});
+  visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of the random numbers that are drawn in run()"});
+  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "ranks that hold the gradients of a stage with several replicas"});
 }
 
 void PipelineOptions::validate() const {
@@ -30,13 +30,14 @@ void PipelineOptions::validate() const {
   expect_each_stage("replicas", replicas, schedule.stages);
   expect_each_stage("recompute", recompute, schedule.stages);
   TW_EXPECTS(schedule.devices.size() == static_cast<size_t>(schedule.stages), "schedule: ", schedule.stages, " stages on ", schedule.devices.size(),
-             " devices; a stage needs a device of its own");
+             " devices; each stage needs its own device");
   for (size_t device = 0; device < schedule.devices.size(); ++device) {
     for (const Action& action : schedule.devices[device]) {
-      TW_EXPECTS(action.stage == static_cast<int>(device), "stage ", action.stage, " of the schedule is on device ", device, ", not on its own");
+      TW_EXPECTS(action.stage == static_cast<int>(device), "stage ", action.stage, " of the schedule is on device ", device,
+                 ", not on its own device");
     }
   }
-  TW_EXPECTS(schedule.micro_batches >= 1, "schedule: a batch has at least one micro-batch, got ", schedule.micro_batches);
+  TW_EXPECTS(schedule.micro_batches >= 1, "schedule: a batch must have at least one micro-batch, got ", schedule.micro_batches);
   const std::vector<std::string> problems = problems_of(schedule, schedule.micro_batches);
   TW_EXPECTS(problems.empty(), "the schedule does not run: ", problems.front());
 }

@@ -60,7 +60,7 @@ std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>
     }
     if (found != rows) {
       throw Error(concat("an output of shape ", parts.front().sizes(), " comes from each of ", parts.size(),
-                         " replicas: put together, its first dimension are not the ", rows, " rows of the batch"));
+                         " replicas: concatenated along the first dimension, they do not have the ", rows, " rows of the batch"));
     }
     whole.push_back(at::cat(parts));
   }
@@ -70,7 +70,7 @@ std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>
 /// Wraps `loss`, which must outlive the result, for a model with one output.
 LossOfMany of_one(const Loss& loss) {
   return [&loss](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
-    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: run() with lists of tensors takes a loss of several");
+    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: call the run() that takes lists of tensors and a loss of several outputs");
     return loss(y.front(), t.front());
   };
 }
@@ -120,23 +120,23 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const int stage = ranks_.stage_of(rank);
     TW_EXPECTS(stage > 0 || of[rank][0] == rows, "the inputs have ", rows, " rows on rank 0 and ", of[rank][0], " on rank ", rank,
-               ": each rank of the first stage gets the whole batch");
+               ": each rank of the first stage must get the whole batch");
     TW_EXPECTS(stage < ranks_.stages() - 1 || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
-    TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks alone");
+    TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks only");
     TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
   }
   if (all.select(1, 6).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
-    TW_EXPECTS(
-        false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
-        " requires a gradient, unlike when the pipeline was made: make it after whatever freezes parameters or trains them again, on all ranks");
+    TW_EXPECTS(false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+               " requires a gradient, unlike when the pipeline was made: make it after all changes of requires_grad, on all ranks");
   }
   if (all.select(1, 7).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 7).argmax().item<int64_t>());
-    TW_EXPECTS(false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
-               " is in another mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
-               "plan(), and afterwards train() and eval() of the pipeline");
+    TW_EXPECTS(
+        false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+        " is in a different mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
+        "plan(), and afterwards train() and eval() of the pipeline");
   }
   const auto kind_of_others = all.select(1, 5).max().item<int64_t>();
   if (of[comm_.rank()][5] == no_device && kind_of_others != no_device) {
@@ -151,11 +151,10 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
 
 void Pipeline::Impl::expect_of_use() const {
   // Another rank may fail before this one begins the pass.
-  TW_EXPECTS(
-      failure_.empty() && !comm_.revoked(),
-      "a pass of this pipeline has failed, and others cannot follow: make another Pipeline. The parameters of each stage are as they were. What "
-      "has failed: ",
-      failure_.empty() ? "another rank's part of the pass" : failure_);
+  TW_EXPECTS(failure_.empty() && !comm_.revoked(),
+             "a pass of this pipeline failed, so no other can follow: make a new Pipeline. The parameters of each stage are unchanged. What "
+             "failed: ",
+             failure_.empty() ? "another rank's part of the pass" : failure_);
 }
 
 std::string Pipeline::Impl::part_of_other_mode() const {
@@ -231,7 +230,7 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
 }
 
 void Pipeline::pass(const TrainingPass& pass) {
-  TW_EXPECTS(options().sharding == Sharding::none && !is_paused(), "pass() is not for sharded gradients, nor under no_sync()");
+  TW_EXPECTS(options().sharding == Sharding::none && !is_paused(), "pass() supports neither sharded gradients nor no_sync()");
   set_calls(pass.number);
   at::Tensor loss = at::tensor(run_weighted({pass.inputs}, {pass.targets}, of_one(pass.loss), pass.weight), at::kDouble);
   if (pass.on_loss) pass.on_loss({}, loss);
@@ -321,13 +320,13 @@ double Pipeline::clip_grad_norm(double max_norm) {
 }
 
 void Pipeline::set_calls(int64_t number) {
-  TW_EXPECTS(number >= 0, "calls count from 0, got ", number);
+  TW_EXPECTS(number >= 0, "the number of a call must be at least 0, got ", number);
   impl_->calls_.fill_(number);
   impl_->evaluations_ = 0;
 }
 
 void Pipeline::set_replica(int64_t replica) {
-  TW_EXPECTS(replica >= 0, "replicas count from 0, got ", replica);
+  TW_EXPECTS(replica >= 0, "the number of a replica must be at least 0, got ", replica);
   const uint64_t seed = impl_->options_.seed;
   impl_->seed_ = replica == 0 ? seed : derived_seed(seed, static_cast<uint64_t>(replica));
 }
@@ -346,7 +345,7 @@ void Pipeline::train(bool on) {
 }
 
 std::shared_ptr<torch::nn::Module> Pipeline::clone(const std::optional<at::Device>& /*device*/) const {
-  TW_EXPECTS(false, "a rank has one stage of a Pipeline alone, of which it makes no clone: whole_on_root() puts all parameters together");
+  TW_EXPECTS(false, "a Pipeline cannot be cloned, because each rank has only one stage: whole_on_root() returns all parameters");
 }
 
 // The stage's module has the same submodules, but its own mode.

@@ -38,7 +38,7 @@ Bind tensors_of(const torch::nn::Module& module) {
   for (const auto& each : module.named_buffers()) (*all)[each.key()] = each.value();
   return [all](const std::string& name) {
     const auto found = all->find(name);
-    TW_EXPECTS(found != all->end(), "the module has no tensor '", name, "': the plan is for another one");
+    TW_EXPECTS(found != all->end(), "the module has no tensor '", name, "': the plan is for another module");
     return found->second;
   };
 }
@@ -265,7 +265,8 @@ Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, co
 namespace {
 
 PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
-  TW_EXPECTS(!options.parameters.sharded_optimizer, "ModelPlanOptions::parameters: replicas of a planned module have the whole optimizer state each");
+  TW_EXPECTS(!options.parameters.sharded_optimizer,
+             "ModelPlanOptions::parameters: each replica of a planned module has the whole optimizer state: leave sharded_optimizer false");
   return plan(profile, cluster_of(options), plan_options_of(options, example));
 }
 

@@ -44,11 +44,11 @@ std::optional<Profile> ProfileCache::read() const {
     TextWriter content;
     content << file.rdbuf();
     Profile profile = profile_from_json(content.view());
-    if (profile.hash != hash_) throw Error(concat("it is of a graph with hash ", profile.hash));
-    if (profile.operators.size() != units_) throw Error(concat("it has ", profile.operators.size(), " operators, not ", units_));
+    if (profile.hash != hash_) throw Error(concat("it is for a graph with hash ", profile.hash));
+    if (profile.operators.size() != units_) throw Error(concat("it has ", profile.operators.size(), " operators, expected ", units_));
     return profile;
   } catch (const std::exception& error) {
-    log_warning(path_.string(), " is no profile of this model, which is measured again: ", error.what());
+    log_warning(path_.string(), " is not a profile of this model, which is measured again: ", error.what());
     return {};
   }
 }

@@ -15,8 +15,8 @@ namespace {
 
 void expect_rows(int64_t value, at::IntArrayRef shape, int64_t rows) {
   if (!shape.empty() && shape[0] == rows) return;
-  throw Error(concat("tensor ", value, " that is handed on has the shape ", shape_text(shape.vec()), ", but ", rows,
-                     " rows are to be shared out among replicas: they belong in its first dimension"));
+  throw Error(concat("tensor ", value, " that a stage sends has the shape ", shape_text(shape.vec()), ", but ", rows,
+                     " rows must be divided among replicas: its first dimension must be the rows"));
 }
 
 /// The rows of a value that a peer shares. @param mine the rows of the value

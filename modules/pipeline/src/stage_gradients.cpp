@@ -208,7 +208,7 @@ void StageGradients::reduce_tied() {
 
 double StageGradients::clip(double max_norm) {
   TW_EXPECTS(sharding_ == Sharding::none, "sharded gradients are clipped by their optimizer: ShardedOptimizerOptions::max_gradient_norm");
-  TW_EXPECTS(reduced_, "gradients are reduced by run() without no_sync(), which has to come before they are clipped");
+  TW_EXPECTS(reduced_, "the gradients are not reduced yet: call run() without no_sync() before you clip them");
   GradientShare share;
   const bool is_first_replica = replicas_.rank() == 0;
   for (const NamedTensor& each : trained_) {

@@ -37,7 +37,7 @@ void expect_unchanged(const torch::nn::Module& module, const std::vector<uint32_
   for (size_t i = 0; i < named.size(); ++i) {
     if (versions_of({named[i].value()}).front() == versions[i]) continue;
     throw Error(concat("parameter '", named[i].key(),
-                       "' is changed by the forward pass, which recomputation would do again: take Recompute::none for ", "this stage"));
+                       "' is changed by the forward pass, and recomputation would change it again: use Recompute::none for ", "this stage"));
   }
 }
 

@@ -53,7 +53,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int first = ranks.first_rank(ranks.stage_of(rank));
     TW_EXPECTS(lines[static_cast<size_t>(rank)] == lines[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
-               ranks.stage_of(rank), ", but other parameters or buffers");
+               ranks.stage_of(rank), ", but different parameters or buffers");
   }
   std::map<std::string, Tie> ties;
   std::map<std::string, std::string> specs;  // descriptions of tied parameters
@@ -82,7 +82,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   }
   std::vector<Tie> all;
   for (auto& [name, tie] : ties) {
-    TW_EXPECTS(tie.stages.size() > 1, "parameter '", name, "' is tied on stage ", tie.stages.front(), " alone");
+    TW_EXPECTS(tie.stages.size() > 1, "parameter '", name, "' is tied on stage ", tie.stages.front(), " only");
     TW_EXPECTS(!homes.contains(name), "stage ", homes[name], " has a parameter '", name, "' that it does not tie, as other stages do");
     all.push_back(std::move(tie));
   }

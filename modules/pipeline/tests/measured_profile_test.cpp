@@ -242,7 +242,7 @@ TEST(ProfileCache, whatIsDamagedOrForeignIsMeasuredAgain) {
     EXPECT_EQ(again.operators.size(), good.operators.size());
     EXPECT_EQ(again.hash, good.hash);
     on_first([&] {
-      EXPECT_NE(said.find(file.string() + " is no profile of this model"), std::string::npos) << said;
+      EXPECT_NE(said.find(file.string() + " is not a profile of this model"), std::string::npos) << said;
       EXPECT_EQ(profile_from_json(content_of(file)), again);
       EXPECT_EQ(files_of(options.cache).size(), 1U) << "nothing half written is left";
     });

@@ -67,7 +67,7 @@ TEST(PipelineFaults, AStageThatThrowsSaysWhereAndReleasesTheOthers) {
         }
         // Other ranks receive the error with the same text in its reason.
         EXPECT_TRUE(has(message, concat("stage ", where, ", replica "))) << message;
-        EXPECT_TRUE(has(message_of([&] { model.run(x, x, squares); }), "make another Pipeline")) << "of no use any more";
+        EXPECT_TRUE(has(message_of([&] { model.run(x, x, squares); }), "make a new Pipeline")) << "of no use any more";
       }
     }
   }
@@ -185,7 +185,7 @@ TEST(PipelineFaults, RecomputationDoesNotChangeParametersTwice) {
       EXPECT_NO_THROW(model.run(x, x, squares));
     } else {
       const std::string message = message_of([&] { model.run(x, x, squares); });
-      EXPECT_TRUE(has(message, ".scale' is changed by the forward pass, which recomputation would do again")) << message;
+      EXPECT_TRUE(has(message, ".scale' is changed by the forward pass, and recomputation would change it again")) << message;
     }
   }
 }
@@ -269,7 +269,7 @@ TW_TEST_ON(PipelineFaults, WhatIsCutHasItsRowsInFront, {.least = 3}) {
   Pipeline model(world(), {mean, block([] { return torch::nn::Linear(3, 3); })}, options);
   const torch::Tensor x = torch::ones({12, 3});
   const std::string message = message_of([&] { model.run(x, x, squares); });
-  EXPECT_TRUE(has(message, "they belong in its first dimension")) << message;
+  EXPECT_TRUE(has(message, "its first dimension must be the rows")) << message;
 }
 
 }  // namespace pipeline_faults_test

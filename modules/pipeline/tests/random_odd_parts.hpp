@@ -192,7 +192,7 @@ class OddParts : public OrdinaryParts {
         return {"branch", [a = some()](const Tensors& known) { return known[a].sum().item<double>() > 0 ? known[a].sin() : known[a].cos(); }};
       default: break;
     }
-    refusal_ = "is neither parameter nor buffer, and changes with them";
+    refusal_ = "is neither a parameter nor a buffer, but changes with them";
     const auto fused = std::make_shared<Tensor>();
     at_train_.emplace_back([this, layer, fused] {
       if (!is_training()) *fused = layer->weight.detach() * 0.5;

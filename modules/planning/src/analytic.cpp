@@ -92,14 +92,15 @@ int attention(Builder& builder, const std::string& name, int from, double width,
 }  // namespace
 
 void visit(Rates& rates, OptionVisitor& visitor) {
-  visitor.field("flops_per_second", rates.flops_per_second, {.least = 0, .above = true}, {.meaning = "of a device"});
-  visitor.field("bytes_per_second", rates.bytes_per_second, {.least = 0, .above = true}, {.meaning = "of a device's memory"});
+  visitor.field("flops_per_second", rates.flops_per_second, {.least = 0, .above = true},
+                {.meaning = "floating-point operations per second of a device"});
+  visitor.field("bytes_per_second", rates.bytes_per_second, {.least = 0, .above = true}, {.meaning = "bandwidth of a device's memory"});
 }
 
 void Rates::validate() const { expect_none(out_of_bounds(*this)); }
 
 Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outputs, const Rates& rates) {
-  TW_EXPECTS(hidden >= 1 && layers >= 1 && input >= 1 && outputs >= 1, "sizes must be at least 1, are ", hidden, ", ", layers, ", ", input, ", ",
+  TW_EXPECTS(hidden >= 1 && layers >= 1 && input >= 1 && outputs >= 1, "sizes must be at least 1, got ", hidden, ", ", layers, ", ", input, ", ",
              outputs);
   Builder builder(rates, element * static_cast<double>(input));
   int last = -1;
@@ -114,9 +115,9 @@ Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outpu
 }
 
 Profile transformer_profile(int64_t blocks, int64_t width, int64_t heads, int64_t sequence, int64_t vocabulary, const Rates& rates) {
-  TW_EXPECTS(blocks >= 1 && width >= 1 && heads >= 1 && sequence >= 1 && vocabulary >= 1, "sizes must be at least 1, are ", blocks, ", ", width, ", ",
+  TW_EXPECTS(blocks >= 1 && width >= 1 && heads >= 1 && sequence >= 1 && vocabulary >= 1, "sizes must be at least 1, got ", blocks, ", ", width, ", ",
              heads, ", ", sequence, ", ", vocabulary);
-  TW_EXPECTS(width % heads == 0, "the width must be a multiple of the ", heads, " heads, is ", width);
+  TW_EXPECTS(width % heads == 0, "the width must be a multiple of the ", heads, " heads, got ", width);
   const auto w = static_cast<double>(width);
   const auto s = static_cast<double>(sequence);
   const auto v = static_cast<double>(vocabulary);

@@ -50,9 +50,10 @@ class Planner {
 }  // namespace
 
 void visit(CycleOptions& options, OptionVisitor& visitor) {
-  visit_field(visitor, "relaxations", options.relaxations, at_least(0), {.meaning = "before each restriction, by level; 0: F-, 1: FCF-relaxation"});
+  visit_field(visitor, "relaxations", options.relaxations, at_least(0),
+              {.meaning = "relaxations before each restriction, by level; 0: F-, 1: FCF-relaxation"});
   visitor.field("skip_downcycle", options.skip_downcycle, {.meaning = "begin the first iteration on the coarsest level"});
-  visitor.field("f_cycle", options.f_cycle, at_least(0), {.meaning = "V-cycles on each level going up; 0: V-cycles alone"});
+  visitor.field("f_cycle", options.f_cycle, at_least(0), {.meaning = "V-cycles on each level going up; 0: only V-cycles"});
 }
 
 void CycleOptions::validate() const {

@@ -28,10 +28,10 @@ void write_limits(std::ostream& out, const PlanResult& result) {
   const Limit* binding = &*std::min_element(limits.begin(), limits.end() - 1, [](const Limit& a, const Limit& b) { return a.step_s < b.step_s; });
   if (binding->step_s > (1 - little) * step) binding = &limits.back();
   if (binding->step_s > (1 - little) * step) {
-    out << "what binds: the work itself; without any one limit, no plan is more than 1 % faster\n";
+    out << "bottleneck: the work itself; without any one limit, no plan is more than 1 % faster\n";
     return;
   }
-  out << "what binds: " << binding->name << ". A step would take\n";
+  out << "bottleneck: " << binding->name << ". A step would take\n";
   for (const Limit& limit : limits) {
     out << "  " << std::setw(12) << ms(limit.step_s) << "  with " << limit.without << " (" << percent(1 - limit.step_s / step) << " less)\n";
   }
@@ -46,7 +46,7 @@ void write_reasons(std::ostream& out, const PlanResult& result) {
         << (best.devices() > 1 ? ": plain data parallelism wins, no pipeline is faster\n" : ": nothing is faster than one device alone\n");
   } else {
     const auto alone = std::find_if(result.plans.begin(), result.plans.end(), [](const Plan& plan) { return plan.stages.size() == 1; });
-    if (alone != result.plans.end()) out << "data parallelism alone would do, at " << ms(alone->step_s) << '\n';
+    if (alone != result.plans.end()) out << "data parallelism alone also fits, at " << ms(alone->step_s) << '\n';
   }
   if (result.plans.size() > 1) {
     const Plan& next = result.plans[1];

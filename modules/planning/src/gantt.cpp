@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 
 std::string gantt_text(const Simulation& simulation, int width) {
-  TW_EXPECTS(width >= 10, "a chart is at least 10 characters wide, not ", width);
+  TW_EXPECTS(width >= 10, "a chart must be at least 10 characters wide, got ", width);
   TextWriter out;
   const double scale = simulation.duration > 0 ? width / simulation.duration : 0;
   for (size_t device = 0; device < simulation.devices.size(); ++device) {

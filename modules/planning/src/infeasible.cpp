@@ -52,7 +52,7 @@ std::string too_large_block(const Stretches& stretches, const std::vector<Search
   }
   if (block < 0) return "";
   return concat(names_of_block(stretches, block), " alone needs ", in_bytes(worst), " on each device, ", in_bytes(worst - cluster.memory_bytes),
-                " more than it has: no number of devices is enough");
+                " more than it has: no number of devices is sufficient");
 }
 
 /// Describes the part of a plan for more devices that does not fit on the available ones.
@@ -71,7 +71,7 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
     }
     begin = stage.end;
   }
-  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " find no place");
+  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " are left over");
 }
 
 }  // namespace
@@ -93,9 +93,9 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
   }
   if (fewest.stages.empty()) {
     return concat(title, "with at most ", options.max_stages.value_or(stretches.blocks()),
-                  " stages, no number of devices is enough; the first block is ", names_of_block(stretches, 0));
+                  " stages, no number of devices is sufficient; the first block is ", names_of_block(stretches, 0));
   }
-  return concat(title, first_without_place(stretches, fewest, cluster, options), "; ", fewest.objective, " devices are enough");
+  return concat(title, first_without_place(stretches, fewest, cluster, options), "; ", fewest.objective, " devices are sufficient");
 }
 
 }  // namespace tw::pipeline

@@ -25,7 +25,7 @@ inline nlohmann::json parse_json(std::string_view text, const char* what) {
 /// Field `name` of `object`, whose path in the file is `where`.
 template <class T>
 T field(const nlohmann::json& object, const char* name, const std::string& where) {
-  if (!object.is_object()) throw Error(concat(where, " is no object"));
+  if (!object.is_object()) throw Error(concat(where, " is not an object"));
   const auto found = object.find(name);
   if (found == object.end()) throw Error(concat(where, '.', name, " is missing"));
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -44,7 +44,7 @@ T field(const nlohmann::json& object, const char* name, const std::string& where
 
 /// @throws Error naming a field that is not in `known`
 inline void refuse_others(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& where) {
-  if (!object.is_object()) throw Error(concat(where, " is no object"));
+  if (!object.is_object()) throw Error(concat(where, " is not an object"));
   for (const auto& entry : object.items()) {
     if (std::find(known.begin(), known.end(), entry.key()) == known.end()) throw Error(concat(where, '.', entry.key(), " is unknown"));
   }

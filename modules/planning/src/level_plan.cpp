@@ -37,9 +37,9 @@ std::vector<int64_t> cut_by_cost(const std::vector<double>& costs, int ranks) {
 }  // namespace
 
 void visit(LevelOptions& options, OptionVisitor& visitor) {
-  visitor.field("levels", options.levels, at_least(1), {.meaning = "at most; 1: serial"});
-  visit_field(visitor, "coarsening", options.coarsening, at_least(2, any_count), {.meaning = "points of a level for one of the next, by level"});
-  visitor.field("min_coarse", options.min_coarse, at_least(1, any_count), {.meaning = "that a level has at least", .unit = "steps"});
+  visitor.field("levels", options.levels, at_least(1), {.meaning = "largest number of levels; 1: serial"});
+  visit_field(visitor, "coarsening", options.coarsening, at_least(2, any_count), {.meaning = "points of a level per point of the next, by level"});
+  visitor.field("min_coarse", options.min_coarse, at_least(1, any_count), {.meaning = "smallest number of steps of a level", .unit = "steps"});
 }
 
 void LevelOptions::validate() const {
@@ -68,7 +68,7 @@ int64_t steps_on_grid(int64_t steps, const LevelOptions& options) {
 }
 
 std::vector<int64_t> partition_steps(int64_t steps, int ranks, int64_t unit, std::span<const double> costs) {
-  TW_EXPECTS(ranks >= 1 && unit >= 1, "ranks and units must be at least 1, are ", ranks, " and ", unit);
+  TW_EXPECTS(ranks >= 1 && unit >= 1, "ranks and units must be at least 1, got ", ranks, " and ", unit);
   TW_EXPECTS(costs.empty() || static_cast<int64_t>(costs.size()) == steps, costs.size(), " costs for ", steps, " steps");
   if (steps / unit < ranks) unit = 1;
   const int64_t units = std::max<int64_t>(steps / unit, 1);

@@ -71,10 +71,11 @@ double time_of(const LevelPlan& plan, const PassOptions& pass, double step, doub
 }  // namespace
 
 void visit(Costs& costs, OptionVisitor& visitor) {
-  visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "a layer's forward step, in any unit of time"});
-  visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "a step of the adjoint", .unit = "forward steps"});
-  visitor.field("message", costs.message, {.least = 0}, {.meaning = "from its sending until the receiver has it, in the unit of `step`"});
-  visitor.field("serial_layers", costs.serial_layers, at_least(0, any_count), {.meaning = "before and after the grid"});
+  visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "time of a layer's forward step, in any unit"});
+  visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "time of a step of the adjoint", .unit = "forward steps"});
+  visitor.field("message", costs.message, {.least = 0},
+                {.meaning = "time from a message's sending until the receiver has it, in the unit of `step`"});
+  visitor.field("serial_layers", costs.serial_layers, at_least(0, any_count), {.meaning = "layers before and after the grid"});
 }
 
 void Costs::validate() const { expect_none(out_of_bounds(*this)); }

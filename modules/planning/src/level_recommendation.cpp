@@ -29,8 +29,8 @@ void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels
 
 void visit(Candidates& candidates, OptionVisitor& visitor) {
   visitor.group("costs", candidates.costs);
-  visitor.field("relaxations", candidates.relaxations, at_least(0), {.meaning = "on every level, that are tried"});
-  visitor.field("forward_iterations", candidates.forward_iterations, at_least(1), {.meaning = "of a forward pass"});
+  visitor.field("relaxations", candidates.relaxations, at_least(0), {.meaning = "numbers of relaxations on every level that are tried"});
+  visitor.field("forward_iterations", candidates.forward_iterations, at_least(1), {.meaning = "iterations of a forward pass that are tried"});
 }
 
 void Candidates::validate() const {

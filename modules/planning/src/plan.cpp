@@ -17,7 +17,7 @@ std::vector<int> stage_of_operators(const Plan& plan, const Profile& profile, co
     int before = -1;
     for (const int op : plan.stages[stage].operators) {
       if (op < 0 || op >= static_cast<int>(profile.operators.size())) {
-        problems.push_back(concat("stage ", stage, " has operator ", op, ", which there is not"));
+        problems.push_back(concat("stage ", stage, " has operator ", op, ", which does not exist"));
         continue;
       }
       if (op <= before)
@@ -82,23 +82,23 @@ std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, i
   std::vector<std::string> problems = problems_of(profile);
   if (!problems.empty()) return problems;
   if (plan.hash != profile.hash) problems.push_back(wrong_hash(plan, profile));
-  if (plan.micro_batches < 1) problems.push_back(concat("micro_batches must be at least 1, is ", plan.micro_batches));
+  if (plan.micro_batches < 1) problems.push_back(concat("micro_batches must be at least 1, got ", plan.micro_batches));
   if (plan.batch < plan.micro_batches)
     problems.push_back(concat("a batch of ", plan.batch, " is smaller than its ", plan.micro_batches, " micro-batches"));
   if (plan.stages.empty()) problems.emplace_back("there are no stages");
   if (!problems.empty()) return problems;
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const StagePlan& s = plan.stages[stage];
-    if (s.replicas < 1) problems.push_back(concat("stage ", stage, ": replicas must be at least 1, are ", s.replicas));
+    if (s.replicas < 1) problems.push_back(concat("stage ", stage, ": replicas must be at least 1, got ", s.replicas));
     if (s.replicas > plan.rows())
       problems.push_back(concat("stage ", stage, ": ", s.replicas, " replicas for micro-batches of ", plan.rows(), " rows"));
     for (const int segment : s.segments) {
       if (!std::binary_search(s.operators.begin(), s.operators.end(), segment)) {
-        problems.push_back(concat("stage ", stage, ": operator ", segment, " begins a segment and is not in the stage"));
+        problems.push_back(concat("stage ", stage, ": operator ", segment, " begins a segment, but is not in the stage"));
       }
     }
   }
-  if (plan.devices() > devices) problems.push_back(concat("replicas sum up to ", plan.devices(), ", there are ", devices, " devices"));
+  if (plan.devices() > devices) problems.push_back(concat("replicas sum up to ", plan.devices(), ", but there are ", devices, " devices"));
   check_cut(plan, profile, problems);
   return problems;
 }

@@ -137,21 +137,23 @@ Relaxations relaxations(const Stretches& stretches, const Cluster& cluster, cons
 }  // namespace
 
 void visit(PlanOptions& options, OptionVisitor& visitor) {
-  visitor.field("batch", options.batch, at_least(1, any_count), {.meaning = "of a step, over all devices", .unit = "rows"});
-  visitor.field("micro_batches", options.micro_batches, at_least(1), About{.meaning = "only so; otherwise powers of two, and divisors of the batch"});
-  visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "only this one; otherwise both"});
-  visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "otherwise the number of devices"});
+  visitor.field("batch", options.batch, at_least(1, any_count), {.meaning = "rows of a step, over all devices", .unit = "rows"});
+  visitor.field("micro_batches", options.micro_batches, at_least(1),
+                About{.meaning = "the only number of micro-batches to try; unset: powers of two, and divisors of the batch"});
+  visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "the only schedule to try; unset: both"});
+  visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "largest number of stages; unset: the number of devices"});
   visitor.group("parameters", options.parameters);
-  visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "what stages may do"});
-  visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "that operators are cut into before the search"});
-  visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true}, {.meaning = "by which a plan may be worse than the best; 0: exact"});
-  visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "that are returned, at most"});
+  visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "kinds of recomputation that stages may use"});
+  visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "largest number of blocks that operators are cut into before the search"});
+  visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true},
+                {.meaning = "share by which a plan may be worse than the best; 0: exact"});
+  visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "largest number of plans that are returned"});
 }
 
 void PlanOptions::validate() const {
   expect_none(out_of_bounds(*this));
   TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " is smaller than its ", micro_batches.value_or(0), " micro-batches");
-  TW_EXPECTS(!recompute.empty(), "recompute must allow something");
+  TW_EXPECTS(!recompute.empty(), "recompute must allow at least one kind");
 }
 
 std::vector<int> micro_batch_counts(const PlanOptions& options) {

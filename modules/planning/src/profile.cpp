@@ -20,7 +20,7 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
     if (input < -1 || input >= index) report("inputs has ", input, "; an operator takes from -1, the model's input, or from earlier operators");
   }
   for (const int parameter : op.parameters) {
-    if (parameter < 0 || parameter >= static_cast<int>(profile.parameters.size())) report("parameters has ", parameter, ", which there is not");
+    if (parameter < 0 || parameter >= static_cast<int>(profile.parameters.size())) report("parameters has ", parameter, ", which does not exist");
   }
   const std::pair<const char*, const Affine*> costs[] = {{"forward", &op.forward},
                                                          {"backward", &op.backward},
@@ -28,7 +28,7 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
                                                          {"saved_bytes", &op.saved_bytes},
                                                          {"workspace_bytes", &op.workspace_bytes}};
   for (const auto& [name, cost] : costs) {
-    if (!is_cost(*cost)) report(name, " must be finite and at least 0, is ", cost->fixed, " + ", cost->per_row, " a row");
+    if (!is_cost(*cost)) report(name, " must be finite and at least 0, got ", cost->fixed, " + ", cost->per_row, " a row");
   }
   return problems;
 }
@@ -57,7 +57,7 @@ std::vector<std::string> problems_of(const Profile& profile) {
   }
   for (const int output : profile.outputs) {
     if (output >= -1 && output < static_cast<int>(profile.operators.size())) continue;
-    problems.push_back(concat("outputs has ", output, ", which there is not"));
+    problems.push_back(concat("outputs has ", output, ", which does not exist"));
   }
   std::set<std::string_view> names;
   for (size_t i = 0; i < profile.operators.size(); ++i) {

@@ -15,8 +15,8 @@ namespace {
 /// @param warm_up by stage, the number of forward passes before forward and backward passes alternate
 template <class WarmUp>
 Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
-  TW_EXPECTS(stages >= 1, "a pipeline has at least one stage, got ", stages);
-  TW_EXPECTS(micro_batches >= 1, "a batch has at least one micro-batch, got ", micro_batches);
+  TW_EXPECTS(stages >= 1, "a pipeline must have at least one stage, got ", stages);
+  TW_EXPECTS(micro_batches >= 1, "a batch must have at least one micro-batch, got ", micro_batches);
   Schedule schedule{stages, micro_batches, {}};
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Action>& actions = schedule.devices.emplace_back();
@@ -80,7 +80,7 @@ Schedule schedule_from_text(std::string_view text) {
     std::vector<Action> actions;
     for (std::string word; words >> word;) {
       const std::optional<Action> action = parse(word);
-      if (!action) throw Error(concat("line ", number, ": '", word, "' is no action; they look like 0F3 or 1B0: stage, F or B, micro-batch"));
+      if (!action) throw Error(concat("line ", number, ": '", word, "' is not an action; actions look like 0F3 or 1B0: stage, F or B, micro-batch"));
       actions.push_back(*action);
       schedule.stages = std::max(schedule.stages, action->stage + 1);
       schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);

@@ -34,7 +34,7 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
       if (!is_forward && !forwards.contains(place))
         problems.push_back(concat("device ", device, ": the ", name_of(action), " precedes its forward pass"));
       if (!(is_forward ? forwards : backwards).insert(place).second)
-        problems.push_back(concat("device ", device, ": the ", name_of(action), " comes twice"));
+        problems.push_back(concat("device ", device, ": the ", name_of(action), " occurs twice"));
     }
   }
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -89,7 +89,7 @@ class Execution {
   /// Why the action cannot run now; empty: it can.
   std::string obstacle(const Action& action) {
     const Channel* in = input(action);
-    if (in != nullptr && in->empty()) return "what it takes is not there";
+    if (in != nullptr && in->empty()) return "its input has not arrived";
     if (in != nullptr && in->front() != action.micro_batch) return concat("micro-batch ", in->front(), " comes first");
     const Channel* out = output(action);
     if (out != nullptr && out->size() == capacity_) return concat("the next stage has not received micro-batch ", out->front());
@@ -110,7 +110,7 @@ class Execution {
 }  // namespace
 
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity) {
-  TW_EXPECTS(channel_capacity >= 1, "a channel holds at least one micro-batch, got ", channel_capacity);
+  TW_EXPECTS(channel_capacity >= 1, "a channel must hold at least one micro-batch, got ", channel_capacity);
   const std::vector<std::string> problems = problems_of_lists(schedule);
   return problems.empty() ? Execution(schedule, channel_capacity).run() : problems;
 }

@@ -27,7 +27,7 @@ std::string summary(const Plan& plan) {
 }
 
 std::string wrong_hash(const Plan& plan, const Profile& profile) {
-  return concat("the plan is for a model with hash ", plan.hash, ", this one has ", profile.hash);
+  return concat("the plan is for a model with hash ", plan.hash, ", but this one has ", profile.hash);
 }
 
 }  // namespace tw::pipeline

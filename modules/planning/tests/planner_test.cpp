@@ -268,15 +268,15 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
   const std::string too_few = message_of([&] { plan(profile, cluster, options); });
   expect_contains(too_few, "the model does not fit 2 devices of 8200 bytes");
   expect_contains(too_few, "\"op4\" does not fit: the devices before it are full, and 160");
-  expect_contains(too_few, "; 4 devices are enough");
+  expect_contains(too_few, "; 4 devices are sufficient");
   cluster.devices = 4;
   EXPECT_EQ(plan(profile, cluster, options).best().stages.size(), 4U);
   cluster.devices = 3;
-  expect_contains(message_of([&] { plan(profile, cluster, options); }), "; 4 devices are enough");
+  expect_contains(message_of([&] { plan(profile, cluster, options); }), "; 4 devices are sufficient");
 
   profile.parameters[5].bytes = 3000;
   const std::string too_large = message_of([&] { plan(profile, cluster, options); });
-  expect_contains(too_large, "\"op5\" alone needs 12006 bytes on each device, 3806 bytes more than it has: no number of devices is enough");
+  expect_contains(too_large, "\"op5\" alone needs 12006 bytes on each device, 3806 bytes more than it has: no number of devices is sufficient");
   expect_contains(message_of([&] { plan(equal_chain(8, 1000), cluster, {.batch = 4, .max_stages = 2}); }),
                   "with at most 2 stages, no number of devices");
 }
@@ -294,7 +294,7 @@ TEST(Planner, RefusesWrongOptionsByName) {
   expect_contains(refused({.devices = 0}, {}), "devices must be at least 1");
   expect_contains(refused({.devices = 1, .between_stages = {0, 0}}, {}), "between_stages.bytes_per_second must be positive");
   expect_contains(refused({}, {.batch = 4, .micro_batches = 8}), "a batch of 4 is smaller than its 8 micro-batches");
-  expect_contains(refused({}, {.batch = 4, .recompute = {}}), "recompute must allow something");
+  expect_contains(refused({}, {.batch = 4, .recompute = {}}), "recompute must allow at least one kind");
   expect_contains(refused({}, {.batch = 4, .max_stages = 0}), "max_stages must be at least 1");
 }
 
@@ -347,15 +347,15 @@ TEST(Explanation, NamesWhatBindsAndTheNextBest) {
   const auto explained = [&](const Cluster& cluster, const PlanOptions& options) { return explain(plan(profile, cluster, options)); };
   const Link fast{0, 1e12};
   const std::string by_memory = explained({.devices = 2, .memory_bytes = 40000, .between_stages = fast, .within_stage = fast}, {.batch = 4});
-  expect_contains(by_memory, "what binds: memory.");
+  expect_contains(by_memory, "bottleneck: memory.");
   expect_contains(by_memory, "next best: 2 stages on 2 devices (1+1)");
   expect_contains(explained({.devices = 2, .between_stages = {0, 1e-3}, .within_stage = {0, 1e5}}, {.batch = 4}),
-                  "what binds: the all-reduce of gradients.");
+                  "bottleneck: the all-reduce of gradients.");
   const std::string alone = explained({.devices = 2, .between_stages = fast, .within_stage = fast}, {.batch = 4});
   expect_contains(alone, "plain data parallelism wins");
-  expect_contains(alone, "what binds: the work itself");
+  expect_contains(alone, "bottleneck: the work itself");
   const std::string by_links = explained({.devices = 2, .memory_bytes = 40000, .between_stages = {0, 5}, .within_stage = {0, 1e-3}}, {.batch = 4});
-  expect_contains(by_links, "what binds: the links between stages.");
+  expect_contains(by_links, "bottleneck: the links between stages.");
 }
 
 }  // namespace planner_test

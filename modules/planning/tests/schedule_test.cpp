@@ -112,7 +112,7 @@ TEST(Check, NamesWhatIsWrong) {
   expect_problem("0B0 0F0", "device 0: the backward pass of micro-batch 0 on stage 0 precedes its forward pass");
   expect_problem("0F0 0B0 1F1\n1F0 1B0 1B1 0F1 0B1", "stage 1 is on device 0 and on device 1");
   expect_problem("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1",
-                 "device 0 waits for ever before the backward pass of micro-batch 0 on stage 0: what it takes is not there");
+                 "device 0 waits for ever before the backward pass of micro-batch 0 on stage 0: its input has not arrived");
   expect_problem("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1",
                  "device 1 waits for ever before the forward pass of micro-batch 1 on stage 1: micro-batch 0 comes first");
   const std::string narrow = "0F0 0F1 0F2 0B0 0B1 0B2\n2F0 2B0 1F0 1B0 2F1 2B1 1F1 1B1 2F2 2B2 1F2 1B2";

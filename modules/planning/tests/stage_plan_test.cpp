@@ -118,10 +118,10 @@ TEST(Check, NamesWhatIsWrongWithAPlan) {
                   "the cut is not convex: \"c\" in stage 0 takes from \"b\" in stage 1, which is later");
   expect_contains(problem([](Plan& p) { p.stages[1].operators = {3}; }), "\"c\" in stage 1 takes from \"mask\", which holds no batch data");
   expect_contains(problem([](Plan&) {}, 2), "replicas sum up to 3, there are 2 devices");
-  expect_contains(problem([](Plan& p) { p.stages[0].replicas = 0; }), "stage 0: replicas must be at least 1, are 0");
+  expect_contains(problem([](Plan& p) { p.stages[0].replicas = 0; }), "stage 0: replicas must be at least 1, got 0");
   expect_contains(problem([](Plan& p) { p.micro_batches = 9; }), "a batch of 8 is smaller than its 9 micro-batches");
   expect_contains(problem([](Plan& p) { p.micro_batches = 8; }), "stage 0: 2 replicas for micro-batches of 1 rows");
-  expect_contains(problem([](Plan& p) { p.stages[1].operators = {3, 7}; }), "stage 1 has operator 7, which there is not");
+  expect_contains(problem([](Plan& p) { p.stages[1].operators = {3, 7}; }), "stage 1 has operator 7, which does not exist");
   expect_contains(problem([](Plan& p) {
                     p.stages[0].operators = {0, 1, 2, 3};
                     p.stages[1].operators = {0};
@@ -186,7 +186,7 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
   expect_contains(refused([](auto& j) { j["operators"][1]["inputs"] = {3}; }), "operators[1] \"a\": inputs has 3");
   expect_contains(refused([](auto& j) { j["operators"][1]["parameters"] = {2}; }), "operators[1] \"a\": parameters has 2");
-  expect_contains(refused([](auto& j) { j["outputs"] = {4}; }), "outputs has 4, which there is not");
+  expect_contains(refused([](auto& j) { j["outputs"] = {4}; }), "outputs has 4, which does not exist");
   expect_contains(refused([](auto& j) { j.erase("outputs"); }), "profile.outputs is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["name"] = "b"; }), "two operators are called \"b\"");
   expect_contains(refused([](auto& j) { j["operators"][2]["backward_s"] = {0, -1}; }), "operators[2] \"b\": backward must be finite and at least 0");

@@ -17,7 +17,7 @@ namespace tw::shared_memory {
 namespace {
 
 [[noreturn]] void fail(const char* call) {
-  throw Error(concat("shared memory cannot be handed to the other ranks of this node (", call, ": ", std::generic_category().message(errno), ')'));
+  throw Error(concat("shared memory cannot be passed to the other ranks of this node (", call, ": ", std::generic_category().message(errno), ')'));
 }
 
 sockaddr_un socket_address(const std::string& name) {

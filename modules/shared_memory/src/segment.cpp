@@ -16,7 +16,7 @@ namespace {
 
 [[noreturn]] void fail(const char* call, int64_t bytes) {
   const std::string reason = std::generic_category().message(errno);
-  throw Error(concat("shared memory of ", bytes, " bytes cannot be made (", call, ": ", reason,
+  throw Error(concat("shared memory of ", bytes, " bytes cannot be allocated (", call, ": ", reason,
                      "): allow the process more memory (ulimit -v, the container's limit), or ask for smaller slots or tensors"));
 }
 

@@ -67,8 +67,8 @@ struct Layout {
 }  // namespace
 
 void visit(CheckpointOptions& options, OptionVisitor& visitor) {
-  visitor.field("keep", options.keep, at_least(1, any_count), {.meaning = "as many of the newest checkpoints stay"});
-  visitor.field("background", options.background, {.meaning = "write while training goes on"});
+  visitor.field("keep", options.keep, at_least(1, any_count), {.meaning = "number of newest checkpoints that are kept"});
+  visitor.field("background", options.background, {.meaning = "write while training continues"});
 }
 
 void CheckpointOptions::validate() const { expect_none(out_of_bounds(*this)); }
@@ -164,7 +164,7 @@ class CheckpointStore::Implementation {
       CheckpointIndex index;
       const auto problems = examine(*step, index);
       if (problems.empty()) return *step;
-      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and left out:", join(problems));
+      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and skipped:", join(problems));
     }
     return std::nullopt;
   }

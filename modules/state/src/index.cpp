@@ -102,7 +102,7 @@ Header read_header(const json& value) {
                 .on_reshard = Reader::choice(value, "on_reshard", reshards, [](OnReshard on_reshard) { return name_of(on_reshard); })};
   int64_t bytes = static_cast<int64_t>(c10::elementSize(header.spec.dtype));
   for (const int64_t length : header.spec.shape) {
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(header.spec.name + ": its shape is absurd");
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(header.spec.name + ": its shape is too large");
   }
   return header;
 }
@@ -114,7 +114,7 @@ Box read_box(const json& value) {
   }
   for (size_t i = 0; i < box.offsets.size(); ++i) {
     int64_t end = 0;
-    if (__builtin_add_overflow(box.offsets[i], box.lengths[i], &end)) throw Error("a piece is absurdly large");
+    if (__builtin_add_overflow(box.offsets[i], box.lengths[i], &end)) throw Error("a piece is too large");
   }
   return box;
 }
@@ -126,7 +126,7 @@ StoredTensor read_tensor(const json& value, int64_t files) {
   std::vector<Box> boxes;
   for (const json& entry : Reader::array(value, "pieces")) {
     StoredPiece piece{Reader::size(Reader::field(entry, "file"), "file"), Reader::text(entry, "key"), read_box(entry)};
-    if (piece.file >= files) throw Error(concat(tensor.spec.name, " lies in file ", piece.file, ", of ", files));
+    if (piece.file >= files) throw Error(concat(tensor.spec.name, " lies in file ", piece.file, " of ", files));
     if (!one && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " is not whole");
     boxes.push_back(piece.box);
     tensor.pieces.push_back(std::move(piece));
@@ -140,7 +140,7 @@ StoredTensor read_tensor(const json& value, int64_t files) {
 CheckpointIndex read_index(const json& root) {
   if (Reader::text(root, "format") != format) throw Error("not an index of a checkpoint");
   const int64_t found = Reader::size(Reader::field(root, "version"), "version");
-  if (found != version) throw Error(concat("its version is ", found, ", only ", version, " is understood"));
+  if (found != version) throw Error(concat("its version is ", found, ", only ", version, " is supported"));
   CheckpointIndex index;
   index.step = Reader::size(Reader::field(root, "step"), "step");
   index.metadata = Reader::text(root, "metadata");
@@ -210,7 +210,7 @@ CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& 
   const std::string expected = frame(body);
   if (!long_enough || text != expected) {
     const auto differs = std::mismatch(text.begin(), text.end(), expected.begin(), expected.end());
-    throw FileError(path, differs.first - text.begin(), "the index is damaged: its checksum is another, or it is cut");
+    throw FileError(path, differs.first - text.begin(), "the index is damaged: its checksum differs, or it is truncated");
   }
   return parse_index_body(body, path);
 }

@@ -51,7 +51,7 @@ std::string what(ShardKind kind) { return kind == ShardKind::optimizer ? "optimi
 std::string misfit(const std::vector<StoredTensor>& stored, const std::set<size_t>& found, const ShardSpec& spec) {
   if (!lies_in(spec.box, spec.global.shape)) return concat("slice ", spec.box.describe(), " does not lie in ", spec.global.describe());
   if (found.empty()) return concat("missing in the checkpoint: ", what(spec.kind), " ", spec.global.describe());
-  if (found.size() > 1) return concat(spec.global.name, " is one tensor here, and several in the checkpoint");
+  if (found.size() > 1) return concat(spec.global.name, " is one tensor here, but several in the checkpoint");
   const TensorSpec& other = stored[*found.begin()].spec;
   if (other.shape == spec.global.shape && other.dtype == spec.global.dtype) return "";
   return concat("misshapen: ", spec.global.describe(), " is ", dtype_name(other.dtype), " ", shape_text(other.shape), " in the checkpoint");

@@ -197,7 +197,7 @@ void OptimizerState::expect_known(std::set<std::string> names) const {
   std::string problems;
   for (const std::string& name : names) problems += "\n  " + name;
   if (!problems.empty()) {
-    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", has no such state:", problems));
+    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", does not have this state:", problems));
   }
 }
 

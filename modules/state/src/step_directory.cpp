@@ -98,7 +98,7 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
     if (!direct) ::sync_file_range(file.get(), at, written, SYNC_FILE_RANGE_WRITE);  // start writeback now
     at += written;
   }
-  if (::ftruncate(file.get(), bytes) != 0) fail(path, bytes, "cannot be cut to its length", errno);
+  if (::ftruncate(file.get(), bytes) != 0) fail(path, bytes, "cannot be truncated to its length", errno);
   file.sync();
 }
 
@@ -144,7 +144,7 @@ std::string damage(const fs::path& step_directory, int64_t rank, const StoredFil
     std::error_code code;
     const auto bytes = static_cast<int64_t>(fs::file_size(path, code));
     if (code) throw FileError(path, 0, concat("cannot be opened: ", code.message()));
-    if (bytes != file.bytes) throw FileError(path, std::min(bytes, file.bytes), concat("has ", bytes, " bytes, the index has ", file.bytes));
+    if (bytes != file.bytes) throw FileError(path, std::min(bytes, file.bytes), concat("has ", bytes, " bytes, but the index has ", file.bytes));
     const SafetensorsFile content(path);
     if (content_hash(content.bytes()) != file.checksum) throw FileError(path, 0, "is damaged: its checksum is not the one in the index");
   } catch (const FileError& error) {

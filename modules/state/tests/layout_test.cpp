@@ -240,7 +240,7 @@ TEST(Misfits, KnowsAliases) {
   EXPECT_TRUE(tw::misfits(stored, 1, {{other_order}}).empty());
   EXPECT_TRUE(tw::misfits(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // no longer tied
   const auto apart = tw::plan_save({{whole("a", {2}), whole("b", {2})}}).tensors;
-  EXPECT_EQ(tw::misfits(apart, 1, {{tied}}), (std::vector<std::string>{"a is one tensor here, and several in the checkpoint"}));
+  EXPECT_EQ(tw::misfits(apart, 1, {{tied}}), (std::vector<std::string>{"a is one tensor here, but several in the checkpoint"}));
 }
 
 TEST(Misfits, ForgivesWhatIsDroppedOnlyWhereRanksChange) {

@@ -31,14 +31,14 @@ std::vector<at::Tensor> unpack(const at::Tensor& packed, const auto& make) {
 }  // namespace
 
 at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note) {
-  TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= max_tensors, "1 to ", max_tensors, " tensors travel together, got ",
+  TW_EXPECTS(!tensors.empty() && static_cast<int64_t>(tensors.size()) <= max_tensors, "1 to ", max_tensors, " tensors can be sent together, got ",
              tensors.size());
   at::Tensor packed = at::zeros({packed_length}, at::kLong);
   auto* fields = packed.mutable_data_ptr<int64_t>();
   *fields++ = note;
   *fields++ = static_cast<int64_t>(tensors.size());
   for (const at::Tensor& tensor : tensors) {
-    TW_EXPECTS(tensor.dim() <= max_dimensions, "a tensor whose shape travels has at most ", max_dimensions, " dimensions, got ", tensor.dim());
+    TW_EXPECTS(tensor.dim() <= max_dimensions, "a tensor whose shape is sent can have at most ", max_dimensions, " dimensions, got ", tensor.dim());
     *fields++ = static_cast<int64_t>(tensor.scalar_type());
     *fields++ = tensor.dim();
     fields = std::copy(tensor.sizes().begin(), tensor.sizes().end(), fields);

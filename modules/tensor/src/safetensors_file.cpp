@@ -90,7 +90,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const { return view(
 void SafetensorsFile::read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const {
   const SafetensorsEntry& entry = find(name);
   const auto dimensions = static_cast<int64_t>(entry.spec.shape.size());
-  TW_EXPECTS(destination.scalar_type() == entry.spec.dtype, path().string(), " holds ", entry.spec.describe(), ", it cannot be read as ",
+  TW_EXPECTS(destination.scalar_type() == entry.spec.dtype, path().string(), " holds ", entry.spec.describe(), ", which cannot be read as ",
              dtype_name(destination.scalar_type()));
   TW_EXPECTS(destination.dim() == dimensions && static_cast<int64_t>(offsets.size()) == dimensions, path().string(), " holds ", entry.spec.describe(),
              ", which has no part ", shape_text(destination.sizes().vec()), " at ", shape_text(offsets));

@@ -170,7 +170,7 @@ class HeaderReader {
 
   json parse(std::string_view text) const {
     DuplicateKeys duplicates;  // a separate pass: json::parse() with a callback takes time quadratic in the number of keys
-    if (!json::sax_parse(text, &duplicates) && !duplicates.found.empty()) fail_at(duplicates.found, "comes twice");
+    if (!json::sax_parse(text, &duplicates) && !duplicates.found.empty()) fail_at(duplicates.found, "occurs twice");
     try {
       return json::parse(text);
     } catch (const json::parse_error& error) {
@@ -207,10 +207,10 @@ class HeaderReader {
     int64_t needed = is_known ? bytes_of(entry.spec.dtype) : 1;
     bool absurd = false;
     for (const int64_t length : entry.spec.shape) absurd = absurd || __builtin_mul_overflow(needed, std::max<int64_t>(length, 1), &needed);
-    if (absurd) fail_at(name, "the shape is absurd");
+    if (absurd) fail_at(name, "the shape is too large");
     if (!is_known) return entry;  // the element size of an unknown dtype is unknown
     needed = entry.spec.numel() * bytes_of(entry.spec.dtype);
-    if (needed != entry.bytes) fail_at(name, concat("its shape takes ", needed, " bytes, its data_offsets ", entry.bytes));
+    if (needed != entry.bytes) fail_at(name, concat("its shape needs ", needed, " bytes, but its data_offsets hold ", entry.bytes));
     return entry;
   }
 

@@ -38,7 +38,7 @@ std::optional<ElementType> find_element_type(c10::ScalarType dtype) {
 
 ElementType element_type(c10::ScalarType dtype) {
   const auto type = find_element_type(dtype);
-  TW_EXPECTS(type.has_value(), "a tensor of ", c10::toString(dtype), " cannot travel between ranks; convert it first");
+  TW_EXPECTS(type.has_value(), "a tensor of ", c10::toString(dtype), " cannot be sent between ranks; convert it first");
   return *type;
 }
 

@@ -20,7 +20,7 @@ uint64_t drawn() {
 SplitRandom::SplitRandom(const Communicator& comm) : seed_(drawn()) { generators_.seed(seed_, static_cast<uint64_t>(int{comm.rank()})); }
 
 SplitDropoutImpl::SplitDropoutImpl(const Communicator& comm, double p) : SplitModule(comm), p_(p) {
-  TW_EXPECTS(p >= 0 && p <= 1, "the probability of dropout is from 0 to 1, not ", p);
+  TW_EXPECTS(p >= 0 && p <= 1, "the probability of dropout must be from 0 to 1, got ", p);
 }
 
 torch::Tensor SplitDropoutImpl::forward(const torch::Tensor& input) {

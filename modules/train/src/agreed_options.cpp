@@ -27,7 +27,7 @@ void expect_names(const std::vector<Metric>& metrics) {
   std::set<std::string> names{"loss"};
   for (const Metric& metric : metrics) {
     TW_EXPECTS(is_plain(metric.name), "a metric's name must be text in UTF-8 without control characters, got \"", metric.name, '"');
-    TW_EXPECTS(names.insert(metric.name).second, "two figures are called ", metric.name, ": each metric needs its own name, other than loss");
+    TW_EXPECTS(names.insert(metric.name).second, "two metrics are called ", metric.name, ": each metric needs its own name, other than loss");
   }
 }
 
@@ -45,7 +45,7 @@ Options agreed_options(const Communicator& comm, const Options& options, const D
   expect_same_on_all_ranks(comm, "the trainer's options", lines);
   options.validate();
   expect_names(objective.metrics);
-  TW_EXPECTS(train.size() > 0, "there is nothing to train on");
+  TW_EXPECTS(train.size() > 0, "the training set is empty");
   const bool may_stop = options.early_stopping.patience == 0 || (validation != nullptr && validation->size() > 0);
   TW_EXPECTS(may_stop, "early_stopping.patience is ", options.early_stopping.patience,
              ", but there is no validation set to decide by: pass one to the trainer (in a configuration: data.validation)");

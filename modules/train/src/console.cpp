@@ -33,7 +33,7 @@ std::string text_of(const Figures& figures) {
   return text;
 }
 
-/// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; half of the pushes at most 2 others' pushes old, all at most 9"
+/// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; half of the pushes miss at most 2 pushes of others, all at most 9"
 std::string servers_text(const ServerFigures& figures) {
   int64_t pushes = 0;
   for (const int64_t each : figures.staleness) pushes += each;
@@ -46,7 +46,7 @@ std::string servers_text(const ServerFigures& figures) {
     return concat(age, age + 1 == figures.staleness.size() ? " or more" : "");
   };
   return concat(format_count(figures.pushes_per_s), " pushes/s and ", format_count(figures.pulls_per_s), " pulls/s, ", percent(figures.waiting_share),
-                " of the step time spent waiting; half of the pushes at most ", age_of(0.5), " pushes of others old, all at most ", age_of(1));
+                " of the step time spent waiting; half of the pushes miss at most ", age_of(0.5), " pushes of others, all at most ", age_of(1));
 }
 
 // Relative if it lies in the working directory.
@@ -88,7 +88,7 @@ void Console::on_end(State& state, const Summary& summary) {
   if (bar_) bar_->finish("ended here");
   const auto line = [&](const char* name, const std::string& value) { out_ << "  " << name << value << '\n'; };
   out_ << '\n' << state.options.name << ": " << (summary.stopped_because.empty() ? "done" : "ended: " + summary.stopped_because) << '\n';
-  if (!summary.finished) line("to go on       ", summary.diverged ? "pass --resume, with other settings" : "pass --resume");
+  if (!summary.finished) line("to continue    ", summary.diverged ? "pass --resume, with other settings" : "pass --resume");
   if (!summary.test.empty()) {
     const double accuracy = figure(summary.test, "accuracy");
     const std::string of = concat(grouped(summary.test_samples), " ", unit_, ", loss ", loss_text(figure(summary.test, "loss")));
@@ -106,12 +106,12 @@ void Console::on_end(State& state, const Summary& summary) {
   line("trained        ", concat(grouped(summary.parameters), " parameters, ", summary.epochs, " epochs, ", grouped(summary.steps), " steps of ",
                                  grouped(summary.global_batch), " ", unit_, " on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks", ", in ",
                                  format_duration(summary.train_time)));
-  if (summary.skipped_steps > 0) line("left out       ", concat(summary.skipped_steps, " updates that were not finite"));
+  if (summary.skipped_steps > 0) line("skipped        ", concat(summary.skipped_steps, " updates that were not finite"));
   if (summary.overflowed_steps > 0) {
-    line("left out       ", concat(summary.overflowed_steps, " updates whose gradients overflowed, for which the loss scale was too large"));
+    line("skipped        ", concat(summary.overflowed_steps, " updates whose gradients overflowed, for which the loss scale was too large"));
   }
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
-  line("communication  ", concat(format_count(summary.bytes_per_step), "B a step and rank; ", percent(summary.exposed_comm_share),
+  line("communication  ", concat(format_count(summary.bytes_per_step), "B per step and rank; ", percent(summary.exposed_comm_share),
                                  " of the step time was spent waiting for it, ", percent(summary.waited_for_data_share), " waiting for data"));
   if (!summary.memory.empty()) line("memory         ", memory_text(summary.memory));
   if (summary.slow_rank) {

@@ -17,7 +17,7 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
   const bool refuses = options.resume == Resume::refuse;
   if (!earlier || (refuses && earlier->finished && earlier->step != *last)) {
     throw Error(concat(folder, " holds a run whose end is unknown: the newest checkpoint, of step ", *last, ", is damaged. ",
-                       earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or allow") : "No other is whole. Allow",
+                       earlier ? concat("Resume from that of step ", earlier->step, " (--resume), or allow") : "No other is intact. Allow",
                        " its loss (--fresh)"));
   }
   if (refuses && earlier->finished) return std::nullopt;
@@ -27,12 +27,12 @@ std::optional<Progress> earlier_run(const Snapshots& snapshots, const Options& o
   }
   TW_EXPECTS(earlier->seed == options.seed, "the run to be resumed was begun with seed ", earlier->seed, ", not ", options.seed);
   if (!earlier->data.empty() && !is_same_data(earlier->data, now.data)) {
-    throw Error(concat("the run in ", folder, " was begun with other data: it had, ", earlier->data, "; this one has, ", now.data,
-                       ". Resume it with its own, or choose another name for this one"));
+    throw Error(concat("the run in ", folder, " was begun with different data: it had, ", earlier->data, "; this run has, ", now.data,
+                       ". Resume it with its own, or choose another name for this run"));
   }
   if (!earlier->optimizer.empty() && earlier->optimizer != now.optimizer) {
     throw Error(concat("the run in ", folder, " was begun with the optimizer ", earlier->optimizer, ", not ", now.optimizer,
-                       ", which would use that one's state as its own. Resume it with its own, or choose another name for this one"));
+                       ", which would misread its state. Resume it with its own, or choose another name for this run"));
   }
   if (options.global_batch > 0 && options.global_batch != earlier->global_batch) {
     throw Error(concat("the run in ", folder, " was begun with a global batch of ", earlier->global_batch,

@@ -10,16 +10,18 @@ namespace tw::train {
 void visit(LearningRateOptions& options, OptionVisitor& visitor) {
   using Decay = LearningRateOptions::Decay;
   const std::vector<std::pair<std::string, Decay>> decays{{"constant", Decay::constant}, {"step", Decay::step}, {"cosine", Decay::cosine}};
-  visitor.field("decay", options.decay, decays, {.meaning = "how the rate falls"});
-  visitor.field("warm_up_steps", options.warm_up_steps, at_least(0), {.meaning = "in which the rate rises linearly from 0", .unit = "updates"});
-  visitor.field("step_epochs", options.step_epochs, at_least(1),
-                {.meaning = "after which the rate is multiplied by step_factor", .unit = "epochs", .where = {{"schedule.decay", {"step"}}}});
+  visitor.field("decay", options.decay, decays, {.meaning = "how the learning rate falls"});
+  visitor.field("warm_up_steps", options.warm_up_steps, at_least(0),
+                {.meaning = "updates in which the learning rate rises linearly from 0", .unit = "updates"});
+  visitor.field(
+      "step_epochs", options.step_epochs, at_least(1),
+      {.meaning = "epochs after which the learning rate is multiplied by step_factor", .unit = "epochs", .where = {{"schedule.decay", {"step"}}}});
   visitor.field("step_factor", options.step_factor, {.least = 0, .above = true},
-                {.meaning = "what is left of the rate at each step", .where = {{"schedule.decay", {"step"}}}});
+                {.meaning = "factor of the learning rate at each step", .where = {{"schedule.decay", {"step"}}}});
   visitor.field("final_factor", options.final_factor, {.least = 0, .most = 1},
-                {.meaning = "what is left of the rate at the end of the run", .where = {{"schedule.decay", {"cosine"}}}});
+                {.meaning = "share of the learning rate that is left at the end of the run", .where = {{"schedule.decay", {"cosine"}}}});
   visitor.field("base_batch", options.base_batch, at_least(0),
-                {.meaning = "the global batch for which the rate is meant, which grows with the batch; 0: leave it", .unit = "samples"});
+                {.meaning = "global batch for which the learning rate is meant; the rate grows with the batch; 0: no scaling", .unit = "samples"});
 }
 
 void LearningRateOptions::validate() const { expect_none(out_of_bounds(*this)); }

@@ -65,7 +65,7 @@ void MetricsLog::on_start(State& state) {
 // If the disk was full for a while, later lines are written again.
 void MetricsLog::keep_good(std::ofstream& out) {
   if (out) return;
-  if (!complained_) log_error("metrics cannot be written to ", folder_.string(), "; training goes on");
+  if (!complained_) log_error("metrics cannot be written to ", folder_.string(), "; training continues");
   complained_ = true;
   out.clear();
 }

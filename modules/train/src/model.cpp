@@ -116,7 +116,7 @@ Model load_torchscript(const std::filesystem::path& path) {
     throw FileError(path, 0, concat("is not a TorchScript file", wanted, " (", why.substr(0, 200), ')'));
   }
   const bool is_script = module.find_method("forward").has_value();
-  if (!is_script) throw FileError(path, 0, "has no method forward: it holds tensors alone, as torch::save() of C++ writes them" + wanted);
+  if (!is_script) throw FileError(path, 0, "has no method forward: it holds only tensors, as torch::save() of C++ writes them" + wanted);
   return model_of(std::shared_ptr<TrainableModel>(std::make_shared<Script>(std::move(module))));
 }
 

@@ -28,48 +28,50 @@ std::string nearest_run_name(std::string name) {
 }  // namespace
 
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
-  visitor.field("every_epochs", policy.every_epochs, at_least(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "epochs"});
-  visitor.field("every_steps", policy.every_steps, at_least(0), {.meaning = "between two checkpoints; 0: none for this reason", .unit = "updates"});
-  visitor.field("keep", policy.keep, at_least(1), {.meaning = "how many of the newest checkpoints stay"});
+  visitor.field("every_epochs", policy.every_epochs, at_least(0), {.meaning = "epochs between two checkpoints; 0: none by epochs", .unit = "epochs"});
+  visitor.field("every_steps", policy.every_steps, at_least(0),
+                {.meaning = "updates between two checkpoints; 0: none by updates", .unit = "updates"});
+  visitor.field("keep", policy.keep, at_least(1), {.meaning = "number of newest checkpoints that are kept"});
 }
 
 void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
   visitor.field("patience", stopping.patience, at_least(0),
-                {.meaning = "without a better value before the run ends; 0: it goes on", .unit = "evaluations"});
-  visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "by how much a better value is better"});
+                {.meaning = "evaluations without a better value before the run ends; 0: no early end", .unit = "evaluations"});
+  visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "smallest improvement that counts as a better value"});
   visitor.field("watch", stopping.watch,
-                {.meaning = "loss, or a metric on the validation set: accuracy of images, mae of regression; the best model is kept by it"});
+                {.meaning = "loss, or a metric on the validation set, by which the best model is chosen: accuracy of images, mae of regression"});
 }
 
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
   visitor.field("batch_size", evaluate.batch_size, at_least(0, max_samples_of_a_batch),
-                {.meaning = "of one rank in a forward pass of an evaluation; 0: the number of a training pass", .unit = "samples"});
+                {.meaning = "samples of one rank in a forward pass of an evaluation; 0: the number in a training pass", .unit = "samples"});
 }
 
 void visit(Options& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Uneven>> unevens{{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}};
   const std::vector<std::pair<std::string, NonFinite>> reactions{
       {"stop", NonFinite::stop}, {"skip", NonFinite::skip}, {"restore", NonFinite::restore}};
-  visitor.field("name", options.name, {.meaning = "of the run, whose folder is called so"});
-  visitor.field("output", options.output, {.meaning = "the folder of all runs", .may_differ = true});
-  visitor.field("epochs", options.epochs, at_least(0), {.meaning = "how often the training samples are gone through"});
+  visitor.field("name", options.name, {.meaning = "name of the run and of its folder"});
+  visitor.field("output", options.output, {.meaning = "folder of all runs", .may_differ = true});
+  visitor.field("epochs", options.epochs, at_least(0), {.meaning = "number of passes over the training samples"});
   visitor.field("batch_size", options.batch_size, at_least(1, max_samples_of_a_batch),
-                {.meaning = "of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
+                {.meaning = "samples of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
   visitor.field("global_batch", options.global_batch, at_least(0, max_samples_of_a_batch),
-                {.meaning = "of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
+                {.meaning = "samples of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, at_least(1),
-                {.meaning = "that share the samples of an update, to save memory", .unit = "passes"});
+                {.meaning = "passes that share the samples of an update, to save memory", .unit = "passes"});
   visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0},
-                {.meaning = "of all gradients of the model together, to which they are scaled down before an update; 0: they are not"});
-  visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "of the order of samples, of augmentation and of what the model draws"});
-  visitor.field("uneven", options.uneven, unevens, {.meaning = "what becomes of samples that ranks cannot share evenly"});
-  visitor.field("drop_last", options.drop_last, {.meaning = "leave out an epoch's last update where it would have fewer samples than the others"});
+                {.meaning = "norm of all gradients together, to which they are scaled down before an update; 0: no limit"});
+  visitor.field("seed", options.seed, at_least(0, any_count),
+                {.meaning = "seed of the order of samples, of augmentation and of the model's random numbers"});
+  visitor.field("uneven", options.uneven, unevens, {.meaning = "treatment of samples that ranks cannot share evenly"});
+  visitor.field("drop_last", options.drop_last, {.meaning = "skip an epoch's last update if it would have fewer samples than the others"});
   visitor.field("evaluate_every", options.evaluate_every, at_least(1),
-                {.meaning = "between two evaluations on the validation set", .unit = "epochs"});
+                {.meaning = "epochs between two evaluations on the validation set", .unit = "epochs"});
   visitor.group("evaluate", options.evaluate);
-  visitor.field("non_finite", options.non_finite, reactions, {.meaning = "what follows a loss or a gradient that is not finite"});
+  visitor.field("non_finite", options.non_finite, reactions, {.meaning = "reaction to a loss or a gradient that is not finite"});
   visitor.field("loader_workers", options.loader_workers, at_least(0, LoaderOptions::max_workers),
-                {.meaning = "that prepare batches", .unit = "threads", .may_differ = true});
+                {.meaning = "threads that prepare batches", .unit = "threads", .may_differ = true});
   visitor.group("schedule", options.schedule);
   visitor.group("strategy", options.strategy);
   visitor.group("precision", options.precision);
@@ -92,7 +94,7 @@ std::vector<Problem> Options::contradictions() const {
   const bool keeps_residuals = strategy.compression == CompressionKind::top_k || strategy.compression == CompressionKind::power_sgd;
   if (precision.scales() && keeps_residuals) {
     problems.push_back(
-        {"strategy.compression", "keeps what it leaves out of gradients, which is of no use when the loss scale has changed", "\"none\""});
+        {"strategy.compression", "keeps the parts of gradients that it does not send, which are invalid after the loss scale changes", "\"none\""});
   }
   return problems;
 }

@@ -8,18 +8,16 @@ void visit(PrecisionOptions& options, OptionVisitor& visitor) {
       {"float32", ComputeType::float32}, {"bfloat16", ComputeType::bfloat16}, {"float16", ComputeType::float16}};
   const Condition mixed{"precision.compute", {"bfloat16", "float16"}};
   LossScalerOptions& scale = options.loss_scale;
-  visitor.field("compute", options.compute, types,
-                {.meaning = "what forward passes compute in; parameters, gradients and the optimizer stay float32"});
+  visitor.field("compute", options.compute, types, {.meaning = "dtype of forward passes; parameters, gradients and the optimizer stay float32"});
   visitor.field("scale_loss", options.scale_loss,
-                {.meaning = "scale losses with bfloat16, too; with float16 they always are", .where = {{"precision.compute", {"bfloat16"}}}});
-  visitor.field("loss_scale", scale.scale, {.least = 0, .above = true},
-                {.meaning = "by which losses are multiplied at the beginning", .where = {mixed}});
+                {.meaning = "whether losses are scaled with bfloat16; with float16 they always are", .where = {{"precision.compute", {"bfloat16"}}}});
+  visitor.field("loss_scale", scale.scale, {.least = 0, .above = true}, {.meaning = "initial factor of losses", .where = {mixed}});
   visitor.field("growth", scale.growth, {.least = 1},
-                {.meaning = "of the scale, after `growth_interval` updates without overflow", .where = {mixed}});
+                {.meaning = "factor of the scale after `growth_interval` updates without overflow", .where = {mixed}});
   visitor.field("backoff", scale.backoff, {.least = 0, .most = 1, .above = true, .below = true},
-                {.meaning = "of the scale, after an overflow", .where = {mixed}});
+                {.meaning = "factor of the scale after an overflow", .where = {mixed}});
   visitor.field("growth_interval", scale.growth_interval, {.least = 1},
-                {.meaning = "without overflow, before the scale grows", .unit = "updates", .where = {mixed}});
+                {.meaning = "updates without overflow before the scale grows", .unit = "updates", .where = {mixed}});
 }
 
 std::vector<Problem> PrecisionOptions::contradictions() const {

@@ -20,11 +20,11 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
   for (const MeshAxis& axis : axes) {
     if (axis.name == "data") continue;
     TW_EXPECTS(std::ranges::find(of_model, axis.name) != of_model.end(), "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
-               "' along which the model is not in parts");
+               "' along which the model is not split");
     of_parts.push_back(axis.name);
   }
   for (const std::string& axis : of_model) {
-    TW_EXPECTS(std::ranges::find(of_parts, axis) != of_parts.end(), "the model is in parts along '", axis, "', an axis that the mesh ",
+    TW_EXPECTS(std::ranges::find(of_parts, axis) != of_parts.end(), "the model is split along '", axis, "', an axis that the mesh ",
                mesh.shape().describe(), " does not have");
   }
   if (of_parts.size() == 1) ranks.parts = &mesh[of_parts.front()];
@@ -54,8 +54,8 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
 
 void expect_parameters(const Ranks& ranks, const Model& model) {
   if (ranks.parts == nullptr) return;
-  on_all_ranks(ranks.all, "sharing out the model", [&] {
-    TW_EXPECTS(model.trained_elements() > 0, "no part of the model is left to train: the axis '", model.trained->axes().back(),
+  on_all_ranks(ranks.all, "dividing the model", [&] {
+    TW_EXPECTS(model.trained_elements() > 0, "a rank has no part of the model to train: the axis '", model.trained->axes().back(),
                "' is too long for it");
   });
 }

@@ -121,11 +121,10 @@ void Trainer::Run::make_loader() {
                                 .augmentation = looks ? options_.augmentation : Augmentation(),
                                 .seed = static_cast<uint64_t>(options_.seed),
                                 .device = model_.device()});
-  TW_EXPECTS(loader_->steps() > 0, "dropping what cannot be shared evenly leaves nothing of ", train_.size(), " samples for ", ranks_.data.size(),
-             " ranks");
+  TW_EXPECTS(loader_->steps() > 0, "dropping the samples that cannot be shared evenly leaves none of ", train_.size(), " samples for ",
+             ranks_.data.size(), " ranks");
   if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {
-    log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(),
-                " samples that there are: an epoch is one update");
+    log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(), " training samples: an epoch is one update");
   }
   const int64_t steps = (loader_->steps() + options_.accumulation - 1) / options_.accumulation;
   const int64_t ranks = ranks_.data.size();
@@ -133,7 +132,7 @@ void Trainer::Run::make_loader() {
                           : options_.uneven == Uneven::drop ? train_.size() / ranks * ranks
                                                             : train_.size();
   length_ = {options_.drop_last ? samples / progress_.global_batch : steps, options_.epochs, progress_.global_batch};
-  TW_EXPECTS(length_.steps_per_epoch > 0, "drop_last leaves nothing of ", train_.size(), " samples: the global batch is ", progress_.global_batch);
+  TW_EXPECTS(length_.steps_per_epoch > 0, "drop_last leaves no update of ", train_.size(), " samples: the global batch is ", progress_.global_batch);
 }
 
 int64_t Trainer::Run::epoch_end() const {
@@ -173,7 +172,7 @@ void Trainer::Run::resume() {
            scaling ? concat(", with its loss scale, ", scaling->scale) : "");
   if (!other_watch.empty()) log_info(other_watch);
   if (!names_validation(earlier_->data)) {
-    log_warning("the checkpoint is of an older version, and does not hold what it was validated on: whether that is the same is not checked");
+    log_warning("the checkpoint has an older version without its validation data: whether these are the same is not checked");
   }
   const int64_t of_options = options_.batch_size * ranks_.data.size();
   if (options_.global_batch == 0 && of_options != progress_.global_batch) {

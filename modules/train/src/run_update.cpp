@@ -27,7 +27,7 @@ template <class Pass, class Where>
 void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass) {
   const auto explained = [&](const std::string& what) {
     return Error(concat(where(), ", where it usually has ", usual, ": ", what, "\nIf the model cannot train on so few, leave an epoch's last update ",
-                        "out (drop_last = true), or choose a batch size that leaves no such rest"));
+                        "out (drop_last = true), or choose a batch size that leaves no such remainder"));
   };
   const bool few = samples > 0 && samples < usual;
   try {
@@ -145,7 +145,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     });
   };
   in_device_memory([&] { strategy_->accumulate(share, pass_over_batch); },
-                   [&] { return concat(where(), "; take fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
+                   [&] { return concat(where(), "; use fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
   span("backward", begin);
 }
 
@@ -185,9 +185,9 @@ void Trainer::Run::react() {
   const auto newest = may_restore ? snapshots_->newest() : std::nullopt;
   if (options_.non_finite == NonFinite::skip) {
     ++progress_.skipped;
-    say("this update is left out");
+    say("this update is skipped");
   } else if (newest) {
-    say("back to the parameters of the newest checkpoint");
+    say("restoring the parameters of the newest checkpoint");
     (void)snapshots_->restore(newest->step, *strategy_);
     (void)strategy_->meet();  // again: a checkpoint in the middle of a period holds different parameters for each rank
     ++progress_.skipped;

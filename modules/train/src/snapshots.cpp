@@ -41,7 +41,7 @@ void Snapshots::report_failure_of(Call call) const {
   try {
     call();
   } catch (const Error& error) {
-    if (ranks_.all.rank() == 0) log_error(error.what(), "; training goes on, and the checkpoints before it are untouched");
+    if (ranks_.all.rank() == 0) log_error(error.what(), "; training continues, and the checkpoints before it are untouched");
   }
 }
 

@@ -40,8 +40,8 @@ std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
   for (const Entry& entry : strategies) {
     if (entry.kind != setup.options.kind) continue;
     const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && setup.options.compression == CompressionKind::none);
-    TW_EXPECTS(fits, "a model in parts along the axis ", names_of(setup.model.trained->axes()),
-               " is trained with strategy data, without compression");
+    TW_EXPECTS(fits, "a model split along the axis ", names_of(setup.model.trained->axes()),
+               " can only be trained with strategy data, without compression");
     if (entry.replicates && setup.ranks.data.size() > 1) setup.model.expect_replicable();
     return entry.make(setup);
   }

@@ -24,33 +24,35 @@ void visit(StrategyOptions& options, OptionVisitor& visitor) {
   const Condition servers{"strategy.name", {"parameter_server"}};
   visitor.field("name", options.kind, kinds, {.meaning = "how the ranks train one model"});
   visitor.field("compression", options.compression, compressions,
-                {.meaning = "what gradients travel as, with `strategy.name` = data; float16 and bfloat16 also with diloco"});
+                {.meaning = "compression of gradients, with `strategy.name` = data; float16 and bfloat16 also with diloco"});
   visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .above = true},
-                {.meaning = "of the elements of a gradient, those that travel", .where = {top_k}});
-  visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "of the matrices that travel", .where = {power_sgd}});
+                {.meaning = "share of the elements of a gradient that is sent", .where = {top_k}});
+  visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "rank of the matrices that are sent", .where = {power_sgd}});
   visitor.field("release_gradients", options.release_gradients,
                 {.meaning = "keep only this rank's share of the reduced gradients (ZeRO 2)", .where = {sharded}});
   visitor.field("one_copy_per_node", options.one_copy_per_node,
                 {.meaning = "one copy of the parameters for all ranks of a node", .where = {any_sharded}});
   visitor.field("unit_bytes", options.unit_bytes, {.least = 1},
-                {.meaning = "of parameters that are gathered and released together", .unit = "bytes", .where = {fully_sharded}});
+                {.meaning = "bytes of parameters gathered and released together", .unit = "bytes", .where = {fully_sharded}});
   visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use", .where = {fully_sharded}});
   visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
-                {.meaning = "of units that stay gathered from one update to the next", .unit = "bytes", .where = {fully_sharded}});
+                {.meaning = "bytes of units that stay gathered between updates", .unit = "bytes", .where = {fully_sharded}});
   visitor.field("period", options.period, at_least(1),
-                {.meaning = "between two averages or exchanges; ranks meet at the end of each epoch, too",
+                {.meaning = "steps between two averages or exchanges, which also happen at the end of each epoch",
                  .unit = "steps",
                  .where = {in_periods, {"strategy.algorithm", {"downpour", "easgd", "eamsgd"}}}});
-  visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "rate of the outer step", .where = {diloco}});
+  visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .above = true},
+                {.meaning = "learning rate of the outer step", .where = {diloco}});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true},
                 {.meaning = "Nesterov momentum of the outer step", .where = {diloco}});
   visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train through servers", .where = {servers}});
   visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true},
                 {.meaning = "how strongly all ranks together pull at the centre in an exchange",
                  .where = {servers, {"strategy.algorithm", {"easgd", "eamsgd"}}}});
-  visitor.field(
-      "staleness", options.staleness, at_least(0),
-      {.meaning = "by which the fastest rank may be ahead of the slowest", .unit = "steps", .where = {servers, {"strategy.algorithm", {"ssp"}}}});
+  visitor.field("staleness", options.staleness, at_least(0),
+                {.meaning = "steps by which the fastest rank may be ahead of the slowest",
+                 .unit = "steps",
+                 .where = {servers, {"strategy.algorithm", {"ssp"}}}});
 }
 
 std::vector<Problem> StrategyOptions::contradictions() const {

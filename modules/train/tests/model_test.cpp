@@ -146,7 +146,7 @@ TEST(Model, NamesAFileThatIsNoTorchScript) {
   std::ofstream(file("state_dict.pt"), std::ios::binary).write(pickled.data(), static_cast<std::streamsize>(pickled.size()));
   const std::map<std::string, std::string> files{{"text.pt", "is not a TorchScript file"},
                                                  {"absent.pt", "does not exist"},
-                                                 {"empty.pt", "has no method forward: it holds tensors alone"},
+                                                 {"empty.pt", "has no method forward: it holds only tensors"},
                                                  {"state_dict.pt", "holds tensors or a pickled module"}};
   for (const auto& [name, problem] : files) {
     try {

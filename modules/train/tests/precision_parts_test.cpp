@@ -319,7 +319,7 @@ TEST(PrecisionOfParts, RecurrentLayersInParallelRefuseAutocast) {
     (void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("recurrent"), mesh["layer"]);
     ADD_FAILURE() << "it was trained";
   } catch (const tw::ContractError& error) {
-    EXPECT_NE(std::string(error.what()).find("recurrent layers in parallel over time are not for autocast"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("recurrent layers in parallel over time do not support autocast"), std::string::npos) << error.what();
   }
 }
 

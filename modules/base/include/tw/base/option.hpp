@@ -211,7 +211,7 @@ class ValueLines final : public OptionVisitor {
 /// A Markdown table that describes all options, with the current values as defaults.
 class OptionTable final : public OptionVisitor {
  public:
-  std::string table = "| key | default | what it may be | meaning |\n|---|---|---|---|\n";
+  std::string table = "| key | default | values | meaning |\n|---|---|---|---|\n";
 
  private:
   void flag(const Option& option, bool& value) override;

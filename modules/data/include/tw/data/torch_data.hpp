@@ -39,7 +39,7 @@ class FromTorch : public Dataset {
  public:
   explicit FromTorch(Source source) : source_(std::make_unique<Guarded>(std::move(source))) {
     const auto size = source_->dataset.size();
-    TW_EXPECTS(size.has_value(), "a data set without a size cannot be dealt to ranks");
+    TW_EXPECTS(size.has_value(), "a data set without a size cannot be divided among ranks");
     size_ = static_cast<int64_t>(*size);
   }
 

@@ -14,7 +14,7 @@ auto revoke_on_exception(const Communicator& comm, const F& f) {
     if (!comm.revoked()) comm.revoke(e.what());
     throw;
   } catch (...) {
-    if (!comm.revoked()) comm.revoke("an exception of a type of its own");
+    if (!comm.revoked()) comm.revoke("an exception that is not a std::exception");
     throw;
   }
 }

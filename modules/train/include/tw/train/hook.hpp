@@ -50,7 +50,7 @@ struct State {
   /// @return the norm before, without the loss scale. The option max_gradient_norm does it in every step
   /// @throws ContractError outside a trainer's run
   double clip_gradient_norm(double max_norm) {
-    TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() belongs into on_backward() of a hook of a Trainer");
+    TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() must be called in on_backward() of a hook of a Trainer");
     return clip_(max_norm);
   }
 
