@@ -33,7 +33,7 @@ struct ShardedTensorOptions {
 /// ```
 /// ShardedTensor centre(comm, flat_parameters, {.rules = {rules::adam({.lr = 1e-3})}});
 /// auto pushed = centre.push(gradient);    // returns at once
-/// auto pulled = centre.prefetch(); // take() returns the values later
+/// auto pulled = centre.prefetch();        // take() returns the values later
 /// ...
 /// centre.finish();
 /// ```

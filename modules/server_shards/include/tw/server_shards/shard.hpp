@@ -70,7 +70,7 @@ class Shard {
   };
   /// Waits for pushes in progress, blocks new ones, and copies.
   Snapshot snapshot() const;
-  /// Restores a result of snapshot(), of this shard or of another with the same layout, under the same exclusion.
+  /// Restores a snapshot, which may be assembled from those of other shards, under the same exclusion.
   void restore(const Snapshot& snapshot);
 
  private:
