@@ -44,11 +44,11 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 ///
 /// All individuals are used, whoever proposed them. Tags: run, the number of the box; generation, the number of changes of the box, or -1 during a);
 /// index, the number of the proposal (modulo 2^31).
-/// Within 50 evaluations a dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds, in 10
-/// one), and 0.34 and 0.26 in 2 and 5 with 16 in flight. It does not know the proposals that other workers have in flight. An ask() takes 12 ms with
-/// 300 trials in 30 dimensions, and 20 to 32 ms while c) is due; c) is spread over several calls and begins with 70 of the trials. Cost of ask() with
-/// n trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of c); one ask() computes at most
-/// max(1, 6e7 / n^3) of these. Of tell(): O(D).
+/// Within 50 evaluations per dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds; one seed
+/// in 10 dimensions). With 16 in flight it reaches 0.34 and 0.26 in 2 and 5 dimensions. It does not know the proposals that other workers have in
+/// flight. An ask() takes 12 ms with 300 trials in 30 dimensions, and 20 to 32 ms while c) is due; c) is spread over several calls and begins with 70
+/// of the trials. Cost of ask() with n trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of
+/// c); one ask() computes at most max(1, 6e7 / n^3) of these. Of tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
   /// @param space borrowed. @param seed for the trials that cover the space; workers that search together must pass different seeds.

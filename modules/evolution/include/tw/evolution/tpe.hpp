@@ -28,9 +28,9 @@ void visit(TpeOptions& options, OptionVisitor& visitor);
 ///     l(x), g(x) = sum_i w_i prod_a k_a(x_a | c_ia)    over trials c_i and parameters a that exist in x; one component is uniform
 ///     numbers:     normal, truncated at the limits, in the scale; deviation b s N^(-1 / (D + 4)), with b = `bandwidth`, the deviation s of the N
 ///                  trials and the uniform density as one more, and D parameters. Scott 1992, theorem 6.4
-///     few values in an order (64 at most): the same at their places, of deviation 1 / K at least, times the share of the scale
+///     ordered, at most 64 values: the same at their places, with deviation at least 1 / K, times the share of the scale
 ///                  that each of the K has
-///     choices:     (N + 2) / (N + 1 + K) on c's, and 1 / (N + 1 + K) on each other one of the K
+///     choices:     (N + 2) / (N + 1 + K) for c's choice, and 1 / (N + 1 + K) for each other one of the K
 ///     not in c:    uniform
 ///     Over a few values and over choices, a tenth of each kernel is uniform, so that one parameter may change while the others stay.
 ///     w of l:      log(m + 1) - log(r), r = 1 .. m by loss, as CMA-ES has it; of g: equal

@@ -100,7 +100,7 @@ class Environment {
   ThreadLevel thread_level_ = ThreadLevel::funneled;
   std::shared_ptr<mpi::Runtime> runtime_;
   bool made_runtime_ = false;
-  int finalize_key_ = 0;  // of an adopted MPI: an attribute whose deletion drains before the host finalises
+  int finalize_key_ = 0;  // attribute of an adopted MPI; its deletion completes operations before the program finalises MPI
   std::unique_ptr<Communicator> world_;
 };
 

@@ -31,7 +31,8 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has left. That wait is monitored.
+  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has been sent. That wait is
+  /// monitored.
   /// @param bytes size 1 to EnvironmentOptions::largest_message. @param to any rank, including this one. @throws ContractError otherwise
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next message that has arrived, if any.

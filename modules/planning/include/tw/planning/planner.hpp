@@ -5,7 +5,7 @@
 // for each schedule and number of micro-batches m, over blocks, replicas and recomputation,
 //
 //   minimise sum of tau + max of ((m - 1) tau + a), tau = forward + backward + transfers, a = exposed part of the all-reduce
-//   subject to each stage's memory at the number of micro-batches in flight that the schedule has there.
+//   subject to each stage's memory with the schedule's number of micro-batches in flight there.
 //
 // With the maximum bounded by t, dynamic programming from the last stage to the first is exact:
 //   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over stages whose load is at most t;

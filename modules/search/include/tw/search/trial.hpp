@@ -72,7 +72,7 @@ class Trial {
   void attend() { host_.attend(); }
 
  private:
-  static constexpr uint64_t stream = uint64_t{1} << 62;  // of the random numbers; those of breeding are below
+  static constexpr uint64_t stream = uint64_t{1} << 62;  // first stream of trials' random numbers; those of proposals are below
 
   const Communicator& comm_;
   int64_t number_;
