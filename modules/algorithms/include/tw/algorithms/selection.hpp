@@ -23,8 +23,8 @@ struct Choice {
 class Selection {
  public:
   /// Selects the method with the lowest predicted price. Selects MPI's own collective instead if more than a quarter of that price is latency, since
-  /// MPI's path for small messages is shorter. `double_tree` balances latency and transfer by its number of blocks, so it gives way to MPI only if
-  /// the next best method would too. All-gathers never use MPI: Open MPI's non-blocking one sends P - 1 messages per rank.
+  /// MPI's path for small messages is shorter. `double_tree` balances latency and transfer by its number of blocks, so MPI replaces it only if MPI
+  /// would also replace the next best method. All-gathers never use MPI: Open MPI's non-blocking one sends P - 1 messages per rank.
   /// @param can whether a method can be used; empty: all can
   static Selection by_price(const Cluster& cluster, const std::function<bool(std::string_view method, Collective)>& can = {});
 

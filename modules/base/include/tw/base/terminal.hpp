@@ -4,7 +4,7 @@
 
 namespace tw {
 
-/// Whether this process's standard output goes to a terminal. Open MPI's `mpirun` gives every rank its own pseudo-terminal, so there the launcher's
+/// Whether this process's standard output goes to a terminal. Under Open MPI's `mpirun` every rank has its own pseudo-terminal, so the launcher's
 /// standard output decides.
 bool output_is_terminal();
 

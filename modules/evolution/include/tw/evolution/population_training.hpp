@@ -42,10 +42,10 @@ class PopulationTraining {
   /// Whether this report, which was observed, has passed a multiple of the interval since the member's previous report. False at the end.
   bool is_due(const Report& report) const;
   bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
-  /// The member that the reporting one is to copy, if any. Members are ranked by their last report at or before this step. Members whose last report
-  /// is more than an interval older than this one are left out. Ties are broken at random, so that a plateau is still searched. Of m members, the
-  /// worst n = max(1, floor(quantile m)) and all with a non-finite value copy. The original is drawn uniformly from the best n better-ranked members
-  /// that have not ended; it always has a finite value.
+  /// The member that the reporting one is to copy, if any. Members are ranked by their last report at or before this step. Members are left out if
+  /// their last report precedes the reporting member's own report from an interval ago. Ties are broken at random, so that a plateau is still
+  /// searched. Of m members, the worst n = max(1, floor(quantile m)) and all with a non-finite value copy. The original is drawn uniformly from the
+  /// best n better-ranked members that have not ended; it always has a finite value.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:

@@ -19,7 +19,7 @@ enum class ThreadLevel {
 
 std::string_view to_string(ThreadLevel level);
 
-/// Who advances operations in flight while the program computes.
+/// What advances operations in flight while the program computes.
 enum class ProgressDriver {
   inlined,  ///< the program's own waits, tests and progress(); needs no thread. Best if all cores compute.
   thread,   ///< also a thread of the library; needs MPI_THREAD_MULTIPLE. Pays off with a spare core or a slow network

@@ -25,7 +25,8 @@ struct MigrationOptions {
   bool copies = false;  ///< pollination: a copy is sent and replaces another individual there. Otherwise the individual moves
   Pick emigrant = Pick::best;
   Pick replaced = Pick::worst;  ///< the individual that a copy replaces
-  /// One row per island: the weights of all islands as destinations, in any unit. With no row or an empty one, all other islands are equally likely.
+  /// One row per island: the weights of all islands as destinations, in any unit, 0 for itself. With no row or an empty one, all other islands are
+  /// equally likely.
   std::vector<std::vector<double>> topology = {};
 };
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
