@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over messages, as plans: which rank sends which part of a tensor to which rank in which step. One plan per rank; `comm` executes it.
+// Plans of collectives over messages: which rank sends which part of a tensor to which rank in which step. One plan per rank; `comm` executes it.
 //
-// A tensor is divided into blocks of nearly equal size. A rank executes its steps in order: all messages of a step are in flight at once, and when
-// all have ended, it works on the data that it holds.
+// A tensor is divided into blocks of nearly equal size. A rank executes its steps in order. All messages of a step are in flight at once. When all
+// have completed, the rank executes the step's local operations.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,20 +11,20 @@
 
 namespace tw::algorithms {
 
-/// Memory of a rank. Of all-reduce and broadcast there is no `input`: they work in `output`.
+/// Memory of a rank. All-reduce and broadcast have no `input`; they work in `output`.
 enum class Area : uint8_t {
   input,
   output,
   scratch,  ///< slots, each as large as the largest block
 };
 
-/// Blocks one after the other. The input of an all-gather and the output of a reduce-scatter are one block, this rank's; what else there is of input
-/// and output holds all blocks, each in its place.
+/// Consecutive blocks. The input of an all-gather and the output of a reduce-scatter consist of this rank's block only. All other inputs and outputs
+/// hold all blocks, each in its place.
 struct Run {
   Area area = Area::output;
   int64_t block = 0;  ///< the first one
   int64_t count = 1;
-  int64_t slot = 0;  ///< of scratch: where the first one lies; slots that follow are used as it takes
+  int64_t slot = 0;  ///< in scratch, the slot of the first block; the other blocks use the following slots
   bool operator==(const Run&) const = default;
 };
 
@@ -39,7 +39,7 @@ struct Local {
   enum class Kind : uint8_t { copy, reduce };
   Kind kind = Kind::copy;
   Run a;
-  Run b;  ///< of a reduction
+  Run b;  ///< only for a reduction
   Run to;
   bool operator==(const Local&) const = default;
 };
@@ -52,21 +52,21 @@ struct Step {
 };
 
 struct Plan {
-  int64_t blocks = 1;         ///< into which a tensor is divided
+  int64_t blocks = 1;         ///< number of blocks into which a tensor is divided
   int64_t scratch_slots = 0;  ///< additional memory, in slots of Area::scratch
   std::vector<Step> steps;
   bool operator==(const Plan&) const = default;
 };
 
 enum class Algorithm : uint8_t {
-  ring,                ///< every rank sends to the next one alone: the fewest bytes, the most steps
-  recursive_doubling,  ///< all of the tensor, to partners at distances 1, 2, 4...: the fewest steps, the most bytes
-  circulant,           ///< halves, quarters, eighths... to ranks at such distances: few steps and the fewest bytes
-  tree,                ///< binomial: each rank that has got it sends it on to others
-  chain,               ///< block after block from rank to rank
-  double_tree,         ///< block after block through two binary trees, no rank an inner node of both: few steps and the fewest bytes
-  pairwise,            ///< with every other rank in turn
-  bruck,               ///< what goes far goes together, in hops of 1, 2, 4...
+  ring,                ///< every rank sends only to the next one: fewest bytes, most steps
+  recursive_doubling,  ///< exchanges the whole tensor at distances 1, 2, 4...: fewest steps, most bytes
+  circulant,           ///< exchanges halves, quarters, eighths... at matching distances: few steps, fewest bytes
+  tree,                ///< binomial: each rank that has received the tensor forwards it to others
+  chain,               ///< pipelines blocks from rank to rank
+  double_tree,         ///< pipelines blocks through two binary trees; no rank is an inner node of both: few steps, fewest bytes
+  pairwise,            ///< exchanges with every other rank in turn
+  bruck,               ///< combines blocks with distant destinations, in hops of 1, 2, 4...
 };
 
 inline constexpr int algorithm_count = 8;
@@ -79,14 +79,14 @@ struct Task {
   Collective collective = Collective::allreduce;
   int ranks = 1;
   int rank = 0;
-  int root = 0;           ///< of broadcast and reduce
-  int64_t pipelined = 1;  ///< blocks that `chain` and `double_tree` cut the tensor into
+  int root = 0;           ///< for broadcast and reduce
+  int64_t pipelined = 1;  ///< number of blocks for `chain` and `double_tree`
 };
 
-/// Whether `algorithm` does this `collective`. Where it does, it does it on any number of ranks.
+/// Whether `algorithm` supports `collective`. If so, it works with any number of ranks.
 bool can(Algorithm algorithm, Collective collective) noexcept;
 
-/// The plan of `task.rank`. @throws ContractError where the algorithm does not do the collective.
+/// The plan of `task.rank`. @throws ContractError if the algorithm does not support the collective.
 Plan make_plan(Algorithm algorithm, const Task& task);
 
 }  // namespace tw::algorithms

@@ -10,7 +10,7 @@ struct BFloat16 {
   uint16_t bits = 0;
 
   BFloat16() = default;
-  /// To nearest, ties to even; a NaN stays one.
+  /// Rounds to nearest, ties to even; a NaN stays NaN.
   explicit BFloat16(float value) {
     const auto all = std::bit_cast<uint32_t>(value);
     const uint32_t rounded = (all + 0x7fffU + ((all >> 16) & 1U)) >> 16;

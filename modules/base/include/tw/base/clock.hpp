@@ -10,7 +10,7 @@ using Seconds = std::chrono::duration<double>;
 class Stopwatch {
  public:
   Seconds elapsed() const noexcept { return std::chrono::steady_clock::now() - start_; }
-  /// Returns the time up to now and begins again.
+  /// Returns the elapsed time and restarts.
   Seconds restart() noexcept {
     const auto now = std::chrono::steady_clock::now();
     const Seconds passed = now - start_;

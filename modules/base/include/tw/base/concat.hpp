@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// Writes all `parts` one after the other, as `operator<<` shows them in the classic locale. For messages, not for hot paths.
+/// Concatenates all `parts`, as `operator<<` formats them in the classic locale. For messages, not for hot paths.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   TextWriter out;

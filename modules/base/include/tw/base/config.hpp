@@ -11,18 +11,18 @@
 
 namespace tw {
 
-/// A typed configuration: TOML files and `key=value` settings in, the fields of options structs out.
+/// A typed configuration: reads TOML files and `key=value` settings, and fills the fields of options structs.
 ///
 /// ```
 /// auto config = Config::from_file("lenet.toml");
 /// config.set("optimizer.lr=0.01");
-/// config.bind(options);   // by their visit(); a field keeps the default that it holds if nobody set its key
+/// config.bind(options);   // calls visit(); a field keeps its default if its key is not set
 /// config.finish();        // throws ConfigError: every unknown key, wrong type and bad value at once
 /// ```
 /// A key is the dotted path of a value. Later settings replace earlier ones. Lists hold booleans, numbers and strings.
 class Config {
  public:
-  /// A value that a reader asked for, and where it came from.
+  /// A bound value, and its origin.
   struct Entry {
     std::string key;
     std::string value;
@@ -33,11 +33,11 @@ class Config {
   /// @throws FileError when the file cannot be read; ConfigError with line and column when it is not TOML.
   static Config from_file(const std::filesystem::path& path);
 
-  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: for a text field, 42,
-  /// true and 2024-10-01 stay as they are written.
+  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: text fields keep 42,
+  /// true and 2024-10-01 as written.
   /// @throws ConfigError without '=' or with an empty key.
   void set(std::string_view assignment, std::string_view origin = "--set");
-  /// Sets one value to `text` as it stands, which is not read as TOML.
+  /// Sets one value to `text` as is, without parsing it as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
 
   /// Binds all fields of an options struct, see OptionVisitor. A value outside its bounds is reported, and its field keeps the default.
@@ -51,7 +51,7 @@ class Config {
   void bind(std::string_view key, std::filesystem::path& field);
   /// For fields with a fixed set of names.
   void bind(std::string_view key, std::string& field, const std::vector<std::string>& allowed);
-  /// A list of whatever values, as text; a single value is a list of one.
+  /// A list of values of any type, as text; a single value is a list of one.
   void bind(std::string_view key, std::vector<std::string>& field);
   /// A list of numbers; a single one is a list of one.
   void bind(std::string_view key, std::vector<double>& field);
@@ -68,7 +68,7 @@ class Config {
   /// All settings in the form that set() accepts, each on one line.
   std::vector<std::string> assignments() const;
 
-  /// Adds a problem, found by a reader in the meaning of a value, to those that finish() reports.
+  /// Adds a problem that finish() reports. For readers that check the meaning of values.
   void report(std::string problem);
   /// The same, with the origin of the value and a valid alternative.
   void report(const Problem& problem);
@@ -76,10 +76,10 @@ class Config {
   /// Makes finish() report the new name of a key that was renamed.
   void note_renamed(std::string key, std::string now) { renamed_.emplace(std::move(key), std::move(now)); }
 
-  /// To be called when every key has been bound. @throws ConfigError with all problems.
+  /// Call it when every key has been bound. @throws ConfigError with all problems.
   void finish() const;
 
-  /// The bound entries, in the order of the calls, with the values in force.
+  /// The bound entries, in the order of the calls, with their effective values.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
 
  private:
@@ -103,7 +103,7 @@ class Config {
   std::map<std::string, std::string> renamed_;
 };
 
-/// Writes settings into options.
+/// Writes settings into the fields of options.
 class ConfigBinder final : public OptionVisitor {
  public:
   explicit ConfigBinder(Config& config) : config_(config) {}

@@ -10,11 +10,11 @@ namespace tw::detail {
 
 }  // namespace tw::detail
 
-/// The caller must have made `condition` true. If not: ContractError with rank, place and the concatenated message parts.
+/// A precondition. If `condition` is false: throws ContractError with rank, source location and the concatenated message parts.
 #define TW_EXPECTS(condition, ...)                     \
   (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, ::tw::concat(__VA_ARGS__)))
 
-/// Our own invariant. If it is broken: logs and aborts.
+/// An internal invariant. If it is broken: logs and aborts.
 #define TW_ASSERT(condition) \
   (static_cast<bool>(condition) ? static_cast<void>(0) : ::tw::detail::abort_on_broken_invariant(#condition, __FILE__, __LINE__))

@@ -4,7 +4,7 @@
 
 namespace tw {
 
-/// `text` as one field of a CSV file: in quotes where it holds commas, quotes or line ends. Ref: RFC 4180.
+/// `text` as one field of a CSV file: in quotes if it contains commas, quotes or line ends. Ref: RFC 4180.
 inline std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";

@@ -5,7 +5,7 @@
 
 namespace tw {
 
-/// What memory that travels between ranks is made of: the one map of element types for messages, shared memory and tensors.
+/// The element types of messages, shared memory and tensors.
 enum class ElementType : uint8_t { boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128 };
 
 inline constexpr int element_types = 12;
@@ -15,8 +15,8 @@ int64_t element_bytes(ElementType type) noexcept;
 /// "bool", "uint8", ..., "complex128".
 std::string_view name_of(ElementType type) noexcept;
 
-/// Element-wise reductions over ranks: in rank order through shared memory, in an order of its own by MPI. Integers wrap around on overflow; NaN
-/// comes out of min and max where it goes in; float16 and bfloat16 are reduced in float32 and rounded once.
+/// Element-wise reductions over ranks: in rank order through shared memory, in an unspecified order by MPI. Integers wrap around on overflow. min and
+/// max propagate NaN. float16 and bfloat16 are reduced in float32 and rounded once.
 enum class ReduceOp : uint8_t { sum, average, min, max, product, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor };
 
 inline constexpr int reduce_ops = 11;
@@ -24,9 +24,9 @@ inline constexpr int reduce_ops = 11;
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
 
-/// Why `op` means nothing for `type`, or what to do instead, such as "complex numbers have no order"; empty where it is defined.
-/// sum, product, min, max: all numbers (complex has no order); average: floating point and complex; logical: integers and bool (0 or 1 comes
-/// out); bitwise: integers and bool.
+/// The reason why `op` is undefined for `type`, or the alternative, such as "complex numbers have no order"; empty if `op` is defined.
+/// sum, product, min, max: all numbers (complex has no order); average: floating point and complex; logical: integers and bool (the result is 0 or
+/// 1); bitwise: integers and bool.
 std::string_view why_undefined(ReduceOp op, ElementType type) noexcept;
 
 }  // namespace tw

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// Base of what the environment can do to us: files, configuration, MPI. Catch it to survive such a failure.
+/// Base of failures of the environment: files, configuration, MPI. Catch it to survive such a failure.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
@@ -27,7 +27,7 @@ class FileError : public Error {
   int64_t offset_;
 };
 
-/// A configuration is wrong. All problems that were found, not only the first, one a line.
+/// A configuration is wrong. The message lists all problems, one per line.
 class ConfigError : public Error {
  public:
   explicit ConfigError(std::vector<std::string> problems);
@@ -37,14 +37,14 @@ class ConfigError : public Error {
   std::vector<std::string> problems_;
 };
 
-/// A caller's bug, found by TW_EXPECTS. The message names the rank and the place.
+/// A bug of the caller, found by TW_EXPECTS. The message names the rank and the source location.
 class ContractError : public std::logic_error {
  public:
   explicit ContractError(const std::string& message);
 };
 
-/// The message of the last `Error` or `ContractError` made on this thread, or "". `Environment` shows it when it is
-/// destroyed by an exception that nobody has caught yet, whose message C++ does not reveal.
+/// The message of the last `Error` or `ContractError` constructed on this thread, or "". `Environment` shows it when an exception destroys it,
+/// because C++ does not reveal the message of an exception that is not caught yet.
 const std::string& last_error_message() noexcept;
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: opened, mapped, read and replaced. Every error is a FileError that names the path.
+// Opens, maps, reads and replaces files. Every error is a FileError that names the path.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace tw {
 
 /// `path` in a form that names the same file after chdir(); an empty path stays empty.
-/// For whoever keeps a path to use it later.
+/// For code that stores a path for later use.
 inline std::filesystem::path absolute_path(const std::filesystem::path& path) { return path.empty() ? path : std::filesystem::absolute(path); }
 
-/// A file or folder that is open; it closes itself.
+/// An open file or folder; the destructor closes it.
 class FileDescriptor {
  public:
-  /// @param flags of open(2), to which O_CLOEXEC is added. @param problem for the message: "cannot be opened".
+  /// @param flags as for open(2); O_CLOEXEC is added. @param problem text for the message: "cannot be opened".
   /// @throws FileError with the system's reason.
   FileDescriptor(std::filesystem::path path, int flags, const char* problem);
   ~FileDescriptor();
@@ -27,9 +27,9 @@ class FileDescriptor {
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   int get() const noexcept { return fd_; }
-  /// Writes all of `data` where the last write ended. @throws FileError with the system's reason and the offset.
+  /// Writes all of `data` after the last write. @throws FileError with the system's reason and the offset.
   void write(const void* data, size_t bytes);
-  /// Returns when the content is on the disk itself. @throws FileError
+  /// Returns once the content has been written to disk. @throws FileError
   void sync() const;
 
  private:
@@ -58,17 +58,17 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// The content of a file or a pipe. @throws FileError where it cannot be read, is a folder, or has more than `most` bytes.
+/// The content of a file or a pipe. @throws FileError if it cannot be read, is a folder, or has more than `most` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t most = std::numeric_limits<int64_t>::max());
 
-/// Lets `write` create a file next to `path`, and moves it to `path` once it is complete and on disk: a reader of `path` finds the old content or the
-/// new. A link stays, and its target is replaced. Devices, pipes and files in /dev, such as /dev/stdout, are written in place. All files that are
-/// written at once use this function. @throws what `write` throws, where a FileError names `path`; FileError
+/// Calls `write` to create a file next to `path`, and moves it to `path` once it is complete and on disk. Readers of `path` see either the old or the
+/// new content. A link stays, and its target is replaced. Devices, pipes and files in /dev, such as /dev/stdout, are written in place. Use this
+/// function for every file that is written in one go. @throws the exception of `write`, in which a FileError names `path`; FileError
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write);
 
 void replace_file(const std::filesystem::path& path, const std::string& content);
 
-/// Removes what replace_file() of killed processes left of `path`. @return those that could not be removed, and why
+/// Removes partial files for `path` that replace_file() left in killed processes. @return the files that could not be removed, with reasons
 std::vector<std::string> remove_partials_of(const std::filesystem::path& path);
 
 }  // namespace tw

@@ -10,7 +10,7 @@ enum class LogLevel { debug, info, warning, error };
 /// Writes one line to standard error: time, rank, level, text. Thread-safe.
 void log(LogLevel level, std::string_view text);
 
-/// Lines below `level` are dropped. Default: info.
+/// Drops lines below `level`. Default: info.
 void set_log_level(LogLevel level);
 
 template <class... Parts>

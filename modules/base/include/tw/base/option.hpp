@@ -16,8 +16,8 @@ namespace tw {
 struct Bounds {
   double least = -infinity;
   double most = infinity;
-  bool above = false;  ///< `least` itself is too little
-  bool below = false;  ///< `most` itself is too much
+  bool above = false;  ///< whether `least` itself is excluded
+  bool below = false;  ///< whether `most` itself is excluded
 
   bool hold(double value) const noexcept;
 };
@@ -27,7 +27,7 @@ constexpr double any_count = 9223372036854775807.0;
 /// The bounds of a count; by default at most the largest int.
 constexpr Bounds at_least(double least, double most = 2147483647) { return {.least = least, .most = most}; }
 
-/// An option has an effect only where another one has one of these values or, with `negated`, where it has none of them.
+/// A condition on another option: it must have one of these values or, with `negated`, none of them.
 struct Condition {
   std::string key;
   std::vector<std::string> values;
@@ -38,14 +38,14 @@ struct Condition {
 struct About {
   std::string meaning;
   std::string unit = {};
-  std::vector<Condition> where = {};  ///< all of them must hold for it to have an effect; none: it always has
-  bool may_differ = false;            ///< between ranks
+  std::vector<Condition> where = {};  ///< conditions under which the option has an effect; all must hold. Empty: always
+  bool may_differ = false;            ///< whether ranks may have different values
 };
 
 struct Option {
   std::string key;  ///< including the prefixes of its groups: "checkpoint.keep"
   About about;
-  Bounds bounds = {};                     ///< of a number, or of each number in a list
+  Bounds bounds = {};                     ///< bounds of a number, or of each number in a list
   std::vector<std::string> choices = {};  ///< allowed values of a text; empty: any text
   bool is_whole = false;                  ///< for a list of numbers: whether each must be an integer
 };
@@ -87,9 +87,9 @@ class OptionVisitor {
   void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
     lists(option(key, std::move(about), bounds), rows);
   }
-  /// Whether a value is set that only C++ can provide, such as a function.
+  /// Visits whether a value is set that only C++ can provide, such as a function.
   void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
-  /// An optional value. `rest` is the same as for a plain value: bounds of numbers, names of an enumeration.
+  /// An optional value. `rest` holds the same arguments as for a plain value.
   template <class Value, class... Rest>
   void field(std::string_view key, std::optional<Value>& value, Rest&&... rest) {
     presence(key, value.has_value());
@@ -137,7 +137,7 @@ class OptionVisitor {
     prefix_ = outer_prefix;
     where_.resize(outer_conditions);
   }
-  /// The same for an optional struct: visited where it is set, and where the visitor wants it.
+  /// The same for an optional struct, which is visited if it is set or if the visitor wants it.
   template <class Options>
   void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& where = {}) {
     const std::string key = prefix_ + std::string(prefix);
@@ -174,11 +174,11 @@ struct Problem {
   std::string nearest;
 };
 
-/// The problem of `value`, if it lies outside the bounds of `option`.
+/// The problem if `value` lies outside the bounds of `option`.
 std::optional<Problem> problem_of(const Option& option, int64_t value);
 std::optional<Problem> problem_of(const Option& option, double value);
 
-/// Collects the values outside their bounds.
+/// Collects problems of values outside their bounds.
 class BoundsCheck final : public OptionVisitor {
  public:
   std::vector<Problem> problems;
@@ -225,7 +225,7 @@ class OptionTable final : public OptionVisitor {
   void add(const Option& option, const std::string& value, const std::string& range);
 };
 
-/// The values of `options` outside their bounds.
+/// Problems of values of `options` outside their bounds.
 template <class Options>
 std::vector<Problem> out_of_bounds(Options options) {
   BoundsCheck check;
@@ -233,7 +233,7 @@ std::vector<Problem> out_of_bounds(Options options) {
   return std::move(check.problems);
 }
 
-/// The same for options that are used under `prefix`.
+/// The same with `prefix` before the keys.
 template <class Options>
 std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
   BoundsCheck check;

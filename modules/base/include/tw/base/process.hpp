@@ -4,7 +4,7 @@
 
 namespace tw {
 
-/// This process's rank in the world, or -1 before an `Environment` exists. It labels messages and decides nothing.
+/// This process's rank in the world, or -1 before an `Environment` exists. Used only to label messages.
 int process_rank() noexcept;
 
 /// Called once by `Environment`.
@@ -13,7 +13,7 @@ void set_process_rank(int rank) noexcept;
 /// "rank 3", or "this process" before the rank is known.
 std::string process_label();
 
-/// `message` without the label of this process that contracts put in front of theirs, for cases where several ranks report the same message.
+/// `message` without this process's label, with which contract messages begin. For messages that several ranks report.
 std::string without_process_label(const std::string& message);
 
 }  // namespace tw

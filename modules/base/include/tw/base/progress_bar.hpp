@@ -7,25 +7,25 @@
 
 namespace tw {
 
-/// What a progress display shows.
+/// The content of a progress display.
 struct Progress {
   std::string label;  ///< such as "epoch 1/2"
   int64_t done = 0;   ///< units finished
   int64_t total = 0;  ///< units in all
   Seconds elapsed{0};
-  std::string unit;  ///< such as "images"; the rate is in units a second; empty: no rate
+  std::string unit;  ///< such as "images"; the rate is in units per second; empty: no rate
   std::string note;  ///< free text after the rate, such as "loss 0.412"
 };
 
-/// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line end.
-/// @param bar_width characters between the brackets; 0 leaves the bar out.
+/// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line break.
+/// @param bar_width characters between the brackets; 0 omits the bar.
 std::string render_progress(const Progress& progress, int bar_width);
 
 /// Shows progress on a stream: on a terminal it redraws one line (at most ten times a second), elsewhere it prints a plain line at every
 /// tenth of the total.
 class ProgressBar {
  public:
-  /// @param out kept by reference.
+  /// @param out borrowed.
   ProgressBar(std::ostream& out, bool terminal, std::string label, std::string unit, int64_t total);
 
   /// Reports that `done` units are finished. Cheap when nothing is drawn.
@@ -45,7 +45,7 @@ class ProgressBar {
   size_t drawn_width_ = 0;
 };
 
-/// "0:07", "12:34", "1:02:03"; "?" for what is negative or not finite.
+/// "0:07", "12:34", "1:02:03"; "?" if negative or not finite.
 std::string format_duration(Seconds duration);
 
 /// "987", "12.3k", "4.56M": three significant digits.

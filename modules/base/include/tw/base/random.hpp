@@ -6,8 +6,8 @@
 
 namespace tw {
 
-/// Counter-based random numbers: the i-th number of (seed, stream) is a pure function of (seed, stream, i), so that it
-/// depends neither on the number of ranks nor on what was drawn before. Meets UniformRandomBitGenerator.
+/// Counter-based random numbers: the i-th number of (seed, stream) is a pure function of (seed, stream, i), so it depends neither on the number of
+/// ranks nor on earlier draws. Meets UniformRandomBitGenerator.
 /// Ref: Salmon et al. 2011, Philox4x32-10.
 class CounterRng {
  public:
@@ -24,15 +24,16 @@ class CounterRng {
  private:
   uint64_t seed_;
   uint64_t stream_;
-  uint64_t block_ = 0;  // how many blocks of four have been made
+  uint64_t block_ = 0;  // number of blocks of four generated so far
   std::array<uint32_t, 4> numbers_{};
   int used_ = 4;
 };
 
-/// A seed for each stream of a seed; no pattern in the two makes two of them equal, but chance, once in 2^64 pairs. Ref: Philox, as CounterRng.
+/// Derives a seed from `seed` and `stream`. Two derived seeds are equal only by chance, once in 2^64 pairs, whatever the pattern of the arguments.
+/// Ref: Philox, as CounterRng.
 uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept;
 
-/// 0 .. n-1 in a random order that depends on `seed` and `stream` alone (Fisher-Yates). @param n 0 to 2^32 - 1.
+/// 0 .. n-1 in a random order that depends only on `seed` and `stream` (Fisher-Yates). @param n 0 to 2^32 - 1.
 std::vector<int64_t> random_permutation(int64_t n, uint64_t seed, uint64_t stream);
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text in memory, written and read in the same form under every std::locale: no grouped digits, a point before decimals.
+// Text streams in memory that do not depend on std::locale: no digit grouping, a decimal point.
 #pragma once
 #include <locale>
 #include <sstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which propagator suits a search, from its space and budget alone.
+// Selects a propagator for a search from its space and budget alone.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@ enum class Method {
   genetic,
   gaussian_process,
   tpe,     ///< densities of good and of bad configurations
-  nsga2,   ///< fronts of several objectives
-  hybrid,  ///< a trust region with quadratic models first, and then CMA-ES with restarts
+  nsga2,   ///< Pareto fronts of several objectives
+  hybrid,  ///< a trust region with quadratic models, then CMA-ES with restarts
 };
 
 /// "sobol", "genetic", ...
@@ -22,21 +22,21 @@ const char* name_of(Method method) noexcept;
 
 struct Choice {
   Method method;
-  std::string reason;  ///< a sentence
+  std::string reason;  ///< one sentence
 };
 
-/// Parameters are numbers if half of them at least are on a scale - real ones, or whole or ordinal ones of at least 8 values -, fewer than a quarter
-/// have conditions, and D = space.dimensions() is at most 200. With several objectives it is NSGA-II.
-/// Otherwise the first that holds, of the evaluations of all workers together:
-/// a. fewer than 3 D evaluations: there is too little to learn from; cover the space evenly;
-/// b. numbers: quadratic models of the loss while evaluations are few, and then CMA-ES with restarts;
+/// Chooses NSGA-II for several objectives. Otherwise the first rule below that applies decides. It counts the evaluations of all workers together; D
+/// is space.dimensions(). A space counts as numeric if D is at most 200, at least half of its parameters lie on a scale, and fewer than a quarter
+/// have conditions. Real parameters lie on a scale, and so do integer and ordinal ones with at least 8 values.
+/// a. fewer than 3 D evaluations, too few to learn from: cover the space evenly;
+/// b. a numeric space: quadratic models of the loss at first, then CMA-ES with restarts;
 /// c. at most 300 evaluations in at most 200 dimensions: a Gaussian process; at most 2,000: TPE;
 /// d. otherwise genetic.
 /// @throws ContractError for less than one evaluation or objective
 Choice choose(const Space& space, int64_t evaluations, size_t objectives = 1);
 
-/// The propagator that choose() names. @param space borrowed. @param evaluations 0: no limit. @param worker 0 to workers - 1, among the workers that
-/// search together
+/// The propagator that choose() names. @param space borrowed. @param evaluations 0: no limit. @param worker index of this worker among the `workers`
+/// that search together
 std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers, size_t objectives = 1);
 
 }  // namespace tw::search

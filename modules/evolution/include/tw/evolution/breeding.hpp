@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that make a child from a population; they can be combined. Ref: Taubert et al. 2023, arXiv 2301.08713, for the operators; its sigmoid
-// crossover is corrected here: the better gene is the more likely one.
+// Steps that make a child from a population. Steps can be combined. Ref: Taubert et al. 2023, arXiv 2301.08713, for the operators; its sigmoid
+// crossover is corrected here, so that the better gene is the more likely one.
 #pragma once
 #include <functional>
 #include <tw/evolution/propagator.hpp>
@@ -8,71 +8,73 @@
 
 namespace tw::search {
 
-/// What a step works on.
+/// The state that a step reads and changes.
 struct Offspring {
   const Space& space;
   const Population& population;
   CounterRng& random;
-  std::vector<const Individual*> parents = {};  ///< selected so far; none: the whole population stands to be selected from
-  std::vector<double> child = {};               ///< in the order of the space; empty: not made yet, and then the first parent's values
+  std::vector<const Individual*> parents = {};  ///< individuals selected so far; empty: the whole population
+  std::vector<double> child = {};  ///< values in the order of the space; empty: not made yet, so the next step starts from the first parent's values
 };
 
 using Step = std::function<void(Offspring&)>;
 
-// Selection, from what was selected before; fewer where there are fewer.
-/// Of a whole population 1024 at most.
+// Selection: each step picks `n` of the individuals selected so far, or all of them if there are fewer.
+/// The best `n`; at most 1024 if nothing was selected before.
 Step best(size_t n);
 Step worst(size_t n);
-/// Without repetition.
+/// Random ones, without repetition.
 Step any(size_t n);
 
 // Children.
-/// Every value uniform in its scale: random search. Ref: Bergstra & Bengio 2012.
+/// Draws every value uniformly in its scale: random search. Ref: Bergstra & Bengio 2012.
 Step uniform_child();
-/// Of the first two parents: each gene from the second one with this probability.
+/// Crosses the first two parents: each gene comes from the second one with this probability.
 Step uniform_crossover(double probability = 0.5);
-/// Each gene from any of the parents, all equally likely.
+/// Takes each gene from a random parent, all equally likely.
 Step multiple_parent_crossover();
-/// Of the first two parents: each gene from the better one with probability 1 / (1 + exp(-d / temperature)), d the difference of losses.
+/// Crosses the first two parents: each gene comes from the better one with probability 1 / (1 + exp(-d / temperature)), where d is the difference of
+/// their losses.
 Step sigmoid_crossover(double temperature = 1);
-/// Of the first two parents: each gene, with probability 1/2, lies as far from the middle between theirs as they do times a random factor, which is
-/// the nearer to 1 the larger `eta` is; within the limits, in its scale. Categorical ones come from either parent. Ref: Deb & Agrawal 1995; within
-/// limits as in Deb & Jain 2011, appendix.
+/// Crosses the first two parents. With probability 1/2, a gene's distance from the parents' midpoint is half the parents' distance times a random
+/// factor. A larger `eta` keeps the factor nearer to 1. Values stay within the limits, in their scale. Categorical genes come from either parent.
+/// Ref: Deb & Agrawal 1995; within limits as in Deb & Jain 2011, appendix.
 Step simulated_binary_crossover(double eta = 15);
 
 // Mutation.
-/// Draws `n` random genes again; all of them where there are fewer.
+/// Redraws `n` random genes, or all if there are fewer.
 Step point_mutation(size_t n = 1);
-/// From `least` to `most` genes, each number as likely.
+/// The same for a random number of genes, uniform between `least` and `most`.
 Step random_point_mutation(size_t least, size_t most);
-/// Moves `n` random genes by normal(0, sigma) of the range in its scale, reflected at the limits; draws categorical ones again.
+/// Moves `n` random genes by normal(0, sigma), as a share of the range in its scale, and reflects them at the limits. Redraws categorical genes.
 Step normal_mutation(double sigma = 0.05, size_t n = 1);
-/// Each gene with probability 1 / n, and one at least, moves by normal(0, sigma), likewise; sigma = largest 10^(-decades u) for one uniform u: which
-/// scale is the right one is found by trying all.
+/// Likewise moves each gene with probability 1 / n, and at least one, by normal(0, sigma). One uniform u sets sigma = largest 10^(-decades u), so
+/// that the search tries all scales.
 Step multiscale_mutation(double largest = 0.2, double decades = 4);
-/// With a third and a fourth parent a and b: the child moves by u (a - b) in each gene that all have and is a number, in its scale, reflected at the
-/// limits; one uniform u. Step sizes and directions follow the differences between the parents. Ref: Storn & Price 1997.
+/// Moves the child by u (a - b), where a and b are the third and fourth parents and u is one uniform number. Applies to each numeric gene that all of
+/// them have, in its scale, reflected at the limits. Step sizes and directions follow the differences between the parents. Ref: Storn & Price 1997.
 Step differential_mutation();
-/// `n` genes on average move by up to their distance from the limits, by less for a larger `eta`, in their scale; a gene with a finite number of
-/// values, to the next one at least. Categorical ones are redrawn. Ref: Deb & Deb 2014, "Analysing mutation schemes for real-parameter genetic
+/// Moves `n` genes on average, each by at most its distance from the limits, in its scale. A larger `eta` makes moves smaller. A gene with finitely
+/// many values moves at least to the next one. Redraws categorical genes. Ref: Deb & Deb 2014, "Analysing mutation schemes for real-parameter genetic
 /// algorithms".
 Step polynomial_mutation(double eta = 20, double n = 1);
 
 // Composition.
 Step in_turn(std::vector<Step> steps);
 Step with_probability(double probability, Step step);
-/// `then` where at least `n` individuals are active.
+/// Runs `then` if at least `n` individuals are active, else `otherwise`.
 Step with_population(size_t n, Step then, Step otherwise);
 
-/// The default: with fewer than `n` individuals, a uniform child. Otherwise four of the best n; uniform crossover with probability 0.7, differential
-/// mutation with 0.3, one gene drawn again with 0.1, multiscale mutation with 0.8, and with 0.02 a uniform child instead of all these.
+/// The default: with fewer than `n` individuals, a uniform child. Otherwise four parents among the best n, then uniform crossover with probability
+/// 0.7, differential mutation with 0.3, one gene redrawn with 0.1, and multiscale mutation with 0.8. With probability 0.02 a uniform child replaces
+/// all this.
 Step genetic(size_t n = 64);
-/// The same for a search of this many evaluations: n is a fifth of them, 4 to 64, so that breeding begins well before the end. @param evaluations 0:
-/// no limit
+/// genetic() for a search of this many evaluations. n is a fifth of them, clamped to 4..64, so that breeding begins well before the end. @param
+/// evaluations 0: no limit
 Step genetic_within(int64_t evaluations);
 
-/// Makes a child by steps, repeated up to ten times until it meets the space's constraints. A gene that exists but that the steps left without a
-/// value, for example after a crossover of parents with other choices, is drawn again.
+/// Makes a child with `step`, up to ten times until the child meets the space's constraints. Draws each gene that exists in the child but has no
+/// value, for example after a crossover of parents with different choices.
 class Breeder final : public Propagator {
  public:
   /// @param space borrowed

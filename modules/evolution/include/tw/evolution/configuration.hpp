@@ -8,23 +8,23 @@
 
 namespace tw::search {
 
-/// Values of a space by name, for objectives. Borrows the space.
+/// The values of one configuration by parameter name, for objectives. Borrows the space.
 class Configuration {
  public:
-  /// @param values as values() returns them. @throws ContractError for another number of them
+  /// @param values as values() returns them. @throws ContractError if their number is wrong
   Configuration(const Space& space, std::vector<double> values);
 
-  /// A real, integer or ordinal parameter. @throws ContractError where there is none, or it does not exist under the others' values
+  /// The value of a real, integer or ordinal parameter. @throws ContractError if there is no such parameter, or if the other values disable it
   double real(std::string_view name) const;
-  /// @throws ContractError also where the value is not whole
+  /// The same as an integer. @throws ContractError also if the value is not whole
   int64_t integer(std::string_view name) const;
-  /// Any parameter, as text: "relu", "0.01".
+  /// The value of any parameter, as text: "relu", "0.01".
   std::string text(std::string_view name) const;
-  /// Whether the parameter exists under the others' values.
+  /// Whether the parameter exists, given the other values.
   bool has(std::string_view name) const;
 
   const Space& space() const noexcept { return *space_; }
-  /// In the order of the space; NaN for what does not exist.
+  /// Values in the order of the space; NaN for parameters that do not exist.
   const std::vector<double>& values() const noexcept { return values_; }
   /// "lr=0.01 layers=4 activation=relu"
   std::string describe() const;

@@ -5,15 +5,18 @@
 
 namespace tw::search {
 
-/// Another propagator's proposals, without those that were tried before or are in flight from here, while others are left. For losses without noise.
+/// Filters another propagator's proposals: skips configurations already tried or in flight from here, as long as new ones are left. For noise-free
+/// losses.
 ///
-/// A configuration is known if all its existing parameters have finitely many values, and was proposed or reported. If the other propagator repeats
-/// one, it receives that one's loss - at once, or when it is known - as if it had been evaluated again, and is asked again, up to ten times. Then
-/// comes what is nearest to its last proposal, by steps of one parameter, unknown and feasible. So a simplex or a swarm goes on as it would, and
-/// evaluations are spent on what is new. Where all is known, or nothing new is near (2,000 places), its last proposal is repeated.
+/// A configuration is known if it was proposed or reported and all its existing parameters have finitely many values. If the other propagator repeats
+/// a known one, it receives that loss as if it had been evaluated again, as soon as it is available, and is asked again, up to ten times. After that,
+/// the nearest unknown feasible configuration to its last proposal is proposed, found by changing one parameter at a time. A simplex or a swarm thus
+/// continues as usual, and evaluations are spent on new configurations. If everything is known, or none of the 2,000 nearest places is new, the last
+/// proposal is repeated.
 ///
-/// In a space with a parameter of a continuum that always exists, it is the other propagator. Proposals have its tags.
-/// Cost: O(D) for each proposal and result, in addition to the other propagator's, until little is left; O(D) of memory for each configuration.
+/// If the space has a continuous parameter that always exists, all proposals are passed on unchanged. Proposals carry the other propagator's tags.
+/// Cost: O(D) for each proposal and result, in addition to the other propagator's, until few new configurations are left; O(D) memory per
+/// configuration.
 class Distinct final : public Facade {
  public:
   /// @param space borrowed. @throws ContractError without a propagator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers of the distributions that propagators need.
+// Random numbers from the distributions that propagators need.
 #pragma once
 #include <cmath>
 #include <numbers>
@@ -7,20 +7,20 @@
 
 namespace tw::search {
 
-/// In [0, 1), with 53 random bits.
+/// Uniform in [0, 1), with 53 random bits.
 inline double uniform(CounterRng& random) noexcept {
   const uint64_t high = random() >> 5;  // 27 bits
   const uint64_t low = random() >> 6;   // 26 bits
   return static_cast<double>(high << 26 | low) * 0x1p-53;
 }
 
-/// Between `low` and `high`; rounding may reach either.
+/// Uniform between `low` and `high`; rounding may reach either.
 inline double uniform(CounterRng& random, double low, double high) noexcept { return low + (high - low) * uniform(random); }
 
-/// Whether something of this probability happens.
+/// True with this probability.
 inline bool bernoulli(CounterRng& random, double probability) noexcept { return uniform(random) < probability; }
 
-/// 0 to n - 1. @param n at least 1, below 2^32
+/// Uniform in 0 to n - 1. @param n at least 1, below 2^32
 inline size_t index_below(CounterRng& random, size_t n) noexcept { return random.below(static_cast<uint32_t>(n)); }
 
 /// Normal, mean 0 and deviation 1. Ref: Box & Muller 1958.

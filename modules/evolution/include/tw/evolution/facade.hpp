@@ -6,7 +6,7 @@
 
 namespace tw::search {
 
-/// A propagator in front of the one that does the work, which can stay out of headers.
+/// Forwards to another propagator, so that the implementation can stay out of headers.
 class Facade : public Propagator {
  public:
   Proposal ask(const Population& population, CounterRng& random) final { return behind_->ask(population, random); }

@@ -7,15 +7,17 @@
 
 namespace tw::search {
 
-/// A trust region first, which needs few evaluations where losses are smooth; then CMA-ES with restarts, which needs no smoothness: it begins at the
-/// best known point, with a tenth of the ranges as its deviation; and at last genetic search, too, which succeeds where minima are many. Of the
-/// first 150 D proposals 95 % are the region's, and a tenth of later ones, for places that are new. From 1000 D proposals on, three quarters of the
-/// others come from genetic search over all individuals.
+/// Combines three propagators. A trust region comes first, since it needs few evaluations when losses are smooth. CMA-ES with restarts follows and
+/// needs no smoothness; it begins at the best known point, with a tenth of the ranges as its deviation. Genetic search is added last and succeeds
+/// when there are many minima. The region makes 95 % of the first 150 D proposals, and a tenth of later ones to explore new places. From 1000 D
+/// proposals on, genetic search over all individuals makes three quarters of the others.
 ///
-/// Region and CMA-ES receive only their own individuals. Tags have runs of CMA-ES, -1 for genetic proposals, and lower values for the region.
+/// The region and CMA-ES each receive only their own individuals. A tag's run is that of CMA-ES, -1 for genetic proposals, or lower than -1 for the
+/// region.
 class Hybrid final : public Propagator {
  public:
-  /// @param space borrowed. @param share which of those that search together, with one seed, this is. @throws ContractError for a wrong share,
+  /// @param space borrowed. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a
+  /// wrong share,
   /// or more than 1,000 dimensions
   Hybrid(const Space& space, uint64_t seed, Share share = {});
 
@@ -28,7 +30,7 @@ class Hybrid final : public Propagator {
   Share share_;
   QuadraticTrustRegion region_;
   Breeder breeder_;
-  std::optional<CmaEs> cma_es_;  // once it has been asked
+  std::optional<CmaEs> cma_es_;  // created at its first proposal
   int64_t asked_ = 0;
 };
 

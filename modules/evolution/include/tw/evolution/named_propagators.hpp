@@ -7,12 +7,12 @@
 
 namespace tw::search {
 
-/// A propagator with its defaults, for configuration files.
+/// A propagator with its default options, for configuration files.
 struct NamedPropagator {
   const char* name;   ///< "automatic", "cma_es", ...
   const char* about;  ///< a short description
-  /// @param space borrowed. @param evaluations of all workers; 0: no limit. @param seed that the workers have in common. @param worker 0 to
-  /// workers - 1, among the workers that search together. @throws ContractError where it does not support this space
+  /// @param space borrowed. @param evaluations of all workers; 0: no limit. @param seed the same on all workers. @param worker index of this worker
+  /// among the `workers` that search together. @throws ContractError if the propagator does not support this space
   std::unique_ptr<Propagator> (*make)(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers);
 };
 

@@ -9,21 +9,21 @@
 namespace tw::search {
 
 struct NelderMeadOptions {
-  /// Where a vertex h goes, M being the mean of the others: R = M + reflection (M - h), E = M + expansion (R - M), and C = M + contraction (k - M)
-  /// with the better k of h and R. Shrinking takes x to b + shrinkage (x - b), with the best vertex b.
+  /// Coefficients of the moves of a vertex h, where M is the mean of the others: R = M + reflection (M - h), E = M + expansion (R - M), and C = M +
+  /// contraction (k - M), where k is the better of h and R. Shrinking moves x to b + shrinkage (x - b), where b is the best vertex.
   double reflection = 1;
   double expansion = 2;
   double contraction = 0.5;
   double shrinkage = 0.5;
-  /// Of the first simplex and of those of restarts, as a share of each dimension's range; at most 0.5. 0: an eighth for each dimension, at most 0.5:
-  /// the more there are, the less of the space a simplex of a given side reaches, and where losses are noisy it never leaves where it began.
+  /// Side of the first simplex and of restarted ones, as a share of each dimension's range; at most 0.5. 0: an eighth times the number of dimensions,
+  /// at most 0.5. With more dimensions a simplex of a given side reaches less of the space, and with noisy losses it never leaves its start.
   double side = 0;
-  /// A simplex this small, as a share of the range, is abandoned for a new one.
+  /// Size of a simplex, as a share of the range, at which a new simplex is started.
   double collapsed = 1e-10;
-  /// Values of the space as the first simplex's first vertex; empty: drawn from the seed, as in restarts.
+  /// The first simplex's first vertex, as values of the space; empty: drawn from the seed, as in restarts.
   std::vector<double> start = {};
 
-  /// `side`, or what it stands for. @param dimensions of the cube, at least 1
+  /// `side`, or its default if 0. @param dimensions of the cube, at least 1
   double side_in(size_t dimensions) const noexcept;
   /// @throws ContractError naming the field that is wrong
   void validate(const Space& space) const;
@@ -31,38 +31,40 @@ struct NelderMeadOptions {
 void visit(NelderMeadOptions& options, OptionVisitor& visitor);
 
 /// The coefficients of Gao & Han 2012, "Implementing the Nelder-Mead simplex algorithm with adaptive parameters": 1, 1 + 2/n, 3/4 - 1/(2n), 1 - 1/n.
-/// @param dimensions 2 at least. @throws ContractError for fewer
+/// @param dimensions at least 2. @throws ContractError for fewer
 NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 
-/// A simplex of dimensions + 1 vertices, of which the worst one moves, in the unit cube of Space::encode(); positions outside are clipped.
+/// Moves the worst vertex of a simplex of dimensions + 1 vertices, in the unit cube of Space::encode(). Positions outside are clipped.
 ///
-/// A move, of the worst vertex h:
+/// A move of the worst vertex h:
 /// a. M is the mean of the others. Evaluate R.
-/// b. R better than the best vertex: evaluate E; h becomes E if that is better than the best vertex, too, and R otherwise.
-/// c. R better than the second worst vertex: h becomes R.
-/// d. Otherwise h becomes R if that is better than h. Evaluate C; h becomes C if that is better than h.
-/// e. Otherwise all but the best shrink towards it.
-/// This is Nelder & Mead 1965, but that equal losses are not better, so that plateaus do not keep it busy.
+/// b. If R is better than the best vertex: evaluate E. h becomes E if E is also better than the best vertex, otherwise R.
+/// c. If R is better than the second worst vertex: h becomes R.
+/// d. Otherwise h becomes R if R is better than h. Evaluate C. h becomes C if C is better than h.
+/// e. Otherwise all vertices shrink towards the best one.
+/// This is Nelder & Mead 1965, except that equal losses do not count as better: plateaus would otherwise keep it busy.
 ///
-/// Asked for more while R is in flight it proposes what may be needed next - E, C from h, C from R -, and then reflections of the second worst
-/// vertex, the third worst and so on, each of which replaces its vertex if it is better than the best. Of a move that is over, what is in flight is
-/// dropped. While nothing is left to propose, as where all vertices of a new simplex are in flight, random points of its bounding box are. So any
-/// number may be in flight, but more than four at a time are of little use.
-/// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of those that stay. On a sphere in 8 dimensions that stagnates with P = 4,
-/// and takes as long with P = 2 as with P = 1.)
+/// If ask() is called while R is in flight, it proposes points that may be needed next: E, C from h, and C from R. Then it proposes reflections of
+/// the second worst vertex, the third worst and so on; each replaces its vertex if it is better than the best. When a move ends, its results still in
+/// flight are dropped. If nothing is left to propose, for example while all vertices of a new simplex are in flight, it proposes random points of the
+/// bounding box. Any number may be in flight, but more than four are of little use.
+/// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of the others. On a sphere in 8 dimensions that stagnates with P = 4, and P
+/// = 2 is no faster than P = 1.)
 ///
-/// An individual of others that is better than the best vertex replaces the worst one, unless vertices are still being placed. What failed is worse
-/// than everything else.
+/// Another propagator's individual that is better than the best vertex replaces the worst one, unless the simplex is still being placed. Failed
+/// trials are worse than all others.
 ///
-/// Restarts when the simplex has collapsed, or all vertices are equally good: alternately around the best individual of all and at a random place. So
-/// it does when the simplex is a tenth as wide as at first and its losses still lie apart by 0.3 of what they did: that is noise, and vertices are
-/// lucky ones.
+/// Restarts when the simplex has collapsed or all vertices are equally good, alternately around the best individual of all and at a random place.
+/// Also restarts when the simplex has shrunk to a tenth of its first width but its losses still spread over 0.3 of their first range: the differences
+/// are then noise, and the vertices were lucky.
 ///
-/// Tags: run, restarts; generation, moves and placements before (modulo 2^31); index, which of its points, -1 for random ones.
+/// Tags: run, the number of restarts; generation, the number of earlier moves and placements (modulo 2^31); index, which point of the move, -1 for
+/// random ones.
 /// Cost of ask() and tell(): O(dimensions^2).
 class NelderMead final : public Propagator {
  public:
-  /// @param space borrowed. @param seed of the first vertices of simplexes; workers that search together have different ones, or all do the same.
+  /// @param space borrowed. @param seed for the first vertices of simplexes; workers that search together must pass different seeds, or they all do
+  /// the same.
   /// @throws ContractError for a wrong option, or more than 2,000 dimensions
   NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed);
   Proposal ask(const Population& population, CounterRng& random) override;
@@ -78,7 +80,7 @@ class NelderMead final : public Propagator {
     std::vector<double> position = {};
     Standing standing = {};
   };
-  /// Evaluated in this stage: while placing the simplex, or in one move.
+  /// A point evaluated in this stage, which is the placing of a simplex or one move.
   struct Candidate {
     Point point = {};
     std::optional<Proposal> proposal = std::nullopt;
@@ -105,10 +107,10 @@ class NelderMead final : public Propagator {
   const Space& space_;
   NelderMeadOptions options_;
   uint64_t seed_;
-  std::vector<Point> simplex_;  // from the best to the worst; while placing, those that stay
+  std::vector<Point> simplex_;  // from the best to the worst; while placing, only vertices that stay
   std::vector<Candidate> candidates_;
-  std::vector<Proposal> dropped_;  // in flight, of no use to this stage
-  double first_spread_ = 0;        // of the losses of this run's first simplex
+  std::vector<Proposal> dropped_;  // in flight, but no longer needed
+  double first_spread_ = 0;        // range of the losses of this run's first simplex
   bool placing_ = false;
   Point best_ever_;
   int32_t run_ = 0;

@@ -10,27 +10,28 @@
 namespace tw::search {
 
 struct Nsga2Options {
-  size_t population = 100;    ///< of parents, 4 at least
+  size_t population = 100;    ///< number of parents, at least 4
   double crossover = 0.9;     ///< probability of a simulated binary crossover
-  double crossover_eta = 15;  ///< the larger, the nearer are children to their parents
-  double mutations = 1;       ///< genes of a child that mutate, on average
-  double mutation_eta = 20;   ///< the larger, the less do they change
+  double crossover_eta = 15;  ///< a larger value keeps children nearer to their parents
+  double mutations = 1;       ///< mean number of mutated genes per child
+  double mutation_eta = 20;   ///< a larger value makes mutations smaller
 
-  /// For a search of this many evaluations: a population of a hundredth of them, 16 to 100. @param evaluations 0: no limit
+  /// Options for a search of this many evaluations: the population is a hundredth of them, clamped to 16..100. @param evaluations 0: no limit
   static Nsga2Options within(int64_t evaluations);
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
 void visit(Nsga2Options& options, OptionVisitor& visitor);
 
-/// NSGA-II without generations: results arrive one by one. Those since the last selection join the parents; when they number an eighth of the
-/// parents, the best `population` of both stay: by fronts, and of the last front that fits in part those with the greatest crowding distance. A
-/// child has two parents, each the better of two drawn from these, by front and then by crowding distance; simulated binary crossover and polynomial
-/// mutation make it of them. Until there are as many results as parents, it is uniform.
+/// NSGA-II without generations: results arrive one by one. Once the new results number an eighth of the parents, a selection keeps the best
+/// `population` of both. It keeps whole fronts first, and from the last front the points with the greatest crowding distance. A child has two
+/// parents, each the winner of a tournament of two, by front and then by crowding distance. Simulated binary crossover and polynomial mutation make
+/// the child. Children are uniform until there are `population` results.
 ///
-/// Mixed and conditional spaces: genes are numbers in their own scale; a categorical one is a parent's, or is drawn again. Individuals that
-/// violate constraints rank after all that do not, by the amount; failed ones are left out. A single objective works, too.
-/// Cost of ask(): O(genes), and a selection of O(M p log p) for p parents and two objectives, for each p/8 results; nothing grows with the trials.
+/// Mixed and conditional spaces: numeric genes vary in their own scale; a categorical gene comes from a parent or is redrawn. Individuals that
+/// violate constraints rank after all others, by the amount of violation. Failed ones are left out. A single objective also works.
+/// Cost of ask(): O(genes), plus a selection of O(M p log p) per p/8 results, for p parents and M = 2 objectives. The cost does not grow with the
+/// number of trials.
 class Nsga2 final : public Propagator {
  public:
   /// @param space borrowed. @throws ContractError as validate()
@@ -40,7 +41,7 @@ class Nsga2 final : public Propagator {
   Nsga2& operator=(const Nsga2&) = delete;
 
   Proposal ask(const Population& population, CounterRng& random) override;
-  /// @throws ContractError for another number of objectives than before
+  /// @throws ContractError if the number of objectives changes
   void tell(const Individual& individual) override;
 
  private:

@@ -9,33 +9,33 @@
 
 namespace tw::search {
 
-/// All individuals that are known, ranked by loss; after them those that violate constraints, ranked by how much they do (Deb 2000). What it costs to
-/// add one, or to look at the best, does not grow with their number (but for the logarithm of a tree).
+/// All known individuals, ranked by loss; those that violate constraints follow, ranked by the amount (Deb 2000). Adding one or reading the best
+/// costs at most the logarithm of their number.
 class Population {
  public:
-  /// A trial that is known already is left as it is. @return whether it is new
+  /// Adds an individual; does nothing if its trial is known. @return whether it is new
   bool add(const Individual& individual);
-  /// It stays known, but is ranked no more: it has moved elsewhere. @return whether it was ranked
+  /// Removes a trial from the ranking, since it has moved to another island; it stays known. @return whether it was ranked
   bool deactivate(int64_t trial);
-  /// It has come back. @return whether it is known, is of those that are ranked, and was not
+  /// Ranks a trial again that has returned. @return whether it is now ranked and was not before
   bool activate(int64_t trial);
 
-  /// In the order in which they were added.
+  /// All individuals in the order in which they were added.
   const std::vector<Individual>& all() const noexcept { return all_; }
-  /// Null: not known.
+  /// Null if the trial is not known.
   const Individual* find(int64_t trial) const;
 
-  /// Those that are ranked: they count, or at least their violation is known, and they are active.
+  /// The number of ranked individuals: active ones that count or whose violation is known.
   size_t active() const noexcept { return active_.size(); }
-  /// Active ones from the best, ties by trial. @param rank below active() and below 1024
+  /// The active individual of this rank; 0 is the best, ties are ordered by trial. @param rank below active() and below 1024
   const Individual& ranked(size_t rank) const { return all_[best_[rank].index]; }
-  /// As many of these as there are, up to 1024.
+  /// The number of ranks that ranked() accepts: active(), at most 1024.
   size_t ranked_count() const noexcept { return best_.size(); }
-  /// The last of the active ones. @throws ContractError if there is none
+  /// The worst active individual. @throws ContractError if there is none
   const Individual& worst() const;
-  /// The i-th active one, in no order.
+  /// The i-th active individual, in no particular order.
   const Individual& active_at(size_t i) const { return all_[active_[i]]; }
-  /// The best of all that count, active or not; none yet: null.
+  /// The best individual that counts, active or not; null if there is none yet.
   const Individual* best() const noexcept { return best_ever_ < 0 ? nullptr : &all_[static_cast<size_t>(best_ever_)]; }
 
  private:

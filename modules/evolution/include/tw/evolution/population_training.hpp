@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Population-based training: which member of a population copies which other one, and what it tries then. Pure.
+// Population-based training: decides which member of a population copies which other, and the values that the copy tries. Pure.
 // Ref: Jaderberg et al. 2017, arXiv 1711.09846.
 #pragma once
 #include <cstdint>
@@ -17,35 +17,35 @@
 namespace tw::search {
 
 struct PopulationTrainingOptions {
-  int64_t interval = 1;                  ///< steps from one time that a member is compared with the others to the next
-  int64_t max_steps = 1 << 30;           ///< steps of a member: from there on it is not compared, and goes on to its end
-  double quantile = 0.25;                ///< this many at the bottom, one at least, copy this many at the top
-  double resample = 0.25;                ///< probability that a value of a copy is drawn again
-  double up = 1.2;                       ///< otherwise a number is multiplied by this
-  double down = 0.8;                     ///< or this, whichever chance has it
-  std::vector<std::string> frozen = {};  ///< parameters that a copy has as its original, such as a width, which shapes the tensors
+  int64_t interval = 1;                  ///< steps between two comparisons of a member with the others
+  int64_t max_steps = 1 << 30;           ///< steps of a member; from there on it runs to its end without further comparisons
+  double quantile = 0.25;                ///< share of members at the bottom (at least one) that copy the same share at the top
+  double resample = 0.25;                ///< probability that a copy's value is redrawn
+  double up = 1.2;                       ///< factor for numbers that are not redrawn
+  double down = 0.8;                     ///< the alternative factor, equally likely
+  std::vector<std::string> frozen = {};  ///< parameters that a copy keeps from its original, such as a width, which determines tensor shapes
 
   /// @throws ContractError naming the wrong field
   void validate(const Space& space) const;
 };
 void visit(PopulationTrainingOptions& training, OptionVisitor& visitor);
 
-/// The values that the members of a population have reached, and which member is to copy which.
+/// Tracks the values that the members of a population have reported, and decides which member copies which.
 class PopulationTraining {
  public:
   explicit PopulationTraining(const PopulationTrainingOptions& options) : options_(options) {}
 
-  /// A report of any member, once. What is not after the member's last step is passed over.
+  /// Records a report of any member, once. Ignores reports that are not after the member's last step.
   void observe(const Report& report);
-  /// A member has ended: it is copied no more, and is still compared with.
+  /// Marks a member as ended: it is no longer copied, but others are still compared with it.
   void end(int64_t trial) { ended_.insert(trial); }
-  /// Whether a multiple of the interval lies between this report, which was observed, and the member's one before. Not at the end.
+  /// Whether this report, which was observed, has passed a multiple of the interval since the member's previous report. False at the end.
   bool is_due(const Report& report) const;
   bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
-  /// The member that the reporting one is to copy, if any. Members are ranked by what they last reported at this step or before, but not before the
-  /// reporting one's report of an interval ago: members that lag more are left out. Chance decides between equal ones, so that a plateau, where all
-  /// are, is still searched. Of m members the worst n = max(1, floor(quantile m)), and all whose value is not finite, copy one of the best n of those
-  /// before them that have not ended, each as likely; no member copies what is not finite.
+  /// The member that the reporting one is to copy, if any. Members are ranked by their last report at or before this step. Members are left out if
+  /// their last report precedes the reporting member's own report from an interval ago. Ties are broken at random, so that a plateau is still
+  /// searched. Of m members, the worst n = max(1, floor(quantile m)) and all with a non-finite value copy. The original is drawn uniformly from the
+  /// best n better-ranked members that have not ended; it always has a finite value.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:
@@ -54,9 +54,9 @@ class PopulationTraining {
   std::unordered_set<int64_t> ended_;
 };
 
-/// The values that a copy of `values` tries: each is drawn again with probability `resample`; otherwise a number is multiplied by `up` or `down`, an
-/// integer moves by 1 at least, an ordinal one goes to a neighbour, and a categorical one stays. Within limits, and feasible: after ten attempts that
-/// are not, the values themselves.
+/// The values that a copy of `values` tries. Each is redrawn with probability `resample`. Otherwise a number is multiplied by `up` or `down`, an
+/// integer moves by at least 1, an ordinal value moves to a neighbour, and a categorical value stays. The result is within limits and feasible; after
+/// ten infeasible attempts, `values` itself.
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random);
 
 }  // namespace tw::search

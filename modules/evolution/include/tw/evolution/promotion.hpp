@@ -10,42 +10,42 @@ namespace tw::search {
 
 class PromotionRung;
 
-/// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
-/// nothing is spent on a trial before it has earned it. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
+/// Promotion form of asynchronous successive halving: a trial pauses at its rung and is promoted only when it is among the best 1/eta there. Ref: Li
+/// et al. 2020, arXiv 1810.05934, algorithm 2.
 ///
-/// With m values at a rung, a report or a query costs O(log m).
+/// Cost of a report or a query: O(log m) with m values at a rung.
 class Promotion {
  public:
-  /// @param options `max_steps`: the last rung lies at or before it. @throws ContractError for wrong ones
+  /// @param options the last rung lies at or before `max_steps`. @throws ContractError for wrong options
   explicit Promotion(const HalvingOptions& options);
   Promotion(const Promotion&) = delete;
   Promotion& operator=(const Promotion&) = delete;
   ~Promotion();
 
-  /// The steps at which a trial of this rung pauses, or, at the last one, ends. @throws ContractError for an unknown rung
+  /// The step at which a trial of this rung pauses; at the last rung it ends. @throws ContractError for an unknown rung
   int64_t steps(int rung) const;
   int rungs() const noexcept;
 
-  /// A report of a trial that next() may promote. @return whether the trial pauses: it has reached the end of a rung, and there is a higher one.
-  /// NaN is not accepted; infinity is the worst value of its rung
+  /// Records a report of a trial that next() may promote. Infinity is the worst value of a rung; NaN is not accepted. @return whether the trial
+  /// pauses, because it has reached the end of a rung that is not the last
   bool arrive(const Report& report);
-  /// A report of a trial that others promote: it counts at the rungs to which it has come.
+  /// Records a report of a trial that another process promotes: it counts at the rungs that it has reached.
   void observe(const Report& report);
 
   struct Promoted {
     int64_t trial = -1;
-    int rung = 0;  ///< that it is to go to
+    int rung = 0;  ///< the rung that it continues to
   };
-  /// A trial that may go on, from the highest rung that has one; trial -1: none, so a new one begins at rung 0. It is promoted by this call.
+  /// Promotes a trial, from the highest rung that has a candidate, and returns it. Trial -1: there is none, so start a new trial at rung 0.
   Promoted next();
 
  private:
-  /// The rungs whose end a report reaches: from the first to before the second.
+  /// The rungs whose end a report reaches, as a half-open range [first, second).
   std::pair<int, int> reached(const Report& report);
 
   std::vector<int64_t> steps_;                  // by rung
   std::vector<PromotionRung> rungs_;            // the same
-  std::unordered_map<int64_t, int> next_rung_;  // by trial, of those that arrived
+  std::unordered_map<int64_t, int> next_rung_;  // by trial, for trials that have arrived
 };
 
 }  // namespace tw::search

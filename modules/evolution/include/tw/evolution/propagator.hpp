@@ -8,18 +8,18 @@
 
 namespace tw::search {
 
-/// Proposes configurations. A proposal is a function of the results received, in their order, of the population, and of the random numbers: equal
-/// inputs lead to equal proposals.
+/// Proposes configurations. A proposal depends only on the ordered results received, the population and the random numbers: equal inputs lead to
+/// equal proposals.
 ///
-/// Several may search together: each receives the results of all, and may use those of others as its own.
+/// Several propagators may search together: each receives the results of all, and may use those of others like its own.
 class Propagator {
  public:
   virtual ~Propagator() = default;
 
-  /// What to evaluate next. Calls need not alternate with tell(): many proposals may be in flight.
-  /// @param population holds all individuals that tell() has received. @param random of this trial alone
+  /// Returns the next configuration to evaluate. Calls need not alternate with tell(): many proposals may be in flight.
+  /// @param population holds all individuals that tell() has received. @param random this trial's own random numbers
   virtual Proposal ask(const Population& population, CounterRng& random) = 0;
-  /// An individual that has ended, here or elsewhere. Once for each, also for those that failed.
+  /// Receives an individual that has ended, here or elsewhere. Called once for each, including failed ones.
   virtual void tell(const Individual& individual) { static_cast<void>(individual); }
 };
 

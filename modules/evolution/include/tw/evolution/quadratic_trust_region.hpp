@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search by quadratic models of the loss.
+// Search with quadratic models of the loss.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,48 +11,52 @@
 namespace tw::search {
 
 struct QuadraticTrustRegionOptions {
-  double radius = 0.2;             ///< of the first region, as a share of each parameter's range
-  double collapsed = 1e-9;         ///< a region this small, as a share of the range, is abandoned for a new one
-  std::vector<double> start = {};  ///< values of the space as the first region's centre; empty: the middle of each scale
+  double radius = 0.2;             ///< radius of the first region, as a share of each parameter's range
+  double collapsed = 1e-9;         ///< radius, as a share of the range, at which a new region is started
+  std::vector<double> start = {};  ///< the first region's centre, as values of the space; empty: the middle of each scale
 
   /// @throws ContractError naming the field that is wrong
   void validate(const Space& space) const;
 };
 void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 
-/// Quadratic models of the loss, each trusted within an ellipsoid |A (x - b)| <= radius around the best point b of the run, in the unit cube of
-/// Space::encode(): what Powell 2006 (NEWUOA) does with a ball, with two changes, a shape that is learnt and models from more points than they need.
+/// Fits quadratic models of the loss and trusts each within an ellipsoid |A (x - b)| <= radius around the best point b of the run, in the unit cube
+/// of Space::encode(). It extends Powell 2006 (NEWUOA), which uses a ball, in two ways: the shape is learnt, and models are fitted to more points
+/// than they need.
 ///
 /// a. A run begins with its centre and one step along each dimension.
-/// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b, 3/2 times the number of its coefficients
-///    (at most 150), by least squares with weights 1 / (1 + (|y| / 2)^4). With fewer losses than coefficients it has the least |H| (Powell 2004).
-/// c. Where it has all it needs, the region takes the shape of its level lines by half: A <- |H|^(1/4) A, with determinant 1; eigenvalues of |H|
-///    count as a hundredth of the largest at least, and A keeps a condition of 1e5 at most.
-/// d. Proposed is the model's least point in the region (More & Sorensen 1983). If that is nearer to a known one than a twentieth of the radius, then
-///    the point of twenty random ones that is farthest from all others; and if it is within a tenth of the radius of b, the radius becomes 0.3 of it.
-/// e. If a proposal gains less than a tenth of the predicted gain, the radius becomes 0.7 of it; if it gains 0.7 of the prediction, at least twice
-///    the step.
-/// f. A region that has collapsed is followed by one at a random place.
-/// g. Noise may refute a model: after two refutations in a row a trial right next to b checks for it, again where errors are a millionth of those.
-///    Under noise models have 300 points and their H a ridge by the noise that residuals show; the centre is the trial at which the model is least,
-///    whatever its own loss is; proposed is a fifth of the radius about the least point of a model with random weights; and the radius, 0.2 again at
-///    least, becomes 0.95 of it only when the least point is well inside and gains four standard errors. Such a region does not end.
+/// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b by least squares with weights 1 / (1 + (|y|
+///    / 2)^4). It uses 3/2 times as many losses as coefficients (at most 150). With fewer losses than coefficients, the model with the smallest |H|
+///    is chosen (Powell 2004).
+/// c. If the model has all the losses it needs, the region's shape goes halfway to the model's level lines: A <- |H|^(1/4) A, with determinant 1.
+///    Eigenvalues of |H| are at least a hundredth of the largest, and the condition number of A is at most 1e5.
+/// d. A proposal is the model's minimum in the region (More & Sorensen 1983). If the minimum is within a twentieth of the radius of a known point,
+///    the proposal is instead the one of twenty random points that is farthest from all others. If the minimum is also within a tenth of the radius
+///    of b, the radius is multiplied by 0.3.
+/// e. If a proposal gains less than a tenth of the predicted gain, the radius is multiplied by 0.7. If it gains at least 0.7 of the prediction, the
+///    radius becomes at least twice the step.
+/// f. When a region has collapsed, a new one begins at a random place.
+/// g. Predictions may fail because losses are noisy. After two failed predictions in a row, a trial right next to b checks for noise; it is repeated
+///    when errors have fallen to a millionth. With noise, models have 300 points, and a ridge on H follows the noise that the residuals show. The
+///    centre is the trial with the lowest model value, whatever its own loss. Proposals lie within a fifth of the radius around the minimum of a
+///    model with random weights. The radius starts again from at least 0.2. It is multiplied by 0.95 only when the minimum is well inside and gains
+///    four standard errors. Such a region does not end.
 ///
-/// With several in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981), and what would be too near is at
-/// a distance of radius 10^-3u from the least point, for a uniform u: which scale is the right one is found by trying all. With more than two it is
-/// too late for e): the radius is 0.6 10^(u - 1/2) of the distance from b to the 2 D-th nearest trial; each proposal draws u. Models have twice as
-/// many points, and the r-th best of these has its weight times 1 / (1 + r / 2 D)^2. A follows them once in D proposals, or a third of those in
-/// flight.
+/// With several proposals in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981). A proposal too near to
+/// a known point moves to a distance of radius 10^-3u from the minimum, with a uniform u, so that all scales are tried. With more than two in flight,
+/// results come too late for e). The radius is then 0.6 10^(u - 1/2) times the distance from b to the 2 D-th nearest trial, with a new u for each
+/// proposal. Models have twice as many points, and the weight of the r-th best is multiplied by 1 / (1 + r / 2 D)^2. A is updated once in D
+/// proposals, or once in a third of the number in flight.
 ///
-/// Workers with one space, one set of options and one seed, which differ in their share, go through the same runs together. Failed and infeasible
-/// trials are left out of models. Nothing is proposed twice by one worker, unless twenty places near by are known, too. Choices and whole numbers are
-/// rounded, which smooth models do not know of: for parameters on scales.
+/// Workers with the same space, options and seed but different shares go through the same runs together. Models leave out failed and infeasible
+/// trials. A worker repeats a proposal only if twenty places near it are known too. Choices and integers are rounded, which smooth models do not
+/// represent: use this for parameters on scales.
 ///
-/// Tags: run, restarts; generation 0; index, the number of the proposal. Cost of ask(), with p the fewer of 150 and 3/2 times the coefficients, which
-/// are q = (D + 1) (D + 2) / 2: O(p q^2 + D^3), 1 ms in 10 dimensions.
+/// Tags: run, the number of restarts; generation 0; index, the number of the proposal. Cost of ask(): O(p q^2 + D^3), 1 ms in 10 dimensions, with q =
+/// (D + 1) (D + 2) / 2 coefficients and p = min(150, 3/2 q) points.
 class QuadraticTrustRegion final : public Propagator {
  public:
-  /// @param space borrowed. @param share which of those that search together this is. @throws ContractError for a wrong option or share,
+  /// @param space borrowed. @param share identifies this worker among those that search together. @throws ContractError for a wrong option or share,
   /// or more than 1,000 dimensions
   QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share = {});
   ~QuadraticTrustRegion() override;

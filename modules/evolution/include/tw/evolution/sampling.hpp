@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Propagators that learn nothing: they cover the space, each parameter in its scale, choices with equal shares. Constraints are not looked at.
+// Propagators that ignore results: they cover the space, each parameter in its scale, choices with equal shares. They ignore constraints.
 // (Random search is a Breeder with uniform_child().)
 #pragma once
 #include <tw/evolution/propagator.hpp>
@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// Which of the points that several workers share are this one's: number `first`, and every `stride`-th after it. Worker w of n takes {w, n}.
+/// One worker's share of a common sequence of points: point `first` and every `stride`-th after it. Worker w of n passes {w, n}.
 struct Share {
   int64_t first = 0;
   int64_t stride = 1;
@@ -16,9 +16,10 @@ struct Share {
   void validate() const;
 };
 
-/// A Sobol sequence, scrambled by the seed, which workers that share must have in common. Depends on the seed alone. Any 2^m points that begin at a
-/// multiple of 2^m cover each of the first 64 parameters evenly; further parameters are uniform. It begins again after 2^32 points.
-/// Ref: Owen 2020, "On dropping the first Sobol' point" (why none is).
+/// A Sobol sequence, scrambled by the seed, which workers that share the sequence must have in common. Depends only on the seed. Any 2^m points that
+/// begin at a multiple of 2^m cover each of the first 64 parameters evenly. Further parameters are uniformly random. The sequence repeats after 2^32
+/// points.
+/// Ref: Owen 2020, "On dropping the first Sobol' point", explains why the first point is kept.
 class Sobol final : public Propagator {
  public:
   /// @param space borrowed. @throws ContractError for a wrong share

@@ -11,15 +11,16 @@ namespace tw::search {
 
 /// How particles move, in the unit cube of Space::encode():
 ///   v_d <- inertia v_d + cognitive r_d (p_d - x_d) + social s_d (g_d - x_d), then within +-velocity_limit;   x <- x + v
-/// with the best places p of the particle and g of all, and r_d, s_d uniform in [0, 1), new ones for each dimension. The basic swarm by default.
-/// Ref: Eberhart & Shi 2000 (the numbers).
+/// with the best positions p of the particle and g of all, and r_d, s_d uniform in [0, 1), drawn again for each dimension. The defaults are the basic
+/// swarm.
+/// Ref: Eberhart & Shi 2000, for the coefficients.
 struct SwarmOptions {
   double inertia = 0.729;
   double cognitive = 1.49445;
   double social = 1.49445;
-  /// As a share of each dimension's range.
+  /// Maximum velocity, as a share of each dimension's range.
   double velocity_limit = std::numeric_limits<double>::infinity();
-  /// Of this worker; 20 to 50 on all workers together are usual.
+  /// Particles on this worker; 20 to 50 on all workers together are usual.
   int particles = 8;
 
   /// @throws ContractError naming the field that is wrong
@@ -27,14 +28,15 @@ struct SwarmOptions {
 };
 void visit(SwarmOptions& swarm, OptionVisitor& visitor);
 
-/// chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without limits of velocity. @param phi the sum of both attractions,
-/// above 4.
-/// @throws ContractError for others. Ref: Clerc & Kennedy 2002.
+/// The factor chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without a velocity limit. @param phi cognitive + social, above
+/// 4.
+/// @throws ContractError otherwise. Ref: Clerc & Kennedy 2002.
 double constriction(double phi);
 
 /// The basic swarm, with velocities clamped. Ref: Eberhart, Simpson & Dobbins 1996.
 SwarmOptions clamped_swarm(double velocity_limit = 0.2);
-/// v <- chi (v + cognitive r (p - x) + social s (g - x)), with chi of their sum. @throws ContractError unless that is above 4
+/// v <- chi (v + cognitive r (p - x) + social s (g - x)), with chi = constriction(cognitive + social). @throws ContractError unless that sum is above
+/// 4
 SwarmOptions constricted_swarm(double cognitive = 2.05, double social = 2.05);
 /// Constricted, with velocities clamped to the range. Ref: Bratton & Kennedy 2007; Eberhart & Shi 2000.
 SwarmOptions canonical_swarm(double cognitive = 2.05, double social = 2.05);
@@ -44,16 +46,16 @@ struct Particle {
   std::vector<double> velocity = {};
 };
 
-/// One step, see SwarmOptions. A particle stops at the faces of the cube: there it stays, with no velocity in that dimension (absorbing, Helwig,
-/// Branke & Mostaghim 2013). @param own the particle's best place. @param social that of all
+/// One step, see SwarmOptions. A particle that would leave the cube stays on its face, with zero velocity in that dimension (absorbing walls; Helwig,
+/// Branke & Mostaghim 2013). @param own the particle's best position. @param social the best position of all
 void fly(Particle& particle, const std::vector<double>& own, const std::vector<double>& social, const SwarmOptions& options, CounterRng& random);
 
-/// A swarm of this worker's particles, which are drawn to the best of all individuals received. Asynchronous: the particle that waited
-/// longest moves next, as soon as its last place is known; a uniformly random point is proposed while all are in flight. A place that failed
-/// leaves the particle's best as it is; a particle without one begins at another random place.
+/// A swarm of this worker's particles, which are attracted to the best of all individuals received. Asynchronous: a particle can move once its last
+/// position has been evaluated, and the one that has waited longest moves next. While all particles are in flight, proposals are uniformly random
+/// points. A failed evaluation leaves the particle's best unchanged; a particle without a best restarts at a random position.
 ///
-/// Tags: index, the particle, -1 for a random point; generation, how often it has moved. A particle's best is updated by the answers to its own
-/// proposals alone. Cost of ask() and tell(): O(dimensions + particles).
+/// Tags: index, the particle, or -1 for a random point; generation, the number of its moves. Only results of its own proposals update a particle's
+/// best. Cost of ask() and tell(): O(dimensions + particles).
 class Swarm final : public Propagator {
  public:
   /// @param space borrowed. @throws ContractError for a wrong option
@@ -81,7 +83,7 @@ class Swarm final : public Propagator {
   const Space& space_;
   SwarmOptions options_;
   std::vector<Member> members_;
-  std::deque<size_t> waiting_;  // those that may move, longest first
+  std::deque<size_t> waiting_;  // particles that may move, longest waiting first
   Best social_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search by densities of good and of bad configurations. Ref: Bergstra et al. 2011; Falkner et al. 2018, arXiv 1807.01774, for kernels of several
-// parameters; Watanabe 2023, arXiv 2304.11127, for what each component does.
+// parameters; Watanabe 2023, arXiv 2304.11127, for an analysis of the components.
 #pragma once
 #include <tw/base/option.hpp>
 #include <tw/evolution/facade.hpp>
@@ -8,41 +8,40 @@
 namespace tw::search {
 
 struct TpeOptions {
-  size_t startup = 10;       ///< as many trials are drawn uniformly first
-  double good_share = 0.1;   ///< of the trials with a loss
-  size_t most_good = 25;     ///< at most as many are good
-  size_t candidates = 24;    ///< drawn for each proposal
-  double bandwidth = 0.5;    ///< of numbers: this many of Scott's
-  double uniform_share = 1;  ///< weight of the uniform density, in that of a trial
+  size_t startup = 10;       ///< number of trials drawn uniformly at first
+  double good_share = 0.1;   ///< share of trials with a loss that count as good
+  size_t most_good = 25;     ///< maximum number of good trials
+  size_t candidates = 24;    ///< candidates drawn for each proposal
+  double bandwidth = 0.5;    ///< bandwidth for numbers, in multiples of Scott's rule
+  double uniform_share = 1;  ///< weight of the uniform density, in units of one trial's weight
 
-  /// ceil(good_share n), 1 to most_good. @param n trials with a loss, 1 at least
+  /// The number of good trials: ceil(good_share n), clamped to 1..most_good. @param n trials with a loss, at least 1
   size_t good_of(size_t n) const noexcept;
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };
 void visit(TpeOptions& options, OptionVisitor& visitor);
 
-/// Tree-structured Parzen estimator: of some configurations x drawn from l it proposes the one with the greatest l(x) / g(x), l being a density of
-/// the good trials and g one of all others. That is the one with the greatest expected improvement, if losses are distributed so.
+/// Tree-structured Parzen estimator. Draws configurations x from l and proposes the one with the greatest l(x) / g(x), where l is the density of the
+/// good trials and g that of all others. It has the greatest expected improvement if these densities are right.
 ///
 ///     l(x), g(x) = sum_i w_i prod_a k_a(x_a | c_ia)    over trials c_i and parameters a that exist in x; one component is uniform
-///     numbers:     normal, cut off at the limits, in the scale; deviation b s N^(-1 / (D + 4)), with b = `bandwidth`, the deviation s of the N
+///     numbers:     normal, truncated at the limits, in the scale; deviation b s N^(-1 / (D + 4)), with b = `bandwidth`, the deviation s of the N
 ///                  trials and the uniform density as one more, and D parameters. Scott 1992, theorem 6.4
-///     few values in an order (64 at most): the same at their places, of deviation 1 / K at least, times the share of the scale
+///     ordered, at most 64 values: the same at their places, with deviation at least 1 / K, times the share of the scale
 ///                  that each of the K has
-///     choices:     (N + 2) / (N + 1 + K) on c's, and 1 / (N + 1 + K) on each other one of the K
+///     choices:     (N + 2) / (N + 1 + K) for c's choice, and 1 / (N + 1 + K) for each other one of the K
 ///     not in c:    uniform
-///     Over a few values and over choices, a tenth of each kernel is uniform, so that one may change while the others stay.
+///     Over a few values and over choices, a tenth of each kernel is uniform, so that one parameter may change while the others stay.
 ///     w of l:      log(m + 1) - log(r), r = 1 .. m by loss, as CMA-ES has it; of g: equal
 ///
-/// Kernels are of all parameters together, so that it sees what goes with what, parents with their children, too: what exists only in x has no
-/// influence but through its parents.
-/// What is in flight from here counts as bad, so that proposals at a time keep their distances (a constant liar, Ginsbourger et al. 2010). So does
-/// what failed or was infeasible, for where it lies; what violates a constraint by a known amount ranks after all that does not. Nothing is
-/// proposed twice, nor against a constraint, unless 240 candidates hold nothing else.
+/// Kernels cover all parameters jointly, so that the model sees how they interact, also parents with their children. A parameter that exists only in
+/// x has no influence except through its parents. This worker's proposals in flight count as bad trials, so that simultaneous proposals keep a
+/// distance (constant liar; Ginsbourger et al. 2010). Failed and infeasible trials also count as bad. Trials with a known violation rank after all
+/// allowed ones. Repeated and infeasible configurations are proposed only if 240 candidates contain nothing else.
 ///
-/// Tags: generation, how many it has proposed before (modulo 2^31).
-/// Cost of ask(): O(candidates n D) for n trials: 1.2 ms at 1,000 of them in 30 dimensions. Of tell(): O(n). Holds O(n D).
+/// Tags: generation, the number of earlier proposals (modulo 2^31).
+/// Cost of ask(): O(candidates n D) for n trials: 1.2 ms at 1,000 of them in 30 dimensions. Of tell(): O(n). Memory: O(n D).
 class Tpe final : public Facade {
  public:
   /// @param space borrowed. @throws ContractError as validate()

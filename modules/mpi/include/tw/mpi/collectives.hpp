@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own operations on raw memory, of any length. `comm` wraps them for tensors; users need only that module.
+// MPI operations on raw memory of any length. The module `comm` wraps them for tensors; users need only that module.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Buffer {
   ElementType type = ElementType::uint8;
 };
 
-// Each begins an operation, to be given to `start()`. Collective, except send and receive. Memory must stay until completion.
-// float16 and bfloat16 cannot be reduced by MPI; `average` is its sum. NaN comes out of min and max where it goes in; integers wrap around.
+// Each function makes a transfer to pass to `start()`. Collective, except send and receive. Memory must stay valid until completion.
+// MPI cannot reduce float16 and bfloat16. `average` computes the sum. min and max propagate NaN; integers wrap around.
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);
@@ -28,25 +28,25 @@ std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buf
 std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 /// In place on `root`; unchanged elsewhere.
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root);
-/// @param output `input.count` / size elements, outside of `input`.
+/// @param output `input.count` / size elements, must not overlap `input`.
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
-/// Concatenates `mine` of all ranks. @param mine on all ranks its place in `all`, or memory elsewhere.
+/// Concatenates `mine` of all ranks. @param mine its place in `all`, or memory elsewhere; the same choice on all ranks.
 /// @param sizes bytes by rank, the same list on every rank.
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes);
-/// Rank r gets the r-th `bytes` of `input`, and puts what it gets from rank q at the q-th of `output`.
+/// Sends the r-th block of `bytes` bytes of `input` to rank r. The block from rank q becomes the q-th block of `output`.
 std::unique_ptr<Transfer> alltoall_transfer(const Communicator& comm, const std::byte* input, std::byte* output, int64_t bytes);
 
-/// A tensor's memory that goes to a rank, or that is filled from there.
+/// A tensor's memory that is sent to a rank or receives data from it.
 struct PeerBuffer {
   Rank peer;
   Buffer buffer;
 };
 
 /// A collective that consists of messages: all-to-all of unequal sizes, gather, scatter. Each message carries its collective, dtype and size.
-/// Messages between two ranks of one communicator match in call order. @throws ContractError, from advance(), where the collective, dtype or size of
-/// sender and receiver differ; it names both.
+/// Messages between two ranks of one communicator match in call order. @throws ContractError, from advance(), if collective, dtype or size differ
+/// between sender and receiver; it names both.
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
                                             std::span<const PeerBuffer> receives);
 
@@ -56,27 +56,27 @@ struct PeerMemory {
   std::span<std::byte> memory;
 };
 
-/// The messages of such a collective, all at once, in pieces that MPIs send without a handshake. Messages of one `sequence` between two ranks match
-/// in order; empty ones are not sent. Local.
-/// @param sequence the number of the collective among those of `comm` that are made of messages, the same on all ranks
+/// The messages of such a collective, all at once, in pieces small enough that MPI libraries send them without a handshake. Messages of one
+/// `sequence` between two ranks match in order; empty ones are not sent. Local.
+/// @param sequence number of the collective among those of `comm` that consist of messages, the same on all ranks
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
 /// Maximum number of such collectives in flight on a communicator, which MPI's range of tags limits. May be 0.
 int64_t max_sequences(const Communicator& comm) noexcept;
 
-/// A message that carries its dtype and size. @throws ContractError, from the receiver's advance(), where they differ from those of `buffer`
+/// A message that carries its dtype and size. @throws ContractError, from the receiver's advance(), if they differ from those of `buffer`
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// Messages that match no other kind: for what an operation must send while it is in flight, whatever else is in flight on `comm`.
+// Messages that match no other kind. An operation in flight uses them to communicate, whatever else is in flight on `comm`.
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 
-/// Concatenates `mine` of all ranks, of one size, in messages that only the same call on other ranks receives. The n-th call of one rank meets the
-/// n-th of every other, whatever else is in flight on `comm`. Returns at once on every rank.
+/// Concatenates equal-sized `mine` of all ranks, in messages that match no other kind. The n-th call on one rank matches the n-th call on every other
+/// rank, whatever else is in flight on `comm`. Returns at once on every rank.
 std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 
-// For the library's own small messages; complete on return. They work in a copy, so that memory is never touched once they have thrown.
+// For the library's own small messages; complete on return. They work on a copy, so that your memory is not accessed after an exception.
 
 /// Reduces in place.
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op);

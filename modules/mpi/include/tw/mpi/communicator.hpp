@@ -34,9 +34,9 @@ class Communicator {
   /// For messages, such as "world/dup".
   const std::string& name() const noexcept;
 
-  // Communicators made from this one. Where it is revoked, so are they.
+  // Communicators derived from this one. Revoking this one also revokes them.
 
-  /// The same ranks with messages of their own. Collective.
+  /// A duplicate: the same ranks with separate messages. Collective.
   Communicator dup() const;
   /// The ranks that pass the same `color`, ordered by `key` and then by rank here. Collective. @param color at least 0.
   Communicator split(int color, int key) const;
@@ -48,23 +48,23 @@ class Communicator {
   /// Returns when every rank has called it. Collective.
   void barrier() const;
 
-  // When something went wrong.
+  // Error handling.
 
-  /// Ends every wait of every member on this communicator, and on those made from it, with a RevokedError: those in flight and those to come. Local:
-  /// the others learn of it while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
-  /// @param reason for the message that the others get; 200 characters at most.
+  /// Ends all current and future waits of all members on this communicator, and on those derived from it, with a RevokedError. Local: the others are
+  /// notified while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
+  /// @param reason for the error message on other ranks; at most 200 characters.
   void revoke(std::string_view reason) const;
   bool revoked() const noexcept;
   /// A new communicator of `members` only, in this order: the only operation that a revoked communicator still supports. It does not depend on this
   /// one. Collective over `members`. @param members ranks here, this one among them; the same list on each.
-  /// @throws Error when some members have not called it within `timeout`; they may then try again. A member for which all others waited may receive
-  /// this error from the first of them whose timeout ends.
+  /// @throws Error if some members have not called it within `timeout`; they may then try again. A late member may also receive this error, caused by
+  /// the first timeout of the others.
   Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.
   bool audited() const noexcept;
 
-  // For the library itself; the rest of that is in <tw/mpi/library.hpp>.
+  // For the library itself, like <tw/mpi/library.hpp>.
 
   const std::shared_ptr<mpi::CommunicatorState>& state() const noexcept { return state_; }
   explicit Communicator(std::shared_ptr<mpi::CommunicatorState> state) noexcept;

@@ -5,7 +5,7 @@
 
 namespace tw {
 
-/// An MPI call failed. The message holds the call, MPI's own text and the communicator's name.
+/// An MPI call failed. The message contains the call, MPI's own text and the communicator's name.
 class MpiError : public Error {
  public:
   MpiError(const std::string& call, int code, const std::string& explanation, const std::string& communicator);
@@ -16,13 +16,13 @@ class MpiError : public Error {
   int code_;
 };
 
-/// The communicator was revoked: a member of it gave up (Communicator::revoke). Its operations never complete; `subset()` makes a new one.
+/// The communicator was revoked: a member called Communicator::revoke(). Its operations never complete; `subset()` creates a new communicator.
 class RevokedError : public Error {
  public:
   RevokedError(const std::string& communicator, const std::string& during, const std::string& reason);
 };
 
-/// Something needs MPI, and no `Environment` exists.
+/// A function needs MPI, but no `Environment` exists.
 class NotInitialisedError : public Error {
  public:
   explicit NotInitialisedError(const std::string& what_needs_it);

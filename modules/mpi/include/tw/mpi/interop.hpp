@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs with their own communicators. Link tw::mpi_interop.
+// For programs with their own MPI communicators. Link tw::mpi_interop.
 #pragma once
 #include <mpi.h>
 

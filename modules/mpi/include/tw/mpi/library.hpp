@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What higher modules need of a communicator, and users do not.
+// Functions on communicators for higher modules, not for users.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,29 +11,30 @@ namespace tw::mpi {
 
 class Board;
 
-/// Another handle to the same communicator, for operations that outlive the user's.
+/// Another handle to the same communicator, for operations that outlive the user's handle.
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
-/// The same for transfers, whose operation has the communicator: it keeps nothing alive. One that failed is kept by the communicator itself.
+/// A non-owning handle for transfers, whose operation already holds the communicator. The communicator itself keeps a failed transfer.
 inline Communicator borrow(const Communicator& comm) {
   return Communicator(std::shared_ptr<CommunicatorState>(std::shared_ptr<void>(), comm.state().get()));
 }
 /// @throws ContractError unless `rank` is a rank of `comm`.
 void expect_rank(const Communicator& comm, Rank rank);
-/// @throws ContractError where MPI does not let the calling thread communicate; see ThreadLevel.
+/// @throws ContractError if the calling thread may not use MPI; see ThreadLevel.
 void expect_own_thread(const Communicator& comm);
-/// What a floor above keeps for this communicator, for as long as it lives. Null at first.
+/// Data that a higher module attaches to this communicator, for as long as it lives. Initially null.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
-/// Those of the communicators that `comm` was made of, the nearest first. Null ones are left out.
+/// The attachments of the communicators from which `comm` was derived, the nearest first. Omits null ones.
 std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
-/// Runs `change` while no operation of `comm` is advanced: for what transfers read, which a thread may drive.
+/// Runs `change` while no operation of `comm` is advanced. For changing data that transfers read, since a thread may be driving them.
 void with_engine_paused(const Communicator& comm, const std::function<void()>& change);
-/// Sets what the ranks of `comm` are doing, such as "trial 7": the watchdog adds it to its messages about waits on `comm` and on communicators made
-/// from it. Empty: nothing is added. Local.
+/// Sets the current activity of the ranks of `comm`, such as "trial 7". The watchdog adds it to messages about waits on `comm` and on communicators
+/// derived from it. Empty: none. Local.
 void set_activity(const Communicator& comm, const std::string& occasion);
-/// Where the engine records the calls of this rank, for the watchdogs of the others. Called while no operation is advanced, or by one.
+/// Sets the board where the engine records this rank's calls for the watchdogs of other ranks. Call it while no operation is advanced, or from inside
+/// one.
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
-/// The MPI_Comm, by its address, so that this header does without <mpi.h>.
+/// The address of the MPI_Comm, so that this header does not need <mpi.h>.
 const void* native(const Communicator& comm) noexcept;
 /// An independent copy of the MPI_Comm at `mpi_comm`. Collective over it.
 Communicator duplicate_native(const void* mpi_comm);

@@ -12,8 +12,8 @@
 
 namespace tw::mpi {
 
-/// Messages of any length, sent at any time: receivers need not expect them. Messages of one sender arrive in their order.
-/// Every call but the destructor throws RevokedError once `comm` or what it was made from is revoked.
+/// Sends and receives messages of any length at any time; receivers need not expect them. Messages of one sender arrive in order. Every call except
+/// the destructor throws RevokedError once `comm`, or a communicator from which it was derived, is revoked.
 class Mailbox {
  public:
   struct Message {
@@ -24,26 +24,27 @@ class Mailbox {
 
   /// Collective over `comm`, which is duplicated.
   explicit Mailbox(const Communicator& comm);
-  /// Not collective. Messages that were not received by take() are lost; messages in flight are still delivered. A long message that its receiver
-  /// never accepts is still in flight when the Environment ends.
+  /// Not collective. Messages that take() has not returned are lost; messages in flight are still delivered. A long message that its receiver never
+  /// accepts is still in flight when the Environment ends.
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has left. That wait is monitored.
-  /// @param bytes 1 to EnvironmentOptions::largest_message. @param to this rank itself included. @throws ContractError for others
+  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has been sent. That wait is
+  /// monitored.
+  /// @param bytes size 1 to EnvironmentOptions::largest_message. @param to any rank, including this one. @throws ContractError otherwise
   void send(std::vector<std::byte> bytes, Rank to);
-  /// The next message that has come, if any.
+  /// The next message that has arrived, if any.
   std::optional<Message> take();
-  /// The same, but waits for a message for `timeout` at most.
+  /// The same, but waits at most `timeout` for a message.
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
-  /// Returns when all messages have left; receives messages meanwhile. Monitored.
+  /// Returns when all messages have been sent; receives messages meanwhile. Monitored by the watchdog.
   void flush() { leave_at_most(0); }
-  /// Whether there is nothing for flush() to wait for, as far as this rank has looked.
+  /// Whether flush() has nothing to wait for, as of this rank's last check.
   bool all_left() const noexcept { return sends_.empty(); }
 
-  /// Number of messages sent to each rank, and received from each, so far.
+  /// Numbers of messages sent to each rank, and received from each, so far.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
   const std::vector<int64_t>& taken() const noexcept { return taken_; }
 
@@ -62,11 +63,11 @@ class Mailbox {
   void leave_at_most(size_t messages);
 
   Communicator comm_;
-  std::shared_ptr<Slot> slot_;  // what the receive in flight fills
+  std::shared_ptr<Slot> slot_;  // buffer of the receive in flight
   Work receive_;
   std::vector<Message> waiting_;  // received while sending; the first `next_` are consumed
   size_t next_ = 0;
-  std::vector<Sent> sends_;  // that have not left
+  std::vector<Sent> sends_;  // messages that have not been sent yet
   std::vector<int64_t> sent_;
   std::vector<int64_t> taken_;
 };

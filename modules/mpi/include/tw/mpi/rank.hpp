@@ -3,7 +3,7 @@
 
 namespace tw {
 
-/// A rank in a communicator: 0 to size - 1. Constructed explicitly, so that a count cannot pass for a root; converts to int.
+/// A rank in a communicator: 0 to size - 1. The constructor is explicit, so that a count cannot be passed as a root by mistake. Converts to int.
 class Rank {
  public:
   constexpr explicit Rank(int value) noexcept : value_(value) {}

@@ -5,7 +5,8 @@
 
 namespace tw {
 
-/// What `f` returns. If it throws, the other ranks' waits on `comm` end as well, with RevokedError; `comm` is of no use then.
+/// Returns the result of `f()`. If `f` throws, revokes `comm`, so that the other ranks' waits end with RevokedError, and rethrows. `comm` cannot be
+/// used afterwards.
 template <class F>
 auto revoke_on_exception(const Communicator& comm, const F& f) {
   try {

@@ -13,18 +13,18 @@
 
 namespace tw::mpi {
 
-/// Answers the requests of other ranks, of their RpcClients, whenever the engine of this rank is driven; no explicit receive is needed.
+/// Answers requests of other ranks' RpcClients whenever this rank's engine is driven; no explicit receive is needed.
 ///
 /// A call begins with a client's request, a short message. The data that follows is received piece by piece; then the answer returns in pieces. Calls
-/// of one client run one after the other, in their order; those of different clients run concurrently. A server holds two pieces of each client at
-/// most, so that no client can flood it.
+/// of one client run one after the other, in order; those of different clients run concurrently. A server holds at most two pieces per client, so
+/// that no client can flood it.
 class RpcServer {
  public:
   struct Exchange {
     int64_t incoming = 0;                                       ///< bytes that follow the request
-    std::function<void(std::span<const std::byte>)> take = {};  ///< called with each piece of them, until it throws
-    /// Makes `piece`, which may hold an old one, the next to send back: of piece_bytes, only the last shorter; empty: that was all. Called after the
-    /// last take(); must not throw. None: no answer.
+    std::function<void(std::span<const std::byte>)> take = {};  ///< called with each received piece, until it throws
+    /// Fills `piece`, which may hold an old one, with the next piece of the answer. Pieces have piece_bytes bytes; only the last may be shorter. An
+    /// empty piece ends the answer. Called after the last take(); must not throw. None: no answer.
     std::function<void(std::vector<std::byte>& piece)> give = {};
   };
   /// Handles a client's request; std::nullopt postpones it: the engine calls the handler again with the same request. Like the callbacks of Exchange,
@@ -34,7 +34,7 @@ class RpcServer {
 
   static constexpr int64_t piece_bytes = int64_t{1} << 20;
 
-  /// Local. @param comm used for calls alone
+  /// Local. @param comm must be used only for calls
   RpcServer(const Communicator& comm, Handler handler);
   /// Accepts no further requests; calls that have begun still complete whenever the engine is driven. Local. After outlast(), it accepts requests
   /// until these clients have left, too.
@@ -44,13 +44,13 @@ class RpcServer {
 
   /// Makes the destructor continue to accept requests, whenever the engine is driven, until RpcClients of `clients` ranks have left. Local.
   void outlast(int clients) noexcept { control_->clients = clients; }
-  /// Calls that have ended.
+  /// The number of calls that have ended.
   int64_t ended() const noexcept;
 
  private:
   struct Control {
     std::atomic<bool> closed = false;
-    std::atomic<int> clients = 0;  // that are to leave
+    std::atomic<int> clients = 0;  // clients that must leave before it closes
     std::atomic<int64_t> ended = 0;
   };
   class Listening;

@@ -8,14 +8,14 @@
 
 namespace tw::mpi {
 
-/// Transfers of one communicator that start in the order of their calls, though some must wait for what they need: ranks match them by that order.
+/// Starts the transfers of one communicator in call order, even if some must wait until they are ready, because ranks match them by that order.
 class StartQueue {
  public:
   using Start = std::function<std::unique_ptr<Transfer>(const Communicator&)>;
   using Ready = std::function<bool(const Communicator&)>;
 
-  /// What `start(comm)` makes: at once where no earlier call waits and `ready` is empty; else as part of the result, when all earlier calls have
-  /// started and `ready(comm)` is true.
+  /// Returns the transfer of `start(comm)`. Calls `start` at once if no earlier call waits and `ready` is empty. Otherwise the result calls it later,
+  /// when all earlier calls have started and `ready(comm)` is true.
   std::unique_ptr<Transfer> start(const Communicator& comm, Start start, Ready ready = {});
 
   /// Whether a call waits.
@@ -24,13 +24,14 @@ class StartQueue {
  private:
   class Waiting;
 
-  std::atomic<int64_t> called_ = 0;   // that had to wait
-  std::atomic<int64_t> started_ = 0;  // of those
+  std::atomic<int64_t> called_ = 0;   // calls that had to wait
+  std::atomic<int64_t> started_ = 0;  // those of them that have started
 };
 
-/// For collectives: MPI matches them by the order of their calls, blocking ones too.
+/// The queue for collectives. MPI matches them by call order, including blocking ones.
 StartQueue& collective_queue(const Communicator& comm) noexcept;
-/// For messages between two ranks, and for collectives made of them: what they need is this rank's alone, so that no other rank can hold them up.
+/// The queue for messages between two ranks, and for collectives that consist of messages. They depend only on this rank, so that no other rank can
+/// delay them.
 StartQueue& message_queue(const Communicator& comm) noexcept;
 
 }  // namespace tw::mpi

@@ -6,18 +6,18 @@
 
 namespace tw {
 
-/// Where the ranks of a communicator live.
+/// The placement of a communicator's ranks on nodes.
 struct Topology {
-  int local_rank = 0;  ///< this rank among those of its node
-  int local_size = 1;  ///< ranks of this node
-  int nodes = 1;       ///< nodes in all
-  int node_index = 0;  ///< of this node, 0 to nodes - 1, by lowest rank
+  int local_rank = 0;  ///< index of this rank among the ranks of its node
+  int local_size = 1;  ///< number of ranks on this node
+  int nodes = 1;       ///< number of nodes
+  int node_index = 0;  ///< index of this node, 0 to nodes - 1, ordered by lowest rank
   std::string node;    ///< this node's host name
-  int cores = 1;       ///< cores for this rank: those it may use, shared with the ranks of its node that may use the same; at least 1
+  int cores = 1;       ///< this rank's share of the cores that it may use, divided among the node's ranks that may use the same; at least 1
 };
 
-/// The ranks of `comm` that share memory with this one, itself included, ascending. Local but for the world() of an adopted MPI and what is made from
-/// that, where it is collective the first time.
+/// The ranks of `comm` that share memory with this one, itself included, ascending. Local, except that the first call is collective for the world()
+/// of an adopted MPI and communicators derived from it.
 std::vector<int> ranks_of_this_node(const Communicator& comm);
 
 /// Finds which ranks share memory (MPI_Comm_split_type). Collective.

@@ -12,13 +12,13 @@ namespace mpi {
 struct Operation;
 }
 
-/// An operation in flight. It keeps its tensors alive; leave them alone until completion (checked in audit builds). Move-only.
+/// An operation in flight. Keeps its tensors alive; do not access them until completion (checked in audit builds). Move-only.
 ///
-/// Dropping it neither waits, throws nor frees: the operation goes on with its tensors, completed by later calls or when the `Environment` is left.
-/// What made it fail is then logged, unless that was a revocation.
-/// Of tensors on a device, results come with a stream: each wait() or successful test() makes the calling thread's current stream wait for them, and
-/// the host goes on. Every wait yields the core, is watched (see EnvironmentOptions::stall_warning), and ends with a RevokedError when the
-/// communicator is revoked.
+/// The destructor does not wait, throw or free anything: the operation continues with its tensors, and completes in later calls or when the
+/// `Environment` is left. A failure is then logged, unless it was a revocation.
+/// For tensors on a device, each wait() or successful test() makes the calling thread's current stream wait for the results, while the host
+/// continues. Every wait yields the core, is monitored (see EnvironmentOptions::stall_warning), and ends with a RevokedError if the communicator is
+/// revoked.
 class [[nodiscard]] Work {
  public:
   /// Holds nothing; complete.
@@ -30,18 +30,18 @@ class [[nodiscard]] Work {
   Work& operator=(const Work&) = delete;
   ~Work();
 
-  /// Whether the operation is complete; advances it and all others; may be called again. @throws what made the operation fail
+  /// Advances all operations. @return whether this one is complete; may be called again. @throws the operation's error
   bool test();
-  /// Returns when the operation is complete; may be called again. @throws what made the operation fail
+  /// Returns when the operation is complete; may be called again. @throws the operation's error
   void wait();
-  /// The same. The watchdog restarts whenever `activity()`, which is called repeatedly, returns a different number: for waits that may last long
-  /// while other ranks remain active.
+  /// The same for waits that may last long while other ranks remain active: `activity` is called repeatedly, and the watchdog restarts whenever it
+  /// returns a different number.
   void wait(const std::function<int64_t()>& activity);
-  /// The same; results on a device are there for the host, too.
+  /// The same; results on a device are then also complete for the host.
   void wait_on_host();
-  /// Whether it is known to be complete. Advances nothing, and does not report failures.
+  /// Whether the operation is known to be complete. Advances nothing, and does not report failures.
   bool done() const noexcept;
-  /// Like wait(), but returns false after `timeout`; the operation then continues. @throws what made the operation fail
+  /// Like wait(), but returns false after `timeout`; the operation then continues. @throws the operation's error
   bool wait_for(std::chrono::nanoseconds timeout);
 
  private:

@@ -10,9 +10,9 @@ namespace tw::parameter_server {
 struct DownpourOptions {
   int64_t push_interval = 1;  ///< steps between pushes; at least 1
   int64_t pull_interval = 1;  ///< steps between pulls; at least 1
-  int64_t initial_delay = 0;  ///< steps before the first push, which a worker takes from the same start on its own
-  int64_t prefetch_lead = 0;  ///< how many steps before it is integrated a pull begins; 0 to pull_interval
-  /// What the servers do with gradients, such as rules::adagrad(). None: they add what the workers' optimizers have changed.
+  int64_t initial_delay = 0;  ///< local steps of a worker before its first push
+  int64_t prefetch_lead = 0;  ///< number of steps by which a pull begins before its values are used; 0 to pull_interval
+  /// The servers' update rule for gradients, such as rules::adagrad(). None: servers add the changes that workers' optimizers have made.
   std::vector<Rule> rule = {};
   Roles roles = {};
   bool share_memory = true;  ///< see ShardedTensorOptions
@@ -22,14 +22,15 @@ struct DownpourOptions {
 };
 void visit(DownpourOptions& options, OptionVisitor& visitor);
 
-/// Downpour: workers train on their own with the user's optimizer, push what they have learnt to the servers, and take over the centre now and then.
-/// With x a worker's parameters, g its gradient, u what its optimizer has changed in a step (-lr g, for plain SGD), c the centre:
+/// Downpour: workers train on their own with the user's optimizer, push their accumulated changes or gradients to the servers, and replace their
+/// parameters by the centre at intervals. With x a worker's parameters, g its gradient, u the change by its optimizer in a step (-lr g for plain
+/// SGD), c the centre:
 ///
 ///     each step                      U = U + u       (or G = G + g)
 ///     every push_interval steps      c = c + U,  U = 0      (or c = rule(c, G),  G = 0)
 ///     every pull_interval steps      x = c, as it was prefetch_lead steps ago
 ///
-/// Nobody waits for anybody. Dean et al. 2012, "Large scale distributed deep networks".
+/// No rank waits for another. Dean et al. 2012, "Large scale distributed deep networks".
 ///
 /// ```
 /// Downpour downpour(comm, model->parameters(), {.push_interval = 5, .pull_interval = 5});
@@ -38,10 +39,10 @@ void visit(DownpourOptions& options, OptionVisitor& visitor);
 /// ```
 class Downpour final : public Worker {
  public:
-  /// Collective. All begin with rank 0's parameters. @param parameters of one floating point type
+  /// Collective. All ranks begin with rank 0's parameters. @param parameters all of the same floating point type
   Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options = {});
 
-  /// To be called after the optimizer's step. Workers may make different numbers of steps. @return whether x = c
+  /// Call it after the optimizer's step. Workers may make different numbers of steps. @return whether x = c was executed
   bool step() override;
   std::vector<at::Tensor> kept() const override { return {before_, gathered_}; }
 
@@ -54,8 +55,8 @@ class Downpour final : public Worker {
   at::Tensor learnt() const;
 
   DownpourOptions options_;
-  at::Tensor before_;    // the parameters as U counts from them
-  at::Tensor gathered_;  // G, where there is a rule
+  at::Tensor before_;    // the parameters from which U is computed
+  at::Tensor gathered_;  // G, if there is a rule
   int64_t steps_ = 0;
 };
 

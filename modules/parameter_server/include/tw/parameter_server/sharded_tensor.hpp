@@ -17,78 +17,78 @@
 namespace tw::parameter_server {
 
 struct ShardedTensorOptions {
-  /// What pushes can do; the first is the default. zero, copy and add can be named without being listed, and an empty list is {add}. Rules of your
-  /// own bear other names.
+  /// Rules that pushes can apply; the first is the default. zero, copy and add are always available by name, and an empty list means {add}. Your own
+  /// rules must have other names.
   std::vector<Rule> rules = {};
   /// The ranks that hold shards, ascending. Empty: all. Ranks that only serve call finish() at once.
   std::vector<int> servers = {};
-  /// Refuse pushes with NaN or infinity, at the caller: one more pass over what is pushed.
+  /// Whether a push with NaN or infinity throws at the caller. Costs one more pass over the pushed tensor.
   bool refuse_non_finite = false;
-  /// Work on the shards of this node's servers directly. Otherwise by messages, as with those of other nodes.
+  /// Whether to access shards of servers on this node directly in shared memory. Otherwise messages are used, as for other nodes.
   bool share_memory = true;
 };
 
-/// A tensor whose elements lie on servers, which any rank may change by a rule and read, whenever it likes: nobody waits for anybody.
+/// A tensor whose elements lie on servers. Any rank may read it or change it by a rule at any time; no rank waits for another.
 ///
 /// ```
 /// ShardedTensor centre(comm, flat_parameters, {.rules = {rules::adam({.lr = 1e-3})}});
 /// auto pushed = centre.push(gradient);    // returns at once
-/// auto pulled = centre.prefetch();        // to be integrated later
+/// auto pulled = centre.prefetch();        // take() returns the values later
 /// ...
 /// centre.finish();
 /// ```
-/// Ranks of a server's node apply rules to its memory themselves, so that a server need not run for them; those of other nodes send messages, which
-/// are dealt with whenever the server's rank is inside this library, or all the time where EnvironmentOptions::progress is ProgressDriver::thread.
+/// Ranks on a server's node apply rules to its memory themselves, without the server's help. Ranks on other nodes send messages. A server handles
+/// them whenever its rank is inside this library, or at any time with ProgressDriver::thread in EnvironmentOptions::progress.
 ///
-/// One rank's calls take effect in their order. Those of different ranks are ordered element by element: no update is lost, whatever the rule. A pull
-/// sees each element as it was between two updates, but not all elements at the same time; shards() does, on each server.
+/// The calls of one rank take effect in order. Calls of different ranks are ordered per element: no update is lost, whatever the rule. A pull reads
+/// each element between two updates, but not all elements at the same time. shards() is consistent over each server's shard.
 ///
-/// Shards lie in memory of the host. What is pushed or pulled into may lie on a device: it travels through pinned memory; the host waits until what
-/// is pushed is there, and the current stream, at the end of a pull, for what has come.
+/// Shards lie in host memory. Tensors that are pushed or pulled into may lie on a device and are copied through pinned memory. A push makes the host
+/// wait for its copy; the end of a pull makes the current stream wait for its copy.
 class ShardedTensor {
  public:
-  /// Collective. @param comm duplicated. @param initial the values to begin with, those of rank 0; float32, float64, float16 or bfloat16
-  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, for a dtype that is no floating point
-  /// number,
-  ///         for rules with equal names or our own, and for servers that are no ranks
+  /// Collective. @param comm duplicated. @param initial the initial values; those of rank 0 are used; float32, float64, float16 or bfloat16
+  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, a dtype that is not floating point, rules
+  /// with equal or reserved names, or servers that are not ranks
   ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options = {});
-  /// Local. What was not waited for goes on, and other ranks' requests are answered until they have destroyed theirs, wherever the engine is driven.
+  /// Local. Pending operations continue. Other ranks' requests are answered, whenever the engine is driven, until those ranks have destroyed their
+  /// tensors.
   ~ShardedTensor();
   ShardedTensor(ShardedTensor&&) noexcept;
   ShardedTensor& operator=(ShardedTensor&&) noexcept;
 
   class Handle;
 
-  /// Applies a rule to all elements. `pushed` may be changed once the handle is complete; the update has been applied everywhere then.
-  /// @param pushed of the tensor's shape and dtype. @param rule by name; empty: the first of the options
-  /// @throws ContractError for another shape, dtype or rule, or for what is not finite where that is refused: nothing has been pushed then.
-  ///         Where a rule throws, the handle's wait() throws it; some of the elements may have been updated
+  /// Applies a rule to all elements. Do not change `pushed` until the handle is complete; the update has then been applied everywhere.
+  /// @param pushed has the tensor's shape and dtype. @param rule name of the rule; empty: the first of the options
+  /// @throws ContractError for a wrong shape or dtype, an unknown rule, or refused non-finite values; nothing has then been pushed.
+  ///         If a rule throws, the handle's wait() rethrows its exception, and some elements may have been updated
   Handle push(const at::Tensor& pushed, std::string_view rule = {});
-  /// Fills `out`. @param out of the tensor's shape and dtype, contiguous; to be left alone until the handle is complete
+  /// Fills `out` with the values. @param out has the tensor's shape and dtype, contiguous; do not use it until the handle is complete
   Handle pull(const at::Tensor& out) const;
-  /// Begins a pull into memory of the host of its own.
+  /// Begins a pull into newly allocated host memory.
   class Prefetched;
   Prefetched prefetch() const;
 
-  /// Returns when all ranks have called it; every push has been applied then. Collective. For a rank that only serves this is all there is to do; it
-  /// sleeps in between, as long as the others compute. The wait of a rank that pushed or pulled is watched.
+  /// Returns when all ranks have called it and every push has been applied. Collective. A rank that only serves needs no other call; it sleeps while
+  /// the others compute. The watchdog monitors the wait of ranks that have pushed or pulled.
   void finish();
 
-  /// What this rank serves, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for halves), and counts. Consistent:
-  /// pushes on this shard that have begun are waited for, with those that come by messages in several pieces, and others wait while it is copied.
-  /// Local; empty where this rank is no server.
+  /// This rank's shards, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for 16-bit types), and counts. Consistent:
+  /// waits for pushes in progress on this shard, including messages in several pieces, and blocks others during the copy. Local; empty if this rank
+  /// is not a server.
   std::vector<NamedShard> shards(const std::string& name) const;
 
-  /// Takes over what shards() gave, here or loaded from a checkpoint of any number of servers. Local; before others push.
-  /// @throws ContractError when they are not those of this shard
+  /// Restores a result of shards(), also from a checkpoint of any number of servers. Local; call it before others push.
+  /// @throws ContractError if `shards` do not match this shard
   void restore(const std::vector<NamedShard>& shards);
 
-  /// Of the values and the rules' state that lie on this rank.
+  /// Bytes of values and rule state on this rank.
   int64_t served_bytes() const;
   const ShardLayout& layout() const noexcept;
   const std::vector<int>& servers() const noexcept;
   const Communicator& comm() const noexcept;
-  /// Pushes and pulls of this rank that are not complete.
+  /// Number of this rank's incomplete pushes and pulls.
   int64_t in_flight() const noexcept;
 
  private:
@@ -96,24 +96,24 @@ class ShardedTensor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A push or a pull in flight. Dropping it lets it go on; a failure is then logged.
+/// A push or a pull in flight. If the handle is dropped, the operation continues, and a failure is logged.
 class ShardedTensor::Handle {
  public:
   Handle() = default;
-  /// Whether it is complete. @throws what made it fail
+  /// Whether it is complete. @throws the error that made it fail
   bool test();
-  /// Returns when it is complete. @throws what made it fail
+  /// Returns when it is complete. @throws the error that made it fail
   void wait();
 
  private:
   friend class Impl;
   void finish();
 
-  std::vector<Work> parts_;                                   // with servers on other nodes
-  std::vector<std::shared_ptr<const std::string>> failures_;  // of those
-  std::exception_ptr failure_;                                // on this one
-  at::Tensor arrived_;                                        // what a pull has brought, in pinned memory
-  at::Tensor out_;                                            // where on a device it belongs; undefined: there, or nowhere
+  std::vector<Work> parts_;                                   // operations with servers on other nodes
+  std::vector<std::shared_ptr<const std::string>> failures_;  // failures of these operations
+  std::exception_ptr failure_;                                // failure on this node
+  at::Tensor arrived_;                                        // values that a pull has received, in pinned memory
+  at::Tensor out_;                                            // destination on a device; undefined: no copy needed
 };
 
 /// A pull in flight, and its memory.

@@ -8,8 +8,8 @@
 namespace tw::parameter_server {
 
 struct StaleSynchronousOptions {
-  int64_t staleness = 3;   ///< s: how many steps a worker may be ahead of the slowest one; at least 0
-  Seconds warn_after{10};  ///< a longer wait is logged, with the workers that it waits for
+  int64_t staleness = 3;   ///< s, the number of steps by which a worker may be ahead of the slowest; at least 0
+  Seconds warn_after{10};  ///< a longer wait is logged with the late workers
   Roles roles = {};
   bool share_memory = true;  ///< see ShardedTensorOptions
 
@@ -19,13 +19,14 @@ struct StaleSynchronousOptions {
 void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 
 /// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. With x a
-/// worker's parameters, u what its optimizer has changed in its step t, c the centre:
+/// worker's parameters, u the change by its optimizer in step t, c the centre:
 ///
 ///     each step                                          c = c + u
-///     where x does not hold all updates of step t - s    wait until all workers have done t - s steps,  x = c
+///     if x lacks updates of step t - s                   wait until all workers have done t - s steps,  x = c
 ///
-/// so that a worker's parameters hold all of its own updates, and all updates of others that are at least s steps older. s = 0: none begins a step
-/// before all have ended the one before. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server".
+/// A worker's parameters thus contain all of its own updates, and all updates of others that are at least s steps older. With s = 0, no worker begins
+/// a step before all have finished the previous one. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
+/// server".
 ///
 /// ```
 /// StaleSynchronous bounded(comm, model->parameters(), {.staleness = 2});
@@ -34,11 +35,11 @@ void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 /// ```
 class StaleSynchronous final : public Worker {
  public:
-  /// Collective. All begin with rank 0's parameters. @param parameters of one floating point type
+  /// Collective. All ranks begin with rank 0's parameters. @param parameters all of the same floating point type
   StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options = {});
 
-  /// To be called after the optimizer's step. Workers may make different numbers of steps: nobody waits for those that have called finish().
-  /// @return whether x = c
+  /// Call it after the optimizer's step. Workers may make different numbers of steps: no worker waits for one that has called finish().
+  /// @return whether x = c was executed
   bool step() override;
   std::vector<at::Tensor> kept() const override { return {before_}; }
 
@@ -51,7 +52,7 @@ class StaleSynchronous final : public Worker {
 
   StaleSynchronousOptions options_;
   at::Tensor before_;  // the parameters when this worker's step began
-  int64_t steps_ = 0;  // since all were together
+  int64_t steps_ = 0;  // since the last synchronisation of all workers
 };
 
 }  // namespace tw::parameter_server

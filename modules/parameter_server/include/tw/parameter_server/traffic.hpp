@@ -6,12 +6,13 @@
 
 namespace tw::parameter_server {
 
-/// What a worker and the servers have had to do with each other.
+/// Statistics of the communication between a worker and the servers.
 struct Traffic {
   int64_t pushes = 0;
   int64_t pulls = 0;
-  Seconds waited{0};  ///< for answers, and, where the algorithm asks for that, for other workers
-  /// Pushes by their age: how many pushes of other workers had come since this worker's last pull. The last entry is that many or more.
+  Seconds waited{0};  ///< time spent waiting for answers and, if the algorithm requires it, for other workers
+  /// Histogram of pushes by staleness: the number of other workers' pushes since this worker's last pull. The last entry counts all larger values
+  /// too.
   std::array<int64_t, 33> staleness = {};
 };
 

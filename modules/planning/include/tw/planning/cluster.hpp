@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What devices and the links between them can do. Values.
+// The capacity of devices and of the links between them. Value types.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -7,7 +7,7 @@
 
 namespace tw::pipeline {
 
-/// Carries b bytes in latency_s + b / bytes_per_second; both directions at once.
+/// A full-duplex link: it transfers b bytes in latency_s + b / bytes_per_second seconds.
 struct Link {
   double latency_s = 0;
   double bytes_per_second = std::numeric_limits<double>::infinity();
@@ -16,17 +16,17 @@ struct Link {
 };
 void visit(Link& link, OptionVisitor& visitor);
 
-/// Of the gradients of n replicas in a ring: 2 (n - 1) (latency + bytes / (n bandwidth)) seconds; 0 for one.
+/// Seconds that a ring all-reduce of `bytes` takes over n replicas: 2 (n - 1) (latency + bytes / (n bandwidth)); 0 for one replica.
 /// Ref: Patarasuk & Yuan 2009, ring all-reduce.
 double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept;
 
-/// Equal devices. (Several classes of devices would each have a count and a memory of their own, and links between classes.)
+/// A cluster of equal devices.
 struct Cluster {
   int devices = 1;
-  double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each
-  Link between_stages = {};                                       ///< for activations and their cotangents
-  Link within_stage = {};                                         ///< for the all-reduce of replicas
-  /// Buckets of gradients are reduced while the last backward pass of a stage goes on; otherwise when it has ended.
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< memory of each device
+  Link between_stages = {};                                       ///< link for activations and their cotangents
+  Link within_stage = {};                                         ///< link for the all-reduce among replicas
+  /// Whether gradient buckets are reduced during a stage's last backward pass; otherwise after it.
   bool overlapped_all_reduce = true;
 
   /// @throws ContractError naming the wrong field
@@ -34,13 +34,13 @@ struct Cluster {
 };
 void visit(Cluster& cluster, OptionVisitor& visitor);
 
-/// Bytes for each byte of a parameter as the profile has it. The default is Adam in float32: 4 + 4 + 8 bytes a parameter of 4. In mixed precision, a
-/// profile in 2 bytes a parameter has 1, 1 and 6: the optimizer keeps a copy in float32 too.
+/// Memory per parameter byte in the profile. The default is Adam in float32: 4 + 4 + 8 bytes per 4-byte parameter. For mixed precision with 2-byte
+/// parameters, use 1, 1 and 6, since the optimizer also keeps a float32 copy.
 struct ParameterMemory {
   double weights = 1;
   double gradients = 1;
   double optimizer = 2;
-  bool sharded_optimizer = false;  ///< each of n replicas has 1/n of the optimizer's state (ZeRO-1)
+  bool sharded_optimizer = false;  ///< whether each of n replicas keeps only 1/n of the optimizer state (ZeRO-1)
 };
 void visit(ParameterMemory& memory, OptionVisitor& visitor);
 

@@ -9,11 +9,11 @@
 namespace tw::layer_parallel {
 
 struct CycleOptions {
-  /// nu, relaxations before each restriction: 0 is F-, 1 is FCF-relaxation. `{0, 1}` relaxes on coarse levels only.
+  /// nu, the number of relaxations before each restriction: 0 is F-relaxation, 1 is FCF-relaxation. `{0, 1}` relaxes on coarse levels only.
   PerLevel<int> relaxations = 1;
-  /// Begin the first iteration on the coarsest level, with the guess as it is: it is then a prediction there, and reports no residual.
+  /// Begins the first iteration on the coarsest level with the initial guess. That iteration predicts the solution there, and reports no residual.
   bool skip_downcycle = true;
-  /// 0: V-cycles. Otherwise F-cycles: on the ascent, this many V-cycles on every level between the coarsest and the finest.
+  /// 0: V-cycles. Otherwise F-cycles with this many V-cycles, during the ascent, on every level between the coarsest and the finest.
   int f_cycle = 0;
 
   /// @throws ContractError naming the wrong field.
@@ -39,16 +39,16 @@ struct Phase {
 inline constexpr int phase_kinds = 6;
 const char* name_of(Phase::Kind kind);
 
-/// One iteration. @param first whether it is the first. Its result are C-points of level 0.
+/// The phases of one iteration, which results in the C-points of level 0. @param first whether it is the first iteration
 /// Ref: Brandt 1977 (FAS); Falgout et al. 2014 (MGRIT), SISC 36:6.
 std::vector<Phase> plan_cycle(int levels, const CycleOptions& options, bool first);
 
-/// What all ranks do together on a level, each its plan_sweep().
+/// A sweep of all ranks over a level; each rank executes its plan_sweep().
 struct Sweep {
   int level = 0;
   SweepKind kind = SweepKind::all;
 };
-/// The sweeps of a phase, in their order.
+/// The sweeps of a phase, in order.
 std::vector<Sweep> sweeps_of(const Phase& phase);
 
 }  // namespace tw::layer_parallel

@@ -5,9 +5,9 @@
 
 namespace tw::pipeline {
 
-/// A picture of the operators of `profile`, a box each, from the model's input downwards, none next to its inputs; each stage has a colour. What
-/// goes from one stage to another is drawn thick, with the bytes that a micro-batch of Plan::rows() has there. Operators without batch data, which
-/// every stage computes for itself, have no stage's colour. Pure.
+/// A drawing of the operators of `profile` as boxes, from the model's input downwards; every operator is below its inputs. Each stage has a colour.
+/// Edges between stages are thick and labelled with the bytes for a micro-batch of Plan::rows(). Operators without batch data have no stage colour,
+/// since every stage computes them for itself. Pure.
 /// @throws ContractError with the first of problems_of(plan, profile, plan.devices())
 std::string graph_svg(const Profile& profile, const Plan& plan);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What speed-up to expect, from the plan alone. Pure.
+// Predicts the speed-up from the plan. Pure.
 #pragma once
 #include <tw/planning/cycle.hpp>
 
@@ -9,15 +9,15 @@ namespace tw::layer_parallel {
 struct PassOptions {
   CycleOptions cycle = {};
   int iterations = 1;
-  bool residuals = true;  ///< something depends on them: after each iteration that has one, all ranks meet in an all-reduce
+  bool residuals = true;  ///< whether residuals are needed; each iteration that has one then ends with an all-reduce
 };
 
-/// What things take, in any one unit of time.
+/// Durations, all in the same arbitrary unit of time.
 struct Costs {
-  double step = 1;            ///< a layer's forward step
-  double backward = 2;        ///< a step of the adjoint, in forward steps
-  double message = 0;         ///< from its sending until the receiver has it; all-reduce and broadcast: that by log2(ranks), rounded up
-  int64_t serial_layers = 0;  ///< in addition to the plan's: before and after the grid, made one after the other
+  double step = 1;            ///< forward step of a layer
+  double backward = 2;        ///< step of the adjoint, as a multiple of a forward step
+  double message = 0;         ///< time from send to receipt; an all-reduce or broadcast takes ceil(log2(ranks)) times as long
+  int64_t serial_layers = 0;  ///< layers outside the plan, before and after the grid, executed serially
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -25,17 +25,18 @@ struct Costs {
 void visit(Costs& costs, OptionVisitor& visitor);
 
 struct Prediction {
-  double serial = 0;    ///< all layers forward and backward, one after the other, in the unit of Costs
-  double parallel = 0;  ///< the pass over all ranks
+  double serial = 0;    ///< time of all layers forward and backward, executed serially, in the unit of Costs
+  double parallel = 0;  ///< time of the pass over all ranks
   double speed_up = 1;
 };
 
-/// Of one forward and backward pass. A simulation of all ranks: each does its steps one by one, waits only for the messages that it needs, and goes
-/// on to the next sweep while ranks after it still work. Layers are equal. All ranks meet between the directions, when the output is broadcast.
+/// Predicts one forward and backward pass by simulating all ranks. Each rank executes its steps in order, waits only for the messages that it needs,
+/// and starts its next sweep while later ranks still work. All layers cost the same. All ranks synchronise between the directions, when the output is
+/// broadcast.
 Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs = {});
 
-/// Steps one after the other in all iterations of one direction and in the last relaxation, if all ranks met after every sweep: what closed formulas
-/// count, and at least what the simulation finds.
+/// The number of serial steps in all iterations of one direction and in the last relaxation, if all ranks synchronised after every sweep. Closed
+/// formulas count this; it is an upper bound of the simulated result.
 int64_t longest_way(const LevelPlan& plan, const PassOptions& pass);
 
 }  // namespace tw::layer_parallel

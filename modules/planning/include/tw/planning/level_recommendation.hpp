@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which levels, coarsening and relaxations to take, by predicted speed-up. Pure.
+// Recommends levels, coarsening and relaxations by predicted speed-up. Pure.
 #pragma once
 #include <tw/planning/level_prediction.hpp>
 #include <vector>
@@ -10,7 +10,7 @@ namespace tw::layer_parallel {
 struct Candidates {
   Costs costs = {};
   std::vector<PerLevel<int64_t>> coarsenings = {2, 4, 8, 16, 32, 64};
-  /// Relaxations on every level: F and FCF. Tried only where there are several iterations, for a skipped downcycle has none.
+  /// Relaxations on every level: F and FCF. Varied only for several iterations, since a skipped downcycle has no relaxation.
   std::vector<int> relaxations = {0, 1};
   int forward_iterations = 2;
   static constexpr int backward_iterations = 1;
@@ -27,18 +27,18 @@ struct Choice {
   int relaxations = 0;
   Prediction prediction;
 
-  /// Layers are best made one after the other.
+  /// Whether serial execution of the layers is the choice.
   bool is_serial() const noexcept { return plan.levels() == 1; }
 };
 
-/// All of `candidates` for `layers` over `ranks` with up to five levels, the fastest first; also one level, serial. Whole intervals are the grid,
-/// what they leave over are serial layers. The coarsest level has at least four steps, two where there are fewer than eight layers: with less it is
-/// a poor model of the network.
+/// All `candidates` for `layers` over `ranks` with up to five levels, the fastest first, and the serial choice with one level. Whole intervals form
+/// the grid; the remaining layers are serial. The coarsest level has at least four steps, or two if there are fewer than eight layers: with fewer it
+/// is a poor model of the network.
 /// @param layers at least 2 @param ranks from 1 to `layers`
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
 
-/// The choice to begin with. Of those within 5 % of the fastest, the one that converges best: smallest coarsening on the finest level, then most
-/// relaxations, then fewest levels. Serial where nothing is faster.
+/// The recommended choice. Of those within 5 % of the fastest, it converges best: smallest coarsening on the finest level, then most relaxations,
+/// then fewest levels. Serial if nothing is faster.
 Choice recommend(int64_t layers, int ranks, const Candidates& candidates = {});
 
 }  // namespace tw::layer_parallel

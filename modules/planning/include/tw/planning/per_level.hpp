@@ -15,7 +15,7 @@ namespace tw::layer_parallel {
 template <class T>
 class PerLevel {
  public:
-  /// The most values that are allowed; coarsened this many times, at most every 65,536th point is left.
+  /// Maximum number of values. After this many coarsenings, at most every 65,536th point is left.
   static constexpr size_t most = 16;
 
   PerLevel(T value) : PerLevel(std::span<const T>(&value, 1)) {}  // NOLINT(google-explicit-constructor): options read `.coarsening = 4`
@@ -24,7 +24,7 @@ class PerLevel {
 
   /// @param level 0 is the finest.
   const T& at(int level) const { return values_[std::min(static_cast<size_t>(level), size_ - 1)]; }
-  /// As they were given; empty is a mistake that options refuse.
+  /// The values as passed. validate() of the options rejects an empty list.
   std::span<const T> values() const noexcept { return {values_.data(), size_}; }
 
  private:
@@ -37,7 +37,7 @@ class PerLevel {
   size_t size_;
 };
 
-/// Passes them to `visitor` as a list.
+/// Passes the values to `visitor` as a list.
 template <class T>
 void visit_field(OptionVisitor& visitor, std::string_view key, PerLevel<T>& values, Bounds bounds, About about) {
   std::vector<T> list(values.values().begin(), values.values().end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a model is cut into stages, and what that costs. A value, which a person can write too.
+// A partition of a model into stages, and its costs. A value type; plans can also be written by hand.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,34 +16,34 @@ namespace tw::pipeline {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward };
 
-/// Bytes of one device.
+/// Memory of one device, in bytes.
 struct StageMemory {
   double weights = 0;
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;    ///< of all micro-batches in flight; without recomputation also what the backward pass of one needs at a time besides
-  double recomputation = 0;  ///< what one backward pass computes again and needs besides; selective: that micro-batch's activations, too
-  double communication = 0;  ///< two buffers for what comes in and goes out, in either direction, and replicas' buckets of all gradients
+  double activations = 0;    ///< activations of all micro-batches in flight; without recomputation also the workspace of one backward pass
+  double recomputation = 0;  ///< recomputed activations and workspace of one backward pass; selective: also that micro-batch's activations
+  double communication = 0;  ///< two buffers each for input and output, in both directions, and gradient buckets of replicas
 
   double total() const noexcept { return weights + gradients + optimizer + activations + recomputation + communication; }
 };
 
-/// One micro-batch on one replica, but for the all-reduce: once a batch.
+/// Predicted times in seconds and memory of one replica, for one micro-batch; those of the all-reduce are per batch.
 struct StageFigures {
   double forward_s = 0;
-  double backward_s = 0;    ///< with recomputation
-  double all_reduce_s = 0;  ///< of gradients among replicas, and with stages that share parameters
-  double transfer_s = 0;    ///< of activations to the next stage, or of their cotangents back
-  double exposed_s = 0;     ///< of the all-reduce: by how much it makes the batch longer
-  int in_flight = 0;        ///< micro-batches whose activations it holds, at most
+  double backward_s = 0;    ///< including recomputation
+  double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
+  double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
+  double exposed_s = 0;     ///< part of the all-reduce that extends the batch's time
+  int in_flight = 0;        ///< maximum number of micro-batches whose activations it holds
   StageMemory memory = {};
 };
 
 struct StagePlan {
-  std::vector<int> operators = {};  ///< as the profile counts them, ascending
-  int replicas = 1;                 ///< each takes its share of the rows of every micro-batch
+  std::vector<int> operators = {};  ///< indices in the profile, ascending
+  int replicas = 1;                 ///< number of replicas; each processes its share of the rows of every micro-batch
   Recompute recompute = Recompute::none;
-  std::vector<int> segments = {};  ///< for selective recomputation: those of the operators that begin a segment; the first one always does
+  std::vector<int> segments = {};  ///< selective recomputation: operators that begin a segment; the first operator always does
   StageFigures figures = {};       ///< predicted
 
   /// Whether `segments` holds operator `op` of this stage, with selective recomputation; it may omit the first operator.
@@ -51,39 +51,39 @@ struct StagePlan {
 };
 
 struct Plan {
-  std::string hash = {};  ///< of the graph that it is for
+  std::string hash = {};  ///< hash of the graph that the plan is for
   int64_t batch = 0;
   int micro_batches = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::vector<StagePlan> stages = {};
-  double step_s = 0;  ///< predicted: forward and backward passes of a batch, and what of the all-reduces they do not hide
-  double bubble = 0;  ///< predicted: the share of the schedule in which a device computes nothing, the mean of all devices
+  double step_s = 0;  ///< predicted time of a batch: forward and backward passes, and the exposed part of all-reduces
+  double bubble = 0;  ///< predicted share of the schedule in which a device is idle, mean over all devices
 
-  int devices() const;  ///< that it uses
-  /// Of the largest micro-batch.
+  int devices() const;  ///< number of devices used
+  /// Rows of the largest micro-batch.
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
 
-/// The action list of a plan, stage i on device i, whatever its replicas.
+/// The action list of a plan, with stage i on device i regardless of replicas.
 Schedule schedule_of(const Plan& plan);
 
-/// What is wrong with a plan of `profile`'s model for this many devices; empty: nothing. That the hashes agree, every operator is in one stage (one
-/// without batch data in every stage that uses it), inputs lie in the same or an earlier stage, and replicas fit devices and rows.
+/// Problems of a plan for `profile`'s model on this many devices; empty: none. Checks that the hashes agree, that every operator is in one stage
+/// (without batch data: in every stage that uses it), that inputs lie in the same or an earlier stage, and that replicas fit devices and rows.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 
-/// `plan` with its figures: the action list simulated, then the all-reduce of each stage, which begins with its last backward pass, or
-/// when that ends: Cluster::overlapped_all_reduce.
+/// Returns `plan` with its figures. Simulates the action list and then the all-reduce of each stage, which begins with the stage's last backward pass
+/// or at its end, see Cluster::overlapped_all_reduce.
 /// A micro-batch of R rows on n replicas costs what ceil(R / n) rows cost. @throws ContractError with the first of problems_of()
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters = {});
 
-/// The action list on clocks, without all-reduces, of a plan that has its figures.
+/// Simulates the action list of a plan that has its figures, without all-reduces.
 Simulation simulation_of(const Plan& plan);
-/// Stages with times and memory, and a Gantt chart of the schedule, of a plan that has its figures.
+/// Describes a plan that has its figures: stages with times and memory, and a Gantt chart of the schedule.
 std::string describe(const Plan& plan, const Profile& profile);
 
-/// For people: operators by name, or "first .. last" for all from one to another in the profile's order. Figures are written, but not read.
+/// Readable JSON. Names operators singly or as ranges "first .. last" in the profile's order. Figures are written, but plan_from_json() ignores them.
 std::string to_json(const Plan& plan, const Profile& profile);
-/// Without figures. @throws Error naming the field, or with the first of problems_of()
+/// Reads a plan without figures. @throws Error naming the field, or with the first of problems_of()
 Plan plan_from_json(std::string_view text, const Profile& profile, int devices);
 
 /// "none", "selective", "full"; "gpipe", "1f1b".
@@ -91,7 +91,7 @@ const char* name_of(Recompute recompute) noexcept;
 const char* name_of(ScheduleKind schedule) noexcept;
 const std::vector<std::pair<std::string, Recompute>>& recompute_names();
 const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
-/// Operators by name as to_json() has them.
+/// Operators as names and ranges, as in to_json().
 std::vector<std::string> name_ranges(const std::vector<int>& operators, const Profile& profile);
 
 }  // namespace tw::pipeline

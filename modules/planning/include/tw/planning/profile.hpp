@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model costs, operator by operator: all that a planner knows of it. Values, measured or computed.
+// The costs of a model by operator, measured or computed: the planner's input. Value types.
 #pragma once
 #include <string>
 #include <string_view>
@@ -18,16 +18,16 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
-/// Takes the outputs of earlier operators and has one of its own.
+/// An operator: uses outputs of earlier operators and has one output.
 struct ProfiledOperator {
   std::string name = {};             ///< unique, without " .. "
-  std::vector<int> inputs = {};      ///< earlier operators; -1: the model's input. None, directly or not, is the model's input: see below
-  std::vector<int> parameters = {};  ///< as Profile::parameters counts them; an operator may share them with others
+  std::vector<int> inputs = {};      ///< indices of earlier operators; -1: the model's input. For operators that do not depend on it, see Profile
+  std::vector<int> parameters = {};  ///< indices in Profile::parameters; operators may share them
   Affine forward = {};               ///< seconds
-  Affine backward = {};              ///< seconds, of all gradients
+  Affine backward = {};              ///< seconds, for all gradients
   Affine output_bytes = {};
-  Affine saved_bytes = {};      ///< what autograd keeps from the forward to the backward pass; a tensor that several keep counts at one of them
-  Affine workspace_bytes = {};  ///< what its backward pass holds at a time besides: cotangents, gradients before they are added up, scratch
+  Affine saved_bytes = {};      ///< saved by autograd for the backward pass; a tensor saved by several operators counts once
+  Affine workspace_bytes = {};  ///< peak of other memory in the backward pass: cotangents, gradients before accumulation, scratch
 
   bool operator==(const ProfiledOperator&) const = default;
 };
@@ -39,14 +39,14 @@ struct ProfiledParameter {
   bool operator==(const ProfiledParameter&) const = default;
 };
 
-/// Operators in a topological order. One that does not depend on the model's input is cheap to have twice: every stage that uses it computes it
-/// for itself, and nothing is sent.
+/// Operators in a topological order. An operator that does not depend on the model's input is cheap to duplicate: every stage that uses it computes
+/// it, and nothing is sent.
 struct Profile {
-  std::string hash = {};  ///< of the graph that it is of
+  std::string hash = {};  ///< hash of the model's graph
   Affine input_bytes = {};
   std::vector<ProfiledOperator> operators = {};
   std::vector<ProfiledParameter> parameters = {};
-  /// The model's outputs in addition to the last operator's: operators, -1 its input. Stages pass them on to the last one.
+  /// Operators that are model outputs in addition to the last one; -1: the model's input. Stages forward them to the last stage.
   std::vector<int> outputs = {};
 
   bool operator==(const Profile&) const = default;
@@ -54,10 +54,10 @@ struct Profile {
   void validate() const;
 };
 
-/// What is wrong with it, each by field; empty: nothing.
+/// Problems of the profile, each with its field; empty: none.
 std::vector<std::string> problems_of(const Profile& profile);
 
-/// Costs are pairs: fixed, per row.
+/// Writes costs as pairs [fixed, per row].
 std::string to_json(const Profile& profile);
 /// @throws Error naming the field
 Profile profile_from_json(std::string_view text);

@@ -3,7 +3,8 @@
 
 namespace tw::pipeline {
 
-/// What a stage keeps from the forward to the backward pass of a micro-batch. With k micro-batches in flight, and `saved` what autograd keeps:
+/// Which activations a stage keeps between the forward and the backward pass of a micro-batch. With k micro-batches in flight, and `saved` the bytes
+/// that autograd keeps:
 ///
 /// | | keeps | computes again | memory |
 /// |---|---|---|---|
@@ -11,10 +12,11 @@ namespace tw::pipeline {
 /// | selective | the inputs of its segments | each segment, right before its backward pass | (k - 1) kept(stage) + max (kept + peak)(segment) |
 /// | full | its input | its forward pass, right before its backward pass | k input(stage) + peak(stage) |
 ///
-/// Where the backward pass follows the forward pass at once, the last segment, of full all, is not computed again.
-/// kept: the inputs of a segment and of those before it, which a backward pass has not freed yet; of a stage, those of all its segments.
-/// peak: the most that a backward pass holds at a time, of what is saved and of cotangents, scratch, and gradients before they are added up.
-/// Where something is computed again, outputs must not depend on buffers that the stage itself changes in training.
+/// If the backward pass directly follows the forward pass, the last segment (for full: everything) is not recomputed.
+/// kept(segment): the inputs of a segment and of earlier ones, which the backward pass has not freed yet. kept(stage): the inputs of all its
+/// segments.
+/// peak: maximum memory during a backward pass: saved tensors, cotangents, scratch, and gradients before accumulation.
+/// With recomputation, outputs must not depend on buffers that the stage itself changes in training.
 /// Ref: Chen et al. 2016, arXiv 1604.06174.
 enum class Recompute { none, selective, full };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a schedule takes, and what devices do when.
+// Simulates a schedule: its duration and the timeline of each device.
 #pragma once
 #include <string>
 #include <tw/planning/schedule.hpp>
@@ -7,12 +7,11 @@
 
 namespace tw::pipeline {
 
-/// What one micro-batch takes on a stage; all in one unit of time.
+/// Times of one micro-batch on a stage, all in the same unit.
 struct PassTimes {
   double forward = 1;
   double backward = 2;
-  double transfer =
-      0;  ///< of activations to the next stage, and of their cotangents back; one at a time in each direction; devices go on computing meanwhile
+  double transfer = 0;  ///< transfer to the next stage, and of cotangents back; one at a time per direction, overlaps computation
 };
 
 struct Simulation {
@@ -23,19 +22,20 @@ struct Simulation {
     double end = 0;
   };
   std::vector<std::vector<Span>> devices;
-  double duration = 0;  ///< of all
+  double duration = 0;  ///< from the start of the first action to the end of the last
 
-  /// How long the device does nothing.
+  /// Idle time of the device.
   double bubble(size_t device) const;
 };
 
-/// Executes `schedule` on clocks: each action begins when its device is free and what it takes has arrived.
-/// @param times by stage. @throws ContractError for a schedule that problems_of() refuses
+/// Simulates `schedule`: each action begins when its device is free and its inputs have arrived.
+/// @param times by stage. @throws ContractError for a schedule with problems, see problems_of()
 Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times);
 
-/// A Gantt chart of `width` characters: a line a device, the micro-batch's last digit while it goes forward and a letter, from a, while it goes back.
+/// A Gantt chart of `width` characters with one line per device. A forward pass shows the micro-batch's last digit, a backward pass a letter from a
+/// on.
 std::string gantt_text(const Simulation& simulation, int width = 100);
-/// The same as a picture.
+/// The same as an SVG drawing.
 std::string gantt_svg(const Simulation& simulation);
 
 }  // namespace tw::pipeline

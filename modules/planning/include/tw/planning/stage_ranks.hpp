@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank has which stage, and which rows of a batch. Pure.
+// The stage of each rank, and its rows of a batch. Pure.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tw::pipeline {
 
-/// Consecutive rows.
+/// A range of consecutive rows: [begin, end).
 struct Rows {
   int64_t begin = 0;
   int64_t end = 0;
@@ -16,13 +16,13 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// The i-th of n nearly equal parts of `all`; the first ones have one more, and those after the last row have none.
+/// The i-th of n nearly equal parts of `all`: the first parts have one row more, and parts are empty if n exceeds the number of rows.
 inline Rows part_of(Rows all, int64_t n, int64_t i) {
   const auto begin = [&](int64_t k) { return all.begin + all.count() / n * k + std::min(k, all.count() % n); };
   return {begin(i), begin(i + 1)};
 }
 
-/// A rank of a neighbouring stage, and the rows that it has in common with this one.
+/// A rank of a neighbouring stage, and the rows that both ranks process.
 struct Peer {
   int rank = 0;
   Rows rows;
@@ -30,10 +30,10 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
-/// Ranks of stage 0, then those of stage 1, and so on.
+/// Assigns consecutive ranks to stages: first the ranks of stage 0, then those of stage 1, and so on.
 class StageRanks {
  public:
-  /// @param replicas by stage, each at least 1
+  /// @param replicas number of replicas of each stage, at least 1
   explicit StageRanks(std::vector<int> replicas);
 
   int stages() const noexcept { return static_cast<int>(replicas_.size()); }
@@ -42,9 +42,9 @@ class StageRanks {
   int stage_of(int rank) const;
   int replica_of(int rank) const { return rank - first_rank(stage_of(rank)); }
 
-  /// Of the rows of a micro-batch, those of `rank`: a part of them for each replica of its stage.
+  /// The rows of a micro-batch that `rank` processes: its replica's part.
   Rows share(Rows micro_batch, int rank) const;
-  /// The ranks of `stage` that have some of `mine`, in the order of those rows, which they have among them. None for a stage that does not exist.
+  /// The ranks of `stage` that share the rows `mine` among them, in row order. Empty for a stage that does not exist.
   std::vector<Peer> peers(int stage, Rows micro_batch, Rows mine) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in a sweep over one level, in order. Pure: the solver executes it, and tests simulate it for many ranks in one process.
+// The ordered actions of one rank in a sweep over one level. Pure: the solver executes them, and tests simulate many ranks in one process.
 #pragma once
 #include <cstdint>
 #include <tw/planning/level_plan.hpp>
@@ -8,13 +8,13 @@
 namespace tw::layer_parallel {
 
 enum class SweepKind {
-  intervals,  ///< from every C-point over the whole interval, into the next C-point: F- and C-relaxation, and residuals
-  fill,       ///< from every C-point to all F-points after it
-  all,        ///< both: every step once. On the coarsest level: the serial solution
-  each,       ///< every step on its own, from the stored value of its point
+  intervals,  ///< from every C-point through its interval to the next C-point: F- and C-relaxation, and residuals
+  fill,       ///< from every C-point to the F-points of its interval
+  all,        ///< every step once, in order; on the coarsest level, the serial solution
+  each,       ///< every step separately, from the stored value of its first point
 };
 
-/// Several runs of steps that do not depend on each other: run i makes the steps first + i * spacing + (0 to length - 1).
+/// Independent runs of steps: run i consists of the steps first + i * spacing + (0 to length - 1).
 struct Runs {
   int64_t first = 0;
   int64_t count = 0;
@@ -29,11 +29,11 @@ struct Runs {
 
 struct Action {
   enum class Kind {
-    send_point,      ///< sends the value of `point`, whose home this rank is, to `peer`, which executes the step from there
-    receive_point,   ///< the other side
-    march,           ///< makes `runs`
-    send_result,     ///< sends what the last step led to, at `point`, to `peer`, its home
-    receive_result,  ///< the other side
+    send_point,      ///< sends the value of `point`, whose home is this rank, to `peer`, which executes the step from there
+    receive_point,   ///< receives the value of `point` from its home `peer`
+    march,           ///< executes `runs`
+    send_result,     ///< sends the result of the last step to `peer`, the home of `point`
+    receive_result,  ///< receives the result for `point` from `peer`, which executed the step
   };
   Kind kind;
   int64_t point = 0;
@@ -43,10 +43,11 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// In this order all values are there in time, and values of C-points are read before the sweep replaces them; receives may be posted ahead.
+/// The actions of `rank`. In this order values arrive before they are needed, and C-points are read before the sweep replaces them. Receives may be
+/// posted early.
 std::vector<Action> plan_sweep(const LevelPlan& plan, int level, SweepKind kind, int rank);
 
-/// What a sweep costs a rank.
+/// The cost of a sweep for one rank.
 struct SweepCost {
   int64_t steps = 0;
   int64_t messages = 0;  ///< sent

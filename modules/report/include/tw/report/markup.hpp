@@ -7,16 +7,16 @@
 
 namespace tw::report {
 
-/// For content and for attributes in double quotes. Control characters, which there are none of in HTML and XML, become blanks.
+/// Escapes text for content and for attributes in double quotes. Control characters, which HTML and XML do not allow, become blanks.
 std::string escaped(std::string_view text);
 
-/// "<th>...</th>" and so on, of what is HTML already.
+/// An element such as "<th>...</th>". @param content HTML, not escaped
 std::string element(const std::string& tag, const std::string& content);
 
-/// A row of a table, of plain texts. @param tag td or th
+/// A table row of plain texts, which are escaped. @param tag td or th
 std::string row(const std::vector<std::string>& cells, const std::string& tag = "td");
 
-/// Rows of plain texts below a head. Wide ones scroll.
+/// A table of plain texts with a header row. A wide table scrolls.
 std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace tw::report

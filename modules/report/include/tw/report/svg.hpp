@@ -10,7 +10,7 @@ struct Point {
   double y = 0;
 };
 
-/// Of an element: a length, to a tenth of a pixel, or a plain text.
+/// An attribute of an element: a length, rounded to a tenth of a pixel, or a plain text.
 struct Attribute {
   Attribute(std::string called, double length);
   Attribute(std::string called, std::string text) : name(std::move(called)), value(std::move(text)) {}
@@ -21,33 +21,33 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// Rotates a text by this many degrees, clockwise.
+/// Rotates a text clockwise by `degrees` around a point.
 Attribute turned(double degrees, Point around);
 
-/// A drawing being made. Lengths are in pixels, from the left and the top; what is drawn later lies above. Texts are plain. A tip appears when the
-/// pointer rests on what has it.
+/// An SVG drawing. Lengths are in pixels, from the left and the top. Later elements cover earlier ones. Texts are plain and escaped. A tip is shown
+/// when the pointer rests on its element.
 class Svg {
  public:
   Svg(double width, double height) : width_(width), height_(height) {}
 
   void line(Point a, Point b, const std::string& colour, const Attributes& more = {});
-  /// @param anchor start, middle, end: which part of the text lies at `at`
+  /// @param anchor start, middle or end: the part of the text that lies at `at`
   void text(Point at, const std::string& anchor, const std::string& words, const Attributes& more = {});
   void rect(Point corner, double width, double height, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void polyline(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
-  /// What lies within these points.
+  /// A filled polygon with these corners.
   void area(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "");
   /// A cubic Bezier curve.
   void curve(Point from, Point control, Point other_control, Point to, const std::string& colour, const Attributes& more = {});
   void begin_group(const Attributes& attributes);
   void end_group() { content_ += "</g>\n"; }
-  /// All of `other`, above what there is.
+  /// Draws all of `other` above the present content.
   void add(const Svg& other) { content_ += other.content_; }
 
-  /// As a part of an HTML page, whose style it follows; wide ones scroll.
+  /// The drawing as part of an HTML page, with the page's style; a wide drawing scrolls.
   std::string in_page() const;
-  /// As a file: on white, in a sans-serif font of 12 pixels.
+  /// The drawing as a file: on white, in a 12-pixel sans-serif font.
   std::string file() const;
 
  private:

@@ -17,17 +17,17 @@ class Optimizer;
 
 namespace tw::search {
 
-/// The tensors that a trial needs to go on later, or from where another one is: on each rank of its worker that rank's own.
+/// The tensors that a trial needs to resume after a pause, or to continue from a copy of another trial. Each rank of a worker attaches its own.
 struct Attachment {
-  std::function<std::vector<NamedShard>()> shards;                          ///< those that there are now; they share memory with their owner
-  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly those; none: it always does
-  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< these have been filled; none: nothing else is to be done
+  std::function<std::vector<NamedShard>()> shards;                          ///< the current tensors; they share memory with their owner
+  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly these names; none: it always does
+  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< called when these shards have been filled; none: nothing else to do
 };
 
-/// Tensors as they are.
+/// Attaches tensors as they are.
 Attachment attachment_of(std::vector<NamedTensor> tensors);
-/// Parameters and buffers, and what the optimizer remembers of them: one that OptimizerState knows. Its learning rate and other options are not
-/// among that. Both are borrowed, for as long as the trial lasts.
+/// Attaches parameters, buffers and the optimizer's state, but not its learning rate and other options. OptimizerState must support the optimizer.
+/// Borrows both arguments for as long as the trial lasts.
 Attachment attachment_of(const torch::nn::Module& module, torch::optim::Optimizer& optimizer);
 
 }  // namespace tw::search

@@ -10,7 +10,7 @@
 namespace tw::search {
 
 struct ObjectiveCheckOptions {
-  int configurations = 4;  ///< at random; each is evaluated twice
+  int configurations = 4;  ///< number of random configurations; each is evaluated twice
   uint64_t seed = 0;
 
   /// @throws ContractError naming the wrong field
@@ -18,14 +18,14 @@ struct ObjectiveCheckOptions {
 };
 
 struct ObjectiveCheck {
-  std::vector<std::string> problems = {};  ///< a line each; empty: none
-  double seconds = 0;                      ///< of an evaluation, the mean
+  std::vector<std::string> problems = {};  ///< one line each; empty: none
+  double seconds = 0;                      ///< mean duration of an evaluation
   double slowest_seconds = 0;
 };
 
-/// Tests what a search assumes of an objective: that it throws nothing, that losses and reports are finite and steps ascend, and that
-/// the same trial returns the same ones again, bit by bit, whatever was evaluated in between (trial.rng() does). It reports an evaluation's cost.
-/// Collective over `comm`, whose ranks evaluate together, as those of one worker. @return the same on all of them
+/// Tests what a search assumes of an objective: it throws nothing, losses and reports are finite, and steps ascend. Repeating a trial must return the
+/// same values bit by bit, whatever was evaluated in between; draw random numbers from trial.rng(). Also measures the cost of an evaluation.
+/// Collective over `comm`, whose ranks evaluate together like one worker. @return the same on all ranks
 /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs
 ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options = {});
 

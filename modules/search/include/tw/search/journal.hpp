@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a search has done, on disk: a folder with a file for each worker, to which records are only appended.
+// The history of a search on disk: a folder with one append-only file of records per worker.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,53 +9,53 @@
 
 namespace tw::search {
 
-/// Whether a trial may have been why the process that it ran in was lost.
+/// Whether a trial may have caused the loss of its process.
 enum class Blame : uint8_t {
-  none,    ///< a signal had asked the process to end, or it was another one that ended by itself
-  shared,  ///< as may others that ran at the time
-  sole,    ///< no other trial that ran may have been
+  none,    ///< the process received a signal to end, or another process ended by itself first
+  shared,  ///< this trial or another that ran at the time may have caused it
+  sole,    ///< no other trial that ran can have caused it
 };
 
-/// What a worker wrote, in its order.
+/// One entry of a worker's file.
 struct Record {
   enum class Kind : uint8_t {
-    start,       ///< of an evaluation: trial, values, tag; `again` where it had begun before
-    end,         ///< loss, objectives, violation, state, seconds of the trial begun last; why it failed; constraints
-    report,      ///< of a running trial: step, value
+    start,       ///< an evaluation begins: trial, values, tag; `again` if it had begun before
+    end,         ///< the trial begun last ends: loss, objectives, violation, state, seconds, failure message, constraints
+    report,      ///< a running trial reports: step, value
     arrival,     ///< another worker's individual was added here: trial
-    departure,   ///< the individual no longer counts here
-    adoption,    ///< the individual, known or not, counts here from now on, and this worker is responsible for it
-    pause,       ///< of the trial that was running
-    resume,      ///< of a paused trial
-    copy,        ///< a paused trial goes on from where another one is, with values of its own: trial, step, values, original
-    loss,        ///< of the process in which the trial ran: trial, blame. Written when the search goes on
-    known = 11,  ///< a result from elsewhere that the search began with. Files hold these numbers; 10 is not used
+    departure,   ///< an individual no longer counts here, because it has moved
+    adoption,    ///< an individual, known or not, counts here from now on, and this worker is responsible for it
+    pause,       ///< the running trial pauses
+    resume,      ///< a paused trial resumes
+    copy,        ///< a paused trial continues from the state of another, with its own values: trial, step, values, original
+    loss,        ///< a trial's process was lost: trial, blame. Written when the search resumes
+    known = 11,  ///< a warm-start result from elsewhere. Files hold these numbers; 10 is unused
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
   Individual individual = {};
-  int32_t from = 0;  ///< island that an adopted one comes from
+  int32_t from = 0;  ///< island from which an adopted individual comes
   bool again = false;
   int64_t step = 0;
   double value = 0;
   int64_t original = -1;
   Blame blame = Blame::none;
   std::string message = {};
-  std::vector<double> constraints = {};  ///< values that an evaluation gave
+  std::vector<double> constraints = {};  ///< constraint values that an evaluation returned
 };
 
-/// What a file begins with: whose it is.
+/// The header of a file, which identifies the search and worker that it belongs to.
 struct JournalHeader {
   uint64_t space = 0;  ///< Space::hash()
   uint64_t seed = 0;
-  int32_t epoch = 0;  ///< counts the layouts that a search had
+  int32_t epoch = 0;  ///< number of the layout of islands and workers, from 0
   int32_t worker = 0;
-  std::vector<int32_t> islands = {};         ///< workers of each
+  std::vector<int32_t> islands = {};         ///< number of workers of each island
   std::vector<std::string> objectives = {};  ///< SearchOptions::objectives
-  int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began: what its propagators were made for
-  int64_t first_trial = 0;                   ///< of the epoch; worker w of n has the trials first_trial + w + k n
-  std::vector<int32_t> ranks = {};           ///< of each worker
-  std::string breeding = {};                 ///< by which propagator, and why; for readers
+  int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began; its propagators were made for this number
+  int64_t first_trial = 0;                   ///< first trial of the epoch; worker w of n has the trials first_trial + w + k n
+  std::vector<int32_t> ranks = {};           ///< number of ranks of each worker
+  std::string breeding = {};                 ///< the propagator and the reason for it, for readers
 
   bool operator==(const JournalHeader&) const = default;
 };
@@ -64,27 +64,27 @@ struct JournalFile {
   std::filesystem::path path;
   JournalHeader header = {};
   std::vector<Record> records = {};
-  int64_t bytes = 0;  ///< that are whole: a write that was cut off is left out
+  int64_t bytes = 0;  ///< bytes of complete records; excludes a write that was cut off
 };
 
-/// Where the files of `folder` lie, in no order, whether they can be read or not; none where there is no such folder.
+/// Paths of the journal files in `folder`, in no particular order, readable or not. Empty if the folder does not exist.
 std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder);
 
-/// The contents of the files, by epoch and worker. A file that was cut off in its header is left out.
-/// @throws FileError for what cannot be read, is no journal, or is damaged: whole records follow what is none
+/// The contents of the files, sorted by epoch and worker. Leaves out files that were cut off in the header.
+/// @throws FileError for a file that cannot be read, is not a journal, or is damaged, that is, complete records follow an invalid one
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
 
-/// Appends to one file. What write() has returned from is there when the process ends, however it ends.
+/// Appends to one file. Once write() has returned, its records survive the end of the process, however it ends.
 class JournalWriter {
  public:
-  /// @param bytes to keep of a file that is there; 0: a new one, which gets the header. @throws FileError
+  /// @param bytes number of bytes to keep of an existing file; 0: create a new one with the header. @throws FileError
   JournalWriter(const std::filesystem::path& folder, const JournalHeader& header, int64_t bytes);
   ~JournalWriter();
   JournalWriter(const JournalWriter&) = delete;
   JournalWriter& operator=(const JournalWriter&) = delete;
 
   void start(const Individual& individual, bool again);
-  /// @param constraints values of each, met or not
+  /// @param constraints the value of each constraint, met or not
   void end(const Individual& individual, const std::string& message, const std::vector<double>& constraints = {});
   void report(int64_t trial, int64_t step, double value);
   /// @param kind arrival or departure; pause or resume, without moves
@@ -94,7 +94,7 @@ class JournalWriter {
   void copy(const Individual& individual, int64_t step, int64_t original);
   void lose(int64_t trial, Blame blame);
   void know(const Individual& individual);
-  /// @throws FileError, such as for a full disk; what has not been written then may be written by another call
+  /// Writes pending records. @throws FileError, for example if the disk is full; another call may then write the rest
   void write();
 
  private:

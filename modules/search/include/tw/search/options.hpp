@@ -19,13 +19,14 @@ namespace tw::search {
 /// Which individual a worker sends to another island, and which one a copy replaces.
 enum class Pick { best, worst, uniform };
 
-/// After each evaluation a worker may send one of its individuals to another island: those that it evaluated or received.
+/// After each evaluation a worker may send one individual, which it evaluated or received, to another island.
 struct MigrationOptions {
   double probability = 0.05;
-  bool copies = false;  ///< pollination: a copy goes, and takes the place of another there. Otherwise it moves
+  bool copies = false;  ///< pollination: a copy is sent and replaces another individual there. Otherwise the individual moves
   Pick emigrant = Pick::best;
-  Pick replaced = Pick::worst;  ///< by a copy
-  /// By island, the probability of each other one as the destination, in any unit; no row, or an empty one: all others alike.
+  Pick replaced = Pick::worst;  ///< the individual that a copy replaces
+  /// One row per island: the weights of all islands as destinations, in any unit, 0 for itself. With no row or an empty one, all other islands are
+  /// equally likely.
   std::vector<std::vector<double>> topology = {};
 };
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
@@ -33,55 +34,57 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor);
 /// The search, island and worker for which a propagator is made.
 struct WorkerContext {
   const Space& space;
-  int64_t evaluations = 0;  ///< of the whole search, as they were when its journal began; 0: not limited
-  uint64_t seed = 0;        ///< of the island, in this layout
-  int worker = 0;           ///< of its island
+  int64_t evaluations = 0;  ///< SearchOptions::evaluations when the journal began; 0: no limit
+  uint64_t seed = 0;        ///< seed of the island, in this layout
+  int worker = 0;           ///< index of the worker in its island
   int workers = 1;
   int island = 0;
   size_t objectives = 1;
 };
 
 struct SearchOptions {
-  int islands = 1;                       ///< of as equal numbers of workers as can be
-  std::vector<int> island_workers = {};  ///< workers of each island, which then need not be counted
+  int islands = 1;                       ///< number of islands, of nearly equal numbers of workers
+  std::vector<int> island_workers = {};  ///< number of workers of each island; `islands` may then be left out
   int ranks_per_worker = 1;
-  std::vector<int> worker_ranks = {};  ///< ranks of each worker, in the order of ranks, where they are not all alike
+  std::vector<int> worker_ranks = {};  ///< number of ranks of each worker, in rank order, if they differ
 
-  // Whatever comes first ends the search; one of the first two must be given.
-  int64_t evaluations = 0;                                   ///< exactly this many, of all workers and earlier runs together; 0: no limit
-  double seconds = std::numeric_limits<double>::infinity();  ///< trials in flight are finished
-  double target = -std::numeric_limits<double>::infinity();  ///< a loss that will do
+  // The search ends at the first of these limits. Set at least one of `evaluations` and `seconds`.
+  int64_t evaluations = 0;                                   ///< total over all workers and earlier runs; 0: no limit
+  double seconds = std::numeric_limits<double>::infinity();  ///< duration of this run; trials in flight are finished
+  double target = -std::numeric_limits<double>::infinity();  ///< a loss that is good enough
 
-  /// Names of what the objective returns, in that order: all are to be small. One, or none: a loss. With several, no trial stops early.
+  /// Names of the values that the objective returns, in order; all are minimised. One or none: a loss. With several, no trial stops early.
   std::vector<std::string> objectives = {};
 
   uint64_t seed = 0;
-  /// A folder; where it holds a search, that is continued. Relative to the working directory in which the search is made. Empty: none.
+  /// Folder of the journal. A search that it holds is continued. A relative path refers to the working directory when the Search is constructed.
+  /// Empty: no journal.
   std::filesystem::path journal = {};
-  /// Results from elsewhere that a search begins with, received like migrants: the folder of another one's journal, or a CSV with a column
-  /// `loss`, or one for each of several objectives, and one for each parameter. What the space does not have is left out. Empty: none.
+  /// Results from elsewhere, received like migrants at the start: the folder of another search's journal, or a CSV file. The CSV has a column for
+  /// each parameter and a column `loss`, or one for each of several objectives. Ignores what the space does not have. Empty: none.
   std::filesystem::path warm_start = {};
-  int max_attempts = 2;           ///< a trial whose process was lost so often has failed
-  bool allow_duplicates = false;  ///< configurations may be tried again, as noisy losses need it; otherwise none is while others are left (Distinct)
+  int max_attempts = 2;           ///< a trial has failed once its process was lost this many times
+  bool allow_duplicates = false;  ///< whether to repeat configurations, as noisy losses require; otherwise new ones come first (Distinct)
   MigrationOptions migration = {};
-  /// By default automatic().
+  /// Makes the propagator; by default automatic().
   std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
-  /// None: nothing stops early.
+  /// Makes the stopping rule; none: no trial stops early.
   std::function<std::unique_ptr<StoppingRule>()> stopping = {};
-  /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.
+  /// Trials pause at the rungs. The best 1/eta of each rung continue before new trials begin. Replaces `stopping`.
   std::optional<HalvingOptions> promotion = {};
-  /// The trials of an island are a population: all train side by side, each worker's in turn, and bad ones go on from where good ones are.
-  /// `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them. Instead of `stopping`.
+  /// Population-based training: an island's trials are a population and all train concurrently. Each worker runs its trials in turn. Bad trials
+  /// continue from copies of good ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` is set. Replaces
+  /// `stopping`.
   std::optional<PopulationTrainingOptions> population_training = {};
-  bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
+  bool progress = false;  ///< whether rank 0 shows the progress of this run, in evaluations or else in seconds
 
-  /// What cannot be had together, on however many ranks.
+  /// Problems of options that exclude each other, for any number of ranks.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Visits the options of workers, budget and journal: not `promotion`, `population_training`, `migration`, and what only C++ can set.
+/// Visits the options for workers, budget and journal. Leaves out `promotion`, `population_training`, `migration` and those that only C++ can set.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

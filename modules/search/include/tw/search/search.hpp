@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches configurations by asynchronous workers on islands: no generations, no driver. Ref: Taubert et al. 2023, arXiv 2301.08713.
+// Searches configurations with asynchronous workers on islands: no generations, no central driver. Ref: Taubert et al. 2023, arXiv 2301.08713.
 #pragma once
 #include <memory>
 #include <tw/evolution/population.hpp>
@@ -10,16 +10,16 @@
 namespace tw::search {
 
 struct SearchResult {
-  Individual best = {};  ///< of all islands; trial -1: nothing was complete. With several objectives the first of the front
-  /// Of all islands, those that no other one dominates, by ascending objectives; of equal ones the first trial. With one objective the best alone.
+  Individual best = {};  ///< best of all islands; trial -1: no trial is complete. With several objectives, the first of the front
+  /// The Pareto front of all islands, sorted by ascending objectives; of equal individuals only the first trial. With one objective, only the best.
   std::vector<Individual> front = {};
-  int64_t complete = 0;  ///< evaluations of all islands, earlier runs included
+  int64_t complete = 0;  ///< complete evaluations of all islands, including earlier runs
   int64_t pruned = 0;
   int64_t failed = 0;
   int64_t infeasible = 0;
   double seconds = 0;              ///< of this run
-  double busy = 0;                 ///< share of this run that workers were in the objective, the mean of all
-  std::string first_failure = {};  ///< of this run on this rank's worker; for messages
+  double busy = 0;                 ///< share of this run that workers spent in the objective, mean over all workers
+  std::string first_failure = {};  ///< message of the first failure of this run on this rank's worker
 };
 
 /// ```
@@ -27,22 +27,23 @@ struct SearchResult {
 /// Search search(comm, space, [](const Configuration& c, Trial& trial) { return train(trial.comm(), c); }, {.evaluations = 256});
 /// auto best = search.run().best;
 /// ```
-/// Every worker proposes, evaluates, sends its results to the others of its island, and uses those that have arrived. With one worker, results are a
-/// function of the seed, also when a run is continued from its journal; with several, of the order in which results arrived, which the journal has.
+/// Each worker proposes, evaluates, sends its results to the other workers of its island, and uses the results that have arrived. With one worker,
+/// results depend only on the seed, also if a run is continued from its journal. With several workers, they also depend on the order in which results
+/// arrive, which the journal records.
 class Search {
  public:
-  /// Collective. @param comm whose ranks make up the workers exactly; `space`, equal everywhere, is copied
-  /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs; what
-  /// functions do is not compared. Error for a journal of another space, or one that another search uses
+  /// Collective. @param comm its ranks must make up the workers exactly. @param space copied; must be equal on all ranks
+  /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs;
+  /// functions are not compared. Error for a journal of another space, or one that another search is using
   Search(const Communicator& comm, Space space, Objective objective, const SearchOptions& options);
   ~Search();
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
-  /// Until the budget is used up. Collective. @return the same on all ranks, but for `first_failure`
+  /// Runs until the budget is used up. Collective. @return the same on all ranks, except `first_failure`
   SearchResult run();
   const Space& space() const noexcept;
-  /// All individuals that this rank's island knows: the same ones on all of its workers' first ranks, once run() has returned.
+  /// All individuals that this rank's island knows. Once run() has returned, they are the same on the first ranks of all its workers.
   const Population& population() const noexcept;
 
  private:

@@ -5,10 +5,10 @@
 
 namespace tw::search {
 
-/// The progress of a search, which may be running: trials by state, the best one, those in flight, evaluations an hour, and what is left of the
-/// budget. A few lines of text for people. Any process may call this; it only reads the journal.
-/// @param now seconds since the Unix epoch. @param runs whether it runs: otherwise trials in flight were so when it ended
-/// @throws FileError for what cannot be read, or where no search has begun
+/// The progress of a search as a few lines of text: trials by state, the best trial, trials in flight, evaluations per hour and the remaining budget.
+/// Any process may call it, also while the search runs, since it only reads the journal.
+/// @param now seconds since the Unix epoch. @param runs whether the search is running; otherwise trials in flight are those at its end
+/// @throws FileError for a file that cannot be read, or if no search has begun
 std::string status_text(const std::filesystem::path& folder, double now, bool runs);
 
 }  // namespace tw::search

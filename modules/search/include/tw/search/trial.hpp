@@ -12,7 +12,7 @@
 
 namespace tw::search {
 
-/// What an objective found: a number, or one for each of SearchOptions::objectives. Smaller is better. NaN: the trial has failed.
+/// The result of an objective: one number, or one for each of SearchOptions::objectives. Smaller is better. NaN: the trial has failed.
 struct Outcome {
   // NOLINTBEGIN(google-explicit-constructor): objectives return numbers, or `return {error, seconds};`
   Outcome(double value) : values{value} {}
@@ -20,8 +20,8 @@ struct Outcome {
   Outcome(std::vector<double> all) : values(std::move(all)) {}
   // NOLINTEND(google-explicit-constructor)
 
-  /// The same, allowed only if each of these is at most 0: `return Outcome(error).constrained({bytes - limit});`. Where one is above, the trial is
-  /// infeasible, and counts as the better the smaller the sum of what is above 0; its values need not be finite then.
+  /// Adds constraints, which are met if each value is at most 0: `return Outcome(error).constrained({bytes - limit});`. If one is positive, the trial
+  /// is infeasible. Infeasible trials rank by the sum of their positive values, and their objectives need not be finite.
   Outcome constrained(std::vector<double> them) && {
     constraints = std::move(them);
     return std::move(*this);
@@ -31,10 +31,10 @@ struct Outcome {
   std::vector<double> constraints = {};
 };
 
-/// What an objective has besides its configuration. All ranks of its worker call the objective together, with the same configuration.
+/// The second argument of an objective, next to its configuration. All ranks of its worker call the objective together, with the same configuration.
 class Trial {
  public:
-  /// Whoever runs it.
+  /// The code that runs the trial.
   class Host {
    public:
     virtual ~Host() = default;
@@ -44,34 +44,35 @@ class Trial {
   };
   Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
-  /// The ranks of this worker, for any strategy. Revoked when the objective throws on one of them: the others' waits end, and the trial has failed.
+  /// The ranks of this worker, for any strategy. Revoked when the objective throws on one rank: waits on the other ranks end, and the trial has
+  /// failed.
   const Communicator& comm() const noexcept { return comm_; }
-  /// Unique in the search, the same when a trial is repeated.
+  /// Unique in the search; unchanged when a trial is repeated.
   int64_t number() const noexcept { return number_; }
-  /// Random numbers of this trial alone, the same on all of its ranks, and from the first one at each call.
+  /// This trial's own random numbers, the same on all of its ranks. Each call restarts the sequence.
   CounterRng rng() const noexcept { return CounterRng(seed_, stream | static_cast<uint64_t>(number_)); }
 
-  /// What the trial has reached at a step: an epoch, or whatever ascends. The first rank's value counts. Collective over comm().
-  /// @return whether to go on; otherwise return soon, and further reports are passed over. The trial is pruned then, and this value is its loss; or,
-  /// where trials pause, the objective is called again when it is to go on
+  /// Reports the trial's value at a step, such as an epoch; steps must ascend. The first rank's value counts. Collective over comm().
+  /// @return whether to continue. If false, return soon; further reports are ignored. The trial is then pruned with this value as its loss. If trials
+  /// pause, the objective is instead called again when the trial resumes
   /// @throws ContractError unless steps ascend
   bool report(int64_t step, double value) { return host_.report(step, value); }
 
-  /// Registers what the trial needs to resume after a pause: tensors that it changes between reports, besides what its configuration and step imply.
-  /// Once, when all of it exists, and before the first report. Where the trial resumes, the tensors get the values that they had before it, or that
-  /// those of the copied trial had. On all ranks of the worker, each with its own.
-  /// @return the step after which it resumes: 0 for a trial that begins
-  /// @throws ContractError for tensors of other names, shapes or types than those that they are to get
+  /// Registers what the trial needs to resume after a pause: tensors that it changes between reports and that its configuration and step do not
+  /// determine. Call it once, when all tensors exist, before the first report, on all ranks of the worker, each with its own tensors. When the trial
+  /// resumes, it restores their values, or copies those of the trial to continue from.
+  /// @return the step after which the trial resumes; 0 for a new trial
+  /// @throws ContractError if names, shapes or types differ from those of the stored tensors
   int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }
   int64_t attach(std::vector<NamedTensor> tensors) { return attach(attachment_of(std::move(tensors))); }
   int64_t attach(const torch::nn::Module& module, torch::optim::Optimizer& optimizer) { return attach(attachment_of(module, optimizer)); }
 
-  /// For an objective that only waits, such as for another program: takes in and answers what other workers have sent. Every 50 ms will do. Not
-  /// collective; nothing happens but on the first rank.
+  /// Receives and answers messages of other workers. Call it about every 50 ms in an objective that only waits, for example for another program. Not
+  /// collective; does nothing except on the first rank.
   void attend() { host_.attend(); }
 
  private:
-  static constexpr uint64_t stream = uint64_t{1} << 62;  // of the random numbers; those of breeding are below
+  static constexpr uint64_t stream = uint64_t{1} << 62;  // first stream of trials' random numbers; those of proposals are below
 
   const Communicator& comm_;
   int64_t number_;
@@ -79,7 +80,7 @@ class Trial {
   Host& host_;
 };
 
-/// May throw: the trial has failed then, with the message, and the search goes on.
+/// If it throws, the trial has failed with the exception's message, and the search continues.
 using Objective = std::function<Outcome(const Configuration&, Trial&)>;
 
 }  // namespace tw::search

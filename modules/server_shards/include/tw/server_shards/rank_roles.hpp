@@ -7,23 +7,24 @@ namespace tw::parameter_server {
 
 /// The roles of a job's ranks.
 struct Roles {
-  /// Consecutive ranks that train as one: with equal gradients, such as by data parallelism among them. The first one communicates with the servers
-  /// and forwards the results to the others. Ranks that only serve are not counted.
+  /// Number of consecutive ranks that form a worker and have equal gradients, for example through data parallelism. The first one communicates with
+  /// the servers and forwards the results to the others. Ranks that only serve are not counted.
   int ranks_per_worker = 1;
-  std::vector<int> servers = {};  ///< ranks that hold a piece each, ascending; empty: the first rank of each worker
-  bool dedicated = false;         ///< the servers do not train
+  std::vector<int> servers = {};  ///< ranks that hold a shard each, ascending; empty: the first rank of each worker
+  bool dedicated = false;         ///< whether the servers do not train
 };
 
 /// The role of each of `ranks` ranks. Pure.
 class RankRoles {
  public:
-  /// @throws ContractError naming what is wrong: servers that are no ranks, or not ascending; a number that does not make whole workers, one at least
+  /// @throws ContractError with the reason: servers that are not ranks or not ascending, or training ranks that do not form at least one worker and
+  /// only whole ones
   RankRoles(const Roles& roles, int ranks);
 
   int workers() const noexcept { return static_cast<int>(leaders_.size()); }
-  /// -1: it only serves.
+  /// The worker of `rank`; -1 if it only serves.
   int worker_of(int rank) const { return worker_of_.at(static_cast<size_t>(rank)); }
-  /// First ranks, by worker.
+  /// The first rank of each worker.
   const std::vector<int>& leaders() const noexcept { return leaders_; }
   const std::vector<int>& servers() const noexcept { return servers_; }
   /// Leaders and servers, ascending; rank 0 is always among them.

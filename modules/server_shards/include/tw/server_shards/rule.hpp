@@ -10,41 +10,42 @@
 
 namespace tw::parameter_server {
 
-/// The type of a rule's state for values of `type`: float32 for 16-bit types, in which sums and squares would overflow or vanish; else the same.
+/// The type of a rule's state for values of `type`: float32 for 16-bit types, in which sums and squares would overflow or underflow; otherwise
+/// `type`.
 constexpr ElementType state_type(ElementType type) {
   return type == ElementType::float16 || type == ElementType::bfloat16 ? ElementType::float32 : type;
 }
 
-/// Some consecutive elements of a shard, on which a rule works: a few thousand, so that others reach the rest of the shard meanwhile.
+/// Consecutive elements of a shard to which a rule is applied at once: a few thousand, so that others can use the rest of the shard meanwhile.
 struct Stretch {
-  std::byte* values = nullptr;             ///< to be changed
-  std::span<std::byte* const> state = {};  ///< by slot of the rule, of state_type(type); zeros at first; to be changed
+  std::byte* values = nullptr;             ///< values on the server; the rule changes them
+  std::span<std::byte* const> state = {};  ///< state by slot of the rule, of state_type(type); initially zero; the rule changes it
   const std::byte* pushed = nullptr;
-  int64_t count = 0;                        ///< elements of each
-  int64_t updates = 0;                      ///< how often this rule has worked on them before
-  ElementType type = ElementType::float32;  ///< of values and of what is pushed; floating point
+  int64_t count = 0;                        ///< number of elements
+  int64_t updates = 0;                      ///< number of earlier updates of these elements by this rule
+  ElementType type = ElementType::float32;  ///< type of `values` and `pushed`; floating point
 };
 
-/// The change that a push makes to the values on the servers, element by element. Only one caller at a time works on a stretch, in any thread and
-/// process of the server's node; stretches are processed in any order.
+/// The change that a push makes to the values on the servers, element by element. A rule runs in any thread and process of the server's node, but
+/// only one caller at a time works on a stretch. Stretches are processed in any order.
 struct Rule {
   std::string name;
-  std::string settings = {};  ///< numbers that must be the same on all ranks, as text
-  int slots = 0;              ///< state numbers per value, see state_type()
-  /// An exception that it throws is passed on to the caller of the push. It should then have changed nothing.
+  std::string settings = {};  ///< settings that must be the same on all ranks, as text
+  int slots = 0;              ///< number of state values per element, see state_type()
+  /// Updates a stretch. Exceptions are passed on to the caller of the push; the function should then have changed nothing.
   std::function<void(const Stretch&)> apply;
 };
 
 namespace rules {
 
-/// x = 0, whatever is pushed.
+/// x = 0, for any g. In all rules, x is a value on the server and g is the pushed element.
 Rule zero();
-/// x = g, what is pushed.
+/// x = g
 Rule copy();
 /// x += g
 Rule add();
-/// x = the mean of `count` pushes, when the last of them has come, and then of the next ones; summed in float32 or float64. @throws ContractError
-/// unless count is at least 1
+/// x = the mean of `count` pushes, each time `count` of them have arrived. Sums are in float32 or float64. @throws ContractError unless count is at
+/// least 1
 Rule mean(int count);
 
 struct MomentumOptions {
@@ -53,8 +54,8 @@ struct MomentumOptions {
   bool nesterov = false;
 };
 void visit(MomentumOptions& options, OptionVisitor& visitor);
-/// m = momentum m + g,  x -= lr (nesterov ? g + momentum m : m), as torch::optim::SGD has it. Pushed are gradients g.
-/// @throws ContractError naming a wrong option; so do the following
+/// m = momentum m + g, x -= lr (nesterov ? g + momentum m : m), as in torch::optim::SGD, with gradients g.
+/// @throws ContractError naming a wrong option; so do the following rules
 Rule momentum(const MomentumOptions& options = {});
 
 struct AdagradOptions {
@@ -62,7 +63,7 @@ struct AdagradOptions {
   double epsilon = 1e-10;  ///< at least 0
 };
 void visit(AdagradOptions& options, OptionVisitor& visitor);
-/// s += g^2,  x -= lr g / (sqrt(s) + epsilon). Duchi, Hazan & Singer 2011; what Downpour was published with.
+/// s += g^2, x -= lr g / (sqrt(s) + epsilon). Duchi, Hazan & Singer 2011; the rule with which Downpour was published.
 Rule adagrad(const AdagradOptions& options = {});
 
 struct AdamOptions {
@@ -72,8 +73,8 @@ struct AdamOptions {
   double epsilon = 1e-8;  ///< at least 0
 };
 void visit(AdamOptions& options, OptionVisitor& visitor);
-/// m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  x -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), t the updates
-/// of x, this one included. Kingma & Ba 2015, Algorithm 1.
+/// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), where t is the
+/// number of updates of x, including this one. Kingma & Ba 2015, Algorithm 1.
 Rule adam(const AdamOptions& options = {});
 
 }  // namespace rules

@@ -11,26 +11,26 @@
 
 namespace tw::parameter_server {
 
-/// The values on one server, the state of its rules, and the locks that order changes: all in memory that several processes (in tests, threads) can
-/// map. They work on it directly, in order of arrival, one stretch at a time; each stretch has its own lock.
+/// The values on one server, the state of its rules, and the locks that order changes, in memory that several processes (in tests, threads) can map.
+/// Processes work on it directly, in order of arrival, one stretch at a time; each stretch has its own lock.
 ///
 /// push() and pull() hold a lock only while they process 64 KiB. Waiting callers yield the core.
 class Shard {
  public:
-  /// Long enough that the cost of a lock is negligible, short enough that waits are short.
+  /// Large enough that the cost of a lock is negligible, small enough that waits are short.
   static constexpr int64_t stretch_bytes = int64_t{64} << 10;
 
-  /// Bytes of memory for `count` elements. Zeroed.
+  /// Bytes of zeroed memory for `count` elements.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
 
   static constexpr int nobody = -1;
-  /// How to wait for another user: returns when `happened()`, or throws. For callers that must drive communication meanwhile, on which other users
-  /// depend. @param holder the user that is waited for, or `nobody` where it is unknown
+  /// Waits for another user: returns once `happened()` is true, or throws. For callers that must drive communication meanwhile, on which other users
+  /// depend. @param holder the user that is waited for, or `nobody` if unknown
   using Wait = std::function<void(const std::function<bool()>& happened, int holder)>;
-  /// The user that works on the memory in this process, and its wait function.
+  /// This process's user of the memory, and its wait function.
   struct Waiting {
     int user = 0;    ///< a different number in each process
-    Wait wait = {};  ///< empty: the core is yielded
+    Wait wait = {};  ///< empty: yields the core
   };
 
   /// @param memory begins on a cache line; the same memory in all processes that map it. @param owner keeps it mapped
@@ -39,7 +39,7 @@ class Shard {
 
   int64_t count() const noexcept { return count_; }
 
-  /// A push that goes on: snapshots wait for its end. Move-only.
+  /// A push in progress; snapshots wait until it is destroyed. Move-only.
   class Entry {
    private:
     friend class Shard;
@@ -51,26 +51,26 @@ class Shard {
   };
   /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot is in progress or pending: try again later.
   std::optional<Entry> enter() const;
-  /// Applies a rule to `count` elements from `begin` on: whole stretches, so that each is counted once a push.
-  /// @throws what the rule throws; earlier stretches have then been changed
+  /// Applies a rule to `count` elements from `begin` on. The range must consist of whole stretches, so that each counts one update per push.
+  /// @throws the rule's exception; earlier stretches have then been changed
   void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// The same as a push of its own, after the end of a snapshot.
+  /// The same as a complete push; waits for the end of a snapshot.
   void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// Copies `count` elements from `begin` on: each stretch as it was at one time, not all at the same.
+  /// Copies `count` elements from `begin` on. Each stretch is consistent; different stretches may be copied at different times.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
-  /// Pushes to the first stretch so far. Waits for nobody.
+  /// The number of pushes to the first stretch so far. Never waits.
   int64_t pushes() const noexcept;
 
   /// Values and state as they were between two pushes.
   struct Snapshot {
     std::vector<std::byte> values;
-    std::vector<std::vector<std::byte>> state;  ///< by slot, of all rules one after the other; of state_type()
-    std::vector<int64_t> updates;               ///< by rule; the most of any stretch
+    std::vector<std::vector<std::byte>> state;  ///< by slot, in order of the rules; of state_type()
+    std::vector<int64_t> updates;               ///< by rule; the maximum over all stretches
   };
-  /// Lets the pushes that have begun end and no others begin, and copies.
+  /// Waits for pushes in progress, blocks new ones, and copies.
   Snapshot snapshot() const;
-  /// The same with what snapshot() gave, here or of other elements.
+  /// Restores a snapshot, which may be assembled from those of other shards, under the same exclusion.
   void restore(const Snapshot& snapshot);
 
  private:
@@ -84,14 +84,14 @@ class Shard {
   class Closed;
   class Locked;
 
-  /// Where things lie in the memory.
+  /// Offsets and sizes in the memory.
   struct Places {
     Places(int64_t count, ElementType type, const std::vector<Rule>& rules);
-    int64_t stretch;  ///< elements of each but the last
+    int64_t stretch;  ///< elements of each stretch but the last
     int64_t stretches;
     int64_t record;  ///< bytes of a stretch's lock and counts
-    int64_t values;  ///< bytes from the begin
-    int64_t state;   ///< bytes from the begin to the first slot
+    int64_t values;  ///< byte offset of the values
+    int64_t state;   ///< byte offset of the first slot
     int64_t plane;   ///< bytes of each slot
     int64_t slots;
     int64_t bytes;
@@ -112,7 +112,7 @@ class Shard {
   int64_t count_;
   ElementType type_;
   int64_t element_;        // bytes
-  int64_t state_element_;  // bytes of a number in a slot
+  int64_t state_element_;  // bytes of a state value
   std::shared_ptr<const std::vector<Rule>> rules_;
   std::vector<int64_t> first_slot_;  // by rule
   Waiting waiting_;

@@ -4,7 +4,7 @@
 
 namespace tw::parameter_server {
 
-/// Elements that lie one after the other: [begin, end).
+/// Consecutive elements: [begin, end).
 struct Extent {
   int64_t begin = 0;
   int64_t end = 0;
@@ -13,15 +13,15 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// Which elements of a flat tensor lie on which of p servers: in their order, floor(n / p) on each, and one more on the first n mod p. Pure.
+/// Assigns the n elements of a flat tensor to p servers, in order: floor(n / p) to each, and one more to the first n mod p. Pure.
 class ShardLayout {
  public:
-  /// @throws ContractError unless there is a server, and numel is at least 0.
+  /// @throws ContractError unless there is at least one server and numel is at least 0.
   ShardLayout(int64_t numel, int servers);
 
   int64_t numel() const noexcept { return numel_; }
   int servers() const noexcept { return servers_; }
-  /// May be empty where n < p.
+  /// The elements of `server`; may be empty if n < p.
   Extent extent_of(int server) const noexcept;
   /// The server that holds `element`. @param element 0 to numel - 1
   int server_of(int64_t element) const noexcept;

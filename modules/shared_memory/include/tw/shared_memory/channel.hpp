@@ -13,42 +13,42 @@
 
 namespace tw::shared_memory {
 
-/// Where a tensor lies in a window: memory of which every rank has an equal share and which all have mapped.
+/// The place of a tensor in a window. A window is memory that all ranks have mapped and of which each owns an equal share.
 struct WindowPlace {
-  int64_t window = -1;  ///< its number, the same on all ranks; -1: ordinary memory
+  int64_t window = -1;  ///< number of the window, the same on all ranks; -1: ordinary memory
   int64_t offset = 0;   ///< bytes from the start of the rank's share
   bool operator==(const WindowPlace&) const = default;
 };
 
-/// The part of a node's shared memory through which the ranks of one communicator speak: for each rank a step counter on cache lines of its own,
-/// a record of what it does, and two slots with a header each. Knows processes (or, in tests, threads) by their ranks, and no MPI.
-/// One thread at a time uses it.
+/// The part of a node's shared memory through which the ranks of one communicator exchange data. Each rank has a step counter on its own cache lines,
+/// a record of its current call, and two slots with a header each. Identifies processes (or, in tests, threads) by rank and does not use MPI. One
+/// thread at a time may use a channel.
 class Channel {
  public:
-  /// Bytes of memory that a channel needs. Zeroed.
+  /// Bytes of zeroed memory that a channel needs.
   static int64_t bytes_needed(int ranks, int64_t slot_bytes);
 
-  /// @param memory the same on all ranks. @param owner keeps it mapped. @param slot_bytes a multiple of 64, at least 64 a rank.
+  /// @param memory the same on all ranks. @param owner keeps it mapped. @param slot_bytes a multiple of 64, at least 64 per rank.
   Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int ranks, int64_t slot_bytes);
 
   int rank() const noexcept { return rank_; }
   int ranks() const noexcept { return ranks_; }
   int64_t slot_bytes() const noexcept { return slot_bytes_; }
 
-  /// Makes a window known. All ranks add the same ones in the same order. It is forgotten when `memory` dies.
+  /// Registers a window. All ranks must add the same windows in the same order. A window is removed when `memory` is destroyed.
   /// @param memory the shares of all ranks in rank order. @return its number.
   int64_t add_window(const std::shared_ptr<std::byte>& memory, int64_t share_bytes);
-  /// Where [begin, begin + bytes) lies in my share of a window, if it does.
+  /// The place of [begin, begin + bytes) if it lies in this rank's share of a window.
   WindowPlace find(const std::byte* begin, int64_t bytes) const;
 
-  /// Writes what this rank does, for the others to read.
-  /// @param number of calls begun, this one included.
+  /// Publishes this rank's current call to the other ranks.
+  /// @param number number of calls begun, including this one.
   void record(const Call& call, uint64_t number);
-  /// @param finished number of calls ended.
+  /// Publishes that a call has ended. @param finished number of calls ended.
   void record_end(uint64_t finished);
-  /// Writes that this rank makes no further call.
+  /// Publishes that this rank makes no further calls.
   void record_left();
-  /// What `rank` does. A moment's view; never waits.
+  /// A snapshot of what `rank` is doing; never waits.
   LastSeen last_seen(int rank) const;
 
  private:
@@ -63,7 +63,7 @@ class Channel {
     WindowPlace place;
   };
   struct alignas(128) Record {
-    std::atomic<uint64_t> version;  // odd while it is written
+    std::atomic<uint64_t> version;  // odd during a write
     std::atomic<uint64_t> calls;
     std::atomic<uint64_t> finished;
     std::atomic<int64_t> since;
@@ -81,9 +81,9 @@ class Channel {
   bool all_reached(uint64_t step) const noexcept;
   bool reached(int rank, uint64_t step) const noexcept { return counter(rank).value.load(std::memory_order_acquire) >= step; }
   void post() noexcept { counter(rank_).value.store(++step_, std::memory_order_release); }
-  /// Turns to the other slot; false: somebody may still read it.
+  /// Switches to the other slot; returns false if another rank may still be reading it.
   bool next_round() noexcept;
-  /// Posts what this rank was called to do.
+  /// Posts this rank's call.
   void post_call(const Call& call, WindowPlace place) noexcept;
   /// @throws ContractError on every rank, naming the ranks and both calls, unless all have posted the same.
   void expect_same_calls() const;
@@ -98,35 +98,35 @@ class Channel {
   int64_t slot_bytes_;
   Counter* counters_;
   Record* records_;
-  std::byte* slots_;     // each after its header: small data comes with it, since processors fetch cache lines in pairs
+  std::byte* slots_;     // each after its header, so that small data is fetched with it: processors fetch cache lines in pairs
   int64_t slot_stride_;  // bytes
 
-  uint64_t step_ = 0;   // mine
-  uint64_t guard_ = 0;  // my first post of the round that began last
-  int slot_ = 0;        // of that round
+  uint64_t step_ = 0;   // this rank's step
+  uint64_t guard_ = 0;  // this rank's first post of the latest round
+  int slot_ = 0;        // slot of the latest round
   uint64_t next_ticket_ = 0;
   uint64_t serving_ = 0;
   int64_t next_window_ = 0;
   std::vector<Window> windows_;
-  std::vector<const std::byte*> inputs_;  // of the reduction that is done just now
+  std::vector<const std::byte*> inputs_;  // inputs of the current reduction
   std::vector<std::byte*> outputs_;
 };
 
-/// One collective on a channel. All ranks begin the same ones in the same order; one begun earlier goes first.
+/// One collective on a channel. All ranks begin the same collectives in the same order, and the channel executes them in this order.
 class Exchange {
  public:
-  /// @param input `call.count` elements; of reduce_scatter for every rank `call.count / ranks`. Null for barrier.
+  /// @param input `call.count` elements; reduce_scatter: `call.count / ranks` for every rank. Null for barrier.
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
-  ///               reduce_scatter: `call.count / ranks`. Of the last two, the smaller may be this rank's part of the larger.
-  /// @param flat_bytes an allreduce up to this size is reduced by every rank for itself. The same on all ranks.
-  /// @param part where the call is done in parts: of this one are `input` and `output`. Ranks compare the call
+  ///               reduce_scatter: `call.count / ranks`. For the last two, the smaller buffer may be this rank's part of the larger.
+  /// @param flat_bytes up to this size, every rank computes the whole allreduce itself. The same on all ranks.
+  /// @param part if the call is split into parts, the part to which `input` and `output` belong. Ranks compare the whole call
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
            const std::optional<CallPart>& part = {});
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Does what can be done without waiting; true when all is done. @throws ContractError on every rank, naming the ranks and both calls, when the
-  /// ranks were not called to do the same; the channel then goes on with the next.
+  /// Advances without waiting; returns true when complete. @throws ContractError on every rank, naming the ranks and both calls, if the ranks' calls
+  /// differ; the channel then continues with the next collective.
   bool advance();
 
  private:
@@ -139,7 +139,7 @@ class Exchange {
 
   std::shared_ptr<Channel> channel_;
   Call call_;
-  Call moved_;                     // the part, if it has parts
+  Call moved_;                     // the part, if the call has parts
   std::shared_ptr<bool> refused_;  // null: the call has no parts
   const std::byte* input_;
   std::byte* output_;
@@ -150,9 +150,9 @@ class Exchange {
   int64_t round_ = 0;
   const std::vector<Step>* steps_ = nullptr;
   size_t next_step_ = 0;
-  bool posted_ = false;  // of an arrive in flight
+  bool posted_ = false;  // whether the arrive in progress has posted
   Mode mode_ = Mode::staged;
-  std::vector<WindowPlace> places_;  // direct: of every rank
+  std::vector<WindowPlace> places_;  // direct: places of all ranks
 };
 
 }  // namespace tw::shared_memory

@@ -7,18 +7,18 @@
 
 namespace tw::shared_memory {
 
-/// A collective on a channel whose data travels on another path, such as from device to device: its ranks meet here as often as they need, all
-/// equally often. It keeps its place among the channel's collectives, in the order in which they were begun, from the first meeting to end().
+/// Synchronises a collective whose data travels on another path, such as from device to device. Its ranks may meet several times, all equally often.
+/// It keeps its place in the order of the channel's collectives from the first meeting to end().
 class Meeting {
  public:
   Meeting(std::shared_ptr<Channel> channel, const Call& call);
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  /// Whether all collectives that were begun earlier have ended.
+  /// Whether all earlier collectives have ended.
   bool is_its_turn() const noexcept;
-  /// True, once for each meeting, when all ranks have come to it; never waits. What a rank did before it came is seen by all after. @throws
-  /// ContractError on every rank, naming the ranks and both calls, when the ranks were not called to do the same; it has ended then.
+  /// Returns true once for each meeting, when all ranks have arrived; never waits. Afterwards, all ranks see what the others wrote before they
+  /// arrived. @throws ContractError on every rank, naming the ranks and both calls, if the ranks' calls differ; the collective has then ended.
   bool has_met();
   void end() noexcept;
 

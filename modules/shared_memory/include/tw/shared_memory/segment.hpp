@@ -8,7 +8,7 @@
 
 namespace tw::shared_memory {
 
-/// A file descriptor that closes itself. Move-only.
+/// An owning file descriptor. Move-only.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,16 +22,16 @@ class Descriptor {
   int value_ = -1;
 };
 
-/// Anonymous memory that the processes of a node can map: it has no name, so nothing remains when they die, and it does not count against the size of
-/// /dev/shm. Zeroed. Pages are allocated on first access, by the process that accesses them.
-/// @throws Error naming the size when the system refuses.
+/// Creates anonymous memory that the processes of a node can map. It has no name, so nothing remains after the processes end, and it does not count
+/// against the size of /dev/shm. Zeroed. The process that first accesses a page allocates it.
+/// @throws Error naming the size if the system refuses.
 Descriptor make_memory(int64_t bytes);
 
-/// Memory of make_memory(), mapped into this process. It stays until every process that mapped it is gone or has unmapped it. Move-only.
+/// Memory of make_memory(), mapped into this process. The memory exists until every process that mapped it has ended or unmapped it. Move-only.
 class Mapping {
  public:
   Mapping() = default;
-  /// @throws Error when the address space has too little free space.
+  /// @throws Error if the address space is too small.
   Mapping(const Descriptor& memory, int64_t bytes);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -42,14 +42,14 @@ class Mapping {
   std::span<std::byte> bytes_;
 };
 
-/// Sends a descriptor to other processes of the node, through a Unix socket in the abstract namespace, which leaves no file.
+/// Sends a descriptor to other processes of the node through a Unix socket in the abstract namespace, which leaves no file.
 class DescriptorServer {
  public:
   /// @throws Error
   DescriptorServer();
-  /// What the others need; sent to them by other means.
+  /// The address for DescriptorReceiver; pass it to the other processes by other means.
   const std::string& address() const noexcept { return address_; }
-  /// Sends `descriptor` to the processes that have connected, and waits for none. @return how many. @throws Error
+  /// Sends `descriptor` to the processes that have connected; does not wait. @return their number. @throws Error
   int serve(const Descriptor& descriptor);
 
  private:
@@ -57,12 +57,12 @@ class DescriptorServer {
   Descriptor socket_;
 };
 
-/// The other side.
+/// Receives a descriptor from a DescriptorServer.
 class DescriptorReceiver {
  public:
-  /// @throws Error where no server listens at `address`.
+  /// @throws Error if no server listens at `address`.
   explicit DescriptorReceiver(const std::string& address);
-  /// Nothing while the server has not served. @throws Error when it is gone.
+  /// Returns std::nullopt until the server has sent the descriptor. @throws Error if the server is gone.
   std::optional<Descriptor> receive();
 
  private:
