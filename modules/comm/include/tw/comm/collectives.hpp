@@ -7,8 +7,8 @@
 //   in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
 //   <tw/base/element.hpp>, which defines them for each type; the result has the same bits on all ranks.
-// - Tensors lie on the CPU or on an accelerator; all tensors of a call lie on one device. Any strides are allowed: non-contiguous tensors are packed
-//   and unpacked. So are 0-dimensional and empty tensors. In a collective, the tensors of all ranks are on the CPU, or those of none.
+// - Tensors lie on the CPU or on an accelerator; all tensors of a call lie on one device. Any strides are allowed (non-contiguous tensors are packed
+//   and unpacked), and so are 0-dimensional and empty tensors. In a collective, the tensors of all ranks are on the CPU, or those of none.
 // - On an accelerator a call begins after the work in flight on the current stream, and moves data through pinned host memory, outside the stream. On
 //   completion the current stream waits for the remaining copies while the host continues (Work::wait_on_host() makes the host wait). Autograd does
 //   not record these calls; <tw/comm/differentiable.hpp> has differentiable ones.
