@@ -10,7 +10,7 @@
 namespace tw {
 
 /// For `torch::load(module, path)` of plain LibTorch, into a module of the same structure. Tied parameters appear under each of their names.
-/// Submodules without tensors are taken from the list "empty_submodules" in the checkpoint's metadata, if that is JSON.
+/// Submodules without tensors come from the list "empty_submodules" in the checkpoint's metadata, if that is JSON.
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path);
 /// @param empty_submodules as empty_submodules() returns them. Gaps in the numbers of children (of a Sequential) are always filled.
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules);

@@ -52,7 +52,7 @@ class MemoryAccount {
   void end(int64_t step, const KnownMemory& known);
 
   const MemoryPeak& peak() const noexcept { return peak_; }
-  /// Samples of the last stretch that was ended: at the begin of each phase, and at each change by 1/256 of the maximum.
+  /// Samples of the last stretch that was ended: at the beginning of each phase, and at each change by 1/256 of the maximum.
   const std::vector<MemorySample>& samples() const noexcept { return samples_; }
 
  private:
