@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's autocast, under which operators compute in a smaller type than the one that parameters have.
+// LibTorch's autocast, which runs operators in a smaller dtype than that of the parameters.
 #pragma once
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
@@ -8,25 +8,25 @@
 
 namespace tw {
 
-/// What autocast does on a thread, on all kinds of devices. A value.
+/// A thread's autocast settings, for all kinds of devices. A value.
 class AutocastState {
  public:
-  /// What is in force on this thread.
+  /// This thread's current settings.
   static AutocastState here();
 
-  /// The same, but on devices of `kind` the operators that LibTorch supports there compute in `type`. @throws ContractError where LibTorch has no
-  /// autocast of `type` on such devices: operators would silently continue in float32.
+  /// The same, but on devices of `kind` the operators that autocast covers compute in `type`. @throws ContractError if LibTorch has no autocast to
+  /// `type` on such devices: operators would silently continue in float32.
   AutocastState on(c10::DeviceType kind, c10::ScalarType type) const;
-  /// On no device. For backward passes: autograd computes in the types of the forward pass by itself.
+  /// The same, switched off on all devices. Use it for backward passes: autograd computes in the dtypes of the forward pass by itself.
   AutocastState off() const;
 
-  /// On any device.
+  /// Whether it is on for any kind of device.
   bool is_on() const noexcept;
   bool operator==(const AutocastState&) const = default;
 
  private:
   friend class AutocastScope;
-  static constexpr size_t max_kinds = 16;  // of devices that LibTorch knows it for
+  static constexpr size_t max_kinds = 16;  // kinds of devices with autocast
 
   void set() const;
 
@@ -35,8 +35,8 @@ class AutocastState {
   bool keeps_casts_ = true;
 };
 
-/// Applies a state to this thread while it lives. At its beginning and its end LibTorch's cached casts of parameters are cleared, so that no
-/// parameter change is missed, and no graph is used for another run; the casts of other threads are cleared too, which costs them a cast each.
+/// Applies a state to this thread during its lifetime. Construction and destruction clear LibTorch's cached casts of parameters, so that parameter
+/// changes take effect and no graph is used in another run. This clears other threads' casts too, which costs them a cast each.
 class AutocastScope {
  public:
   explicit AutocastScope(const AutocastState& state);

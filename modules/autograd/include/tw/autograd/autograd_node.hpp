@@ -11,12 +11,13 @@ namespace tw {
 struct NodeFunctions {
   /// The outputs; called at once, without gradient.
   std::function<std::vector<at::Tensor>()> forward;
-  /// Given the cotangents of all outputs, zeros where there are none, returns those of the inputs; undefined ones are not wanted.
+  /// Takes the cotangents of all outputs (zeros where there are none), and returns those of the inputs. An undefined cotangent means that the input
+  /// gets none.
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& cotangents)> backward;
 };
 
-/// The outputs of `functions.forward`, which autograd takes to depend on `inputs`. What the functions hold lives as long as the graph, or until a
-/// backward pass without retain_graph has ended; a second one throws ContractError.
+/// Returns the outputs of `functions.forward`; autograd treats them as functions of `inputs`. The functions and their captures live as long as the
+/// graph, or until a backward pass without retain_graph ends. A backward pass after that throws ContractError.
 std::vector<at::Tensor> make_node(const std::vector<at::Tensor>& inputs, NodeFunctions functions);
 
 }  // namespace tw

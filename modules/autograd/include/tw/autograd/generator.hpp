@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's generators of random numbers, borrowed.
+// Saving, restoring and seeding LibTorch's random number generators.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -16,7 +16,7 @@ namespace tw {
 
 using Generators = c10::SmallVector<at::Generator, 2>;
 
-/// LibTorch's default ones: the CPU's, and that of the current accelerator where there is one.
+/// LibTorch's default generators: the CPU's, and the current accelerator's if there is one.
 inline Generators default_generators() {
   Generators generators{at::detail::getDefaultCPUGenerator()};
   const auto accelerator = at::accelerator::getAccelerator();
@@ -26,7 +26,7 @@ inline Generators default_generators() {
   return generators;
 }
 
-/// Where generators are.
+/// The states of `generators`.
 inline std::vector<at::Tensor> states_of(Generators generators) {
   std::vector<at::Tensor> states;
   for (at::Generator& generator : generators) {
@@ -42,11 +42,11 @@ inline void set_states(Generators generators, const std::vector<at::Tensor>& sta
   }
 }
 
-/// Where the default generators are.
+/// The states of the default generators.
 inline std::vector<at::Tensor> random_states() { return states_of(default_generators()); }
 inline void set_random_states(const std::vector<at::Tensor>& states) { set_states(default_generators(), states); }
 
-/// Puts the default generators back as they were.
+/// Restores the state of the default generators on destruction.
 class GeneratorGuard {
  public:
   GeneratorGuard() = default;
@@ -54,7 +54,7 @@ class GeneratorGuard {
   GeneratorGuard(const GeneratorGuard&) = delete;
   GeneratorGuard& operator=(const GeneratorGuard&) = delete;
 
-  /// What is drawn from here on is a function of the two.
+  /// Numbers drawn after this call are a function of `seed` and `stream`.
   void seed(uint64_t seed, uint64_t stream) {
     for (at::Generator& generator : generators_) {
       const std::scoped_lock lock(generator.mutex());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for time: a function whose intermediate results the backward pass computes again.
+// Trades time for memory: the backward pass recomputes a function's intermediate results.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -17,11 +17,11 @@ namespace detail {
 
 struct Recomputation {
   std::vector<at::Tensor> inputs;
-  std::vector<at::Tensor> buffers;  ///< to be left by the second run as they were
+  std::vector<at::Tensor> buffers;  ///< the second run must leave them unchanged
   std::function<std::vector<at::Tensor>()> run;
 };
 
-/// Returns the outputs of `first`, which keeps none of them, with an autograd node whose backward pass calls `again.run`.
+/// Returns the outputs of `first`, attached to an autograd node whose backward pass calls `again.run`.
 std::vector<at::Tensor> recompute_later(Recomputation again, const std::function<std::vector<at::Tensor>()>& first);
 
 template <class T>
@@ -31,7 +31,7 @@ std::vector<at::Tensor> tensors_of(const T& value) {
   return tensors;
 }
 
-/// Of a module, given by a holder, a pointer or std::ref; of anything else none.
+/// The buffers of a module passed as a holder, a pointer or std::ref; empty for anything else.
 template <class T>
 std::vector<at::Tensor> buffers_of(const T& value) {
   if constexpr (requires { value->buffers(); }) {
@@ -45,34 +45,30 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 
 }  // namespace detail
 
-/// What `function(inputs...)` returns, for less memory and more time: of what autograd would save of it nothing stays but the inputs. The backward
-/// pass calls the function once more and goes through that second run. A chain of n segments holds their n inputs, and the intermediate results of
-/// one segment at a time. Gradients are those of the plain call: to the bit, but where a tensor is used in several segments, whose sums are then
-/// added.
+/// Returns `function(inputs...)`, for less memory and more time: autograd saves only the inputs. The backward pass calls the function again and
+/// differentiates that second run. A chain of n segments holds their n inputs, and the intermediate results of one segment at a time. Gradients equal
+/// those of the plain call bit for bit, except for a tensor used in several segments: its gradient is the sum of one sum per segment.
 ///
 ///     auto y = tw::recomputed([&](const at::Tensor& h) { return block->forward(h); }, x);
 ///
 /// Works with `torch::autograd::grad`, also inside the function, `retain_graph` (each backward pass runs the function again), `create_graph`, hooks,
-/// and `recomputed` within `recomputed`. What the function captures gets its gradients as if there were no recomputation, whether or not an input
-/// needs one. Without grad mode it is a plain call. Not collective, unless the function is: then all ranks must make their backward passes in the
-/// same order.
+/// and `recomputed` within `recomputed`. Captured tensors get their gradients as without recomputation, whether or not an input requires one. With
+/// grad mode off it is a plain call. Not collective, unless the function is: then all ranks must run their backward passes in the same order.
 ///
-/// The second run draws the random numbers that the first one drew from the default generators (of the CPU, of the current device and of those of the
-/// inputs), which then stand where they stood before; it runs in the autocast modes of the first. Autocast's cache of weights is emptied around
-/// either.
+/// The second run draws the same random numbers as the first from the default generators (of the CPU, the current device and the inputs' devices),
+/// and then restores the generators' states. It runs with the first run's autocast settings. Autocast's cache of weights is cleared before and after
+/// each run.
 ///
-/// @param function called with the inputs as const lvalues, also by backward passes, on any thread that runs them. It must return
-/// the same result each time; whatever it refers to must still exist then, and tensors that it captures must not have changed. It
-/// returns a tensor, or a std::vector, array, tuple, pair or optional of such values; results within other types keep their graphs
-/// as usual.
-/// @param inputs copied (tensors without their data), and kept until the backward pass has ended. Tensors within them, which may be
-/// undefined or need no gradient, must not change. Modules among them, or as the function, by holder, pointer or std::ref, keep their
-/// buffers as the first run left them; the second run also changes the buffers of other modules (such as running statistics of batch
-/// norms).
-/// @throws ContractError at once where the function changes an input in place; in the backward pass where an input or a parameter was changed since,
-///         where the second run differs from the first in number, shapes, dtypes or devices of outputs, in which of them need a gradient, or in the
-///         tensors that they depend on (so do, on devices, functions that differentiate with create_graph), and where what is needed was freed by a
-///         backward pass before. What the function throws passes through.
+/// @param function called with the inputs as const lvalues, also by backward passes, on the thread that runs them. It must return the same result
+/// each time. Objects that it refers to must outlive the backward pass, and captured tensors must not change before it. It returns a tensor, or a
+/// std::vector, array, tuple, pair or optional of such values; tensors inside other types keep their graphs as usual.
+/// @param inputs copied (tensors without their data), and kept until the backward pass ends. Tensors in them must not change; they may be undefined
+/// or require no gradient. A module passed as an input or as the function (by holder, pointer or std::ref) keeps its buffers as the first run left
+/// them. Buffers of other modules, such as running statistics of batch norms, are changed by the second run too.
+/// @throws ContractError at once if the function changes an input in place. In the backward pass: if an input or a parameter has changed since; if
+/// the second run's outputs differ from the first's in number, shapes, dtypes or devices, in which require a gradient, or in the tensors that they
+/// depend on (always so, on devices, for functions that differentiate with create_graph); if an earlier backward pass freed what is needed.
+/// Exceptions of the function pass through.
 /// Ref: Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 template <class Function, class... Inputs>
 auto recomputed(Function&& function, Inputs&&... inputs) {
@@ -90,7 +86,7 @@ auto recomputed(Function&& function, Inputs&&... inputs) {
                stored = std::tuple<std::decay_t<Inputs>...>(std::forward<Inputs>(inputs)...)]() mutable -> Result {
     return std::apply(function, std::as_const(stored));
   };
-  const auto shared = std::make_shared<decltype(call)>(std::move(call));  // functions that cannot be copied are welcome
+  const auto shared = std::make_shared<decltype(call)>(std::move(call));  // for functions that cannot be copied
   again.run = [shared] { return detail::tensors_of((*shared)()); };
   std::optional<Result> result;
   std::vector<at::Tensor> outputs = detail::recompute_later(std::move(again), [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors in what a function takes or returns.
+// The tensors inside a function's arguments or results.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -12,7 +12,7 @@
 
 namespace tw {
 
-/// Whether T is a tensor, or a std::vector, array, tuple, pair or optional of what holds one.
+/// Whether T is a tensor, or a std::vector, array, tuple, pair or optional that holds tensors.
 template <class T>
 struct HoldsTensors : std::false_type {};
 template <>

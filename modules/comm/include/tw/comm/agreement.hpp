@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before ranks go on together: a failure of one becomes an error on all, and what must be the same everywhere is compared. Where communication is
-// already in flight when something can fail, others wait in it and cannot be asked: that is for revoke_on_exception().
+// Agreement before ranks continue together: one rank's failure becomes an error on all, and values that must be equal are compared. If a rank can
+// fail while communication is in flight, the others wait in it and cannot agree: use revoke_on_exception() there.
 #pragma once
 #include <functional>
 #include <optional>
@@ -17,20 +17,20 @@ namespace tw {
 struct RankFailure {
   enum class Kind {
     contract,     ///< a ContractError: a caller's bug
-    error,        ///< whatever else can be thrown
-    consequence,  ///< a RevokedError: another rank had given up before, and knows why
+    error,        ///< any other exception
+    consequence,  ///< a RevokedError: another rank failed first, and reports the cause
   };
   int rank = 0;
   Kind kind = Kind::error;
-  std::string message = {};  ///< without this rank in front, as contracts have it, and without LibTorch's backtrace
+  std::string message = {};  ///< without the rank prefix that contracts add, and without LibTorch's backtrace
 
   bool operator==(const RankFailure&) const = default;
 };
 
-/// Runs `local` on every rank, and catches whatever it throws: for errors that are reported or survived rather than thrown.
-/// Collective: 8 bytes per rank travel where nothing is thrown, otherwise the messages too; nothing at all on a single rank.
-/// @param local makes no collective calls on `comm`: a rank on which it throws would leave the others waiting in them.
-/// @return what was thrown, in the order of ranks, the same on all of them; empty: nothing.
+/// Runs `local` on every rank and catches whatever it throws, for errors that you report or recover from. Collective: sends 8 bytes per rank if
+/// nothing is thrown, otherwise the messages too. A single rank sends nothing.
+/// @param local must not make collective calls on `comm`: if it threw on one rank, the others would wait in them.
+/// @return what was thrown, in rank order, the same on all ranks; empty if nothing was.
 std::vector<RankFailure> failures_on_all_ranks(const Communicator& comm, const std::function<void()>& local);
 
 namespace detail {
@@ -38,13 +38,14 @@ namespace detail {
 void run_on_all_ranks(const Communicator& comm, const std::string& what, const std::function<void()>& local);
 }  // namespace detail
 
-/// Returns the result of `make` on this rank, unless it throws on some rank: then all ranks throw the same error, so that all or none continue.
-/// Collective, at the cost of failures_on_all_ranks(). For what one rank alone does, such as opening a file, let the others do nothing in `make`.
+/// Returns the result of `make` on this rank. If it throws on any rank, all ranks throw the same error: either all continue or none does. Collective,
+/// at the cost of failures_on_all_ranks(). If only one rank acts, such as to open a file, let `make` do nothing on the others.
 /// @param what names the action in the message, such as "opening the journal"; the same on all ranks.
-/// @param make makes no collective calls on `comm`. Its result may be void, or different from rank to rank; where others throw, it is dropped.
-/// @throws ContractError where the first rank that failed threw one, otherwise Error; whatever was thrown, also on a single rank. The message names
-/// the ranks that failed and quotes the first of them: "opening the journal failed on rank 2 of 'world': ..."; where all fail alike, "opening the
-/// journal failed: ...". Ranks released by another's failure (RevokedError) are named only where no rank reports a cause.
+/// @param make must not make collective calls on `comm`. It may return void, and ranks may return different values. The value is dropped if another
+/// rank throws.
+/// @throws ContractError if the first rank that failed threw one, otherwise Error; on a single rank too. The message names the ranks that failed and
+/// quotes the first: "opening the journal failed on rank 2 of 'world': ...". If all ranks fail with the same message: "opening the journal failed:
+/// ...". Ranks that only followed another's failure (RevokedError) are named only if no rank reports a cause.
 template <class Make>
 auto on_all_ranks(const Communicator& comm, const std::string& what, const Make& make) {
   using Made = std::invoke_result_t<const Make&>;
@@ -57,13 +58,13 @@ auto on_all_ranks(const Communicator& comm, const std::string& what, const Make&
   }
 }
 
-/// Whether all ranks pass the same `value`: by a hash of 64 bits, 8 bytes per rank. The same answer on all ranks. Collective.
+/// Whether all ranks pass the same `value`, compared by a 64-bit hash (8 bytes per rank). Returns the same on all ranks. Collective.
 bool all_agree(const Communicator& comm, std::string_view value);
 
-/// Checks that every rank holds the same `lines`. Collective, at the cost of all_agree(); the lines travel only where hashes differ.
-/// @param what for the message, such as "the model's parameters". @param lines one for each thing that can differ; numbers as exact_text() has them,
-/// where the last digit counts.
-/// @throws ContractError on every rank alike, naming the ranks that differ from rank 0, eight at most, and the first line that does in each.
+/// Checks that every rank holds the same `lines`. Collective, at the cost of all_agree(); the lines are sent only if hashes differ.
+/// @param what for the message, such as "the model's parameters". @param lines one for each thing that can differ; write numbers with exact_text() if
+/// the last digit matters.
+/// @throws ContractError on every rank alike. It names up to eight ranks that differ from rank 0, with the first differing line of each.
 void expect_same_on_all_ranks(const Communicator& comm, const std::string& what, const std::vector<std::string>& lines);
 
 }  // namespace tw

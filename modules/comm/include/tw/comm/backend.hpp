@@ -17,25 +17,25 @@
 
 namespace tw {
 
-/// How an operation gets at tensors of a device.
+/// How an operation accesses tensors on a device.
 enum class Passage {
-  staged,     ///< through pinned memory of the host, as tensors of the host go
-  direct,     ///< in their own memory, once that holds what the current stream had in flight
-  in_stream,  ///< in their own memory, by work in a stream, for which the host does not wait
+  staged,     ///< copied through pinned host memory
+  direct,     ///< in device memory, after the current stream's work in flight has completed
+  in_stream,  ///< in device memory, by work on a stream; the host does not wait
 };
 
-/// A collective as a backend gets it. Memory is contiguous and stays until completion; the device's own where the backend takes that.
+/// A collective as passed to a backend. Memory is contiguous and stays allocated until completion. It is device memory if the backend supports that.
 struct BoundCall {
   Call call;
-  const std::byte* input = nullptr;  ///< as many elements as are moved
-  /// allreduce, reduce, broadcast: `input` itself; alltoall: memory of its own; reduce_scatter: the same, or this rank's part of `input`; allgather:
-  /// the same, or `input` is this rank's part of it.
+  const std::byte* input = nullptr;  ///< all elements of moved()
+  /// allreduce, reduce, broadcast: `input` itself. alltoall: separate memory. reduce_scatter: separate memory, or this rank's part of `input`.
+  /// allgather: separate memory, or `input` is this rank's part of it.
   std::byte* output = nullptr;
-  std::optional<c10::Stream> stream = {};  ///< of a device: that of the operation
-  std::optional<CallPart> part = {};       ///< where the call is done in parts: of this one are `input` and `output`
+  std::optional<c10::Stream> stream = {};  ///< the operation's stream, for device memory
+  std::optional<CallPart> part = {};       ///< the part that `input` and `output` belong to, if the call is split into parts
 };
 
-/// What is to be done: the call, or a part of it.
+/// What to execute: the call, or the part of it.
 inline const Call& moved(const BoundCall& bound) { return bound.part ? bound.part->moved : bound.call; }
 
 /// One implementation of collectives on one communicator.
@@ -47,16 +47,17 @@ class Backend {
   virtual Passage passage() const noexcept { return Passage::staged; }
   /// To be called before the first call on tensors of `device`. Collective.
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
-  /// Why it cannot do a `call`; empty where it can. The same on all ranks. Of the host's memory, the collective alone decides.
+  /// Why it cannot do a `call`; empty if it can. The same on all ranks. For host memory this depends on the collective alone.
   virtual std::string why_not(const Call& call) const = 0;
-  /// Whether a `call` that it can do goes to it by default; otherwise those after it are asked, and it does what it is chosen for. The same on all
+  /// Whether it is the default for a `call` that it can do. If not, later backends are asked, and it runs only if chosen explicitly. The same on all
   /// ranks.
   virtual bool pays([[maybe_unused]] const Call& call) const { return true; }
-  /// Whether it takes averages of elements of `type`. Those that carry sums as the type itself do not take float16: the sum may be too large for it.
+  /// Whether it supports averages of elements of `type`. Backends that accumulate sums in the type itself do not support float16: the sum may
+  /// overflow.
   virtual bool averages([[maybe_unused]] ElementType type) const { return true; }
   /// Begins the call; does not wait.
   virtual std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call) = 0;
-  /// Ends what it has in streams: other ranks may never do their part.
+  /// Aborts its work on streams, because other ranks may never do their part.
   virtual void give_up() {}
 };
 
@@ -64,28 +65,27 @@ class Backend {
 struct Availability {
   Collective collective;
   std::string backend;
-  bool on_device;       ///< of tensors on a device; there "staged" is all backends of the host together
+  bool on_device;       ///< for tensors on a device, where "staged" stands for all host backends together
   std::string why_not;  ///< empty: available
-  bool chosen = false;  ///< calls go to it, of some size at least
+  bool chosen = false;  ///< it is used for calls of at least one size
 };
 
-/// Every collective x backend on this communicator, of tensors of the host, then on the device of LibTorch's accelerator if this machine has one.
-/// Collective.
+/// Every collective x backend on this communicator: for host tensors, then for tensors on LibTorch's accelerator if this machine has one. Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Sends the collectives of `comm` to the backend `name` where it supports them, at any size; the others go to the choice of selection(), or to the
-/// first in the order of availability() that supports them. Every rank must choose the same. Collective.
-/// @param name for tensors of the host, and for what is staged, "shared_memory", "mpi", "hierarchical" (in nodes through their memory, between them
-/// by messages), or an algorithm over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "double_tree", "pairwise", "bruck"; for
-/// tensors on a device "nccl", "ipc" (memory of devices that ranks of a node share), "direct" (an MPI that takes pointers to a device) or "staged";
-/// nothing: the default of both. @throws ContractError for an unknown name.
+/// Runs the collectives of `comm` on the backend `name`, at any size, where it supports them. The others run on the backend of selection(), or on the
+/// first one in the order of availability() that supports them. Every rank must pass the same name. Collective.
+/// @param name for host and staged tensors: "shared_memory", "mpi", "hierarchical" (shared memory in nodes, messages between them), or an algorithm
+/// over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "double_tree", "pairwise", "bruck". For tensors on a device: "nccl",
+/// "ipc" (device memory that ranks of a node share), "direct" (an MPI that accepts device pointers) or "staged". std::nullopt restores both defaults.
+/// @throws ContractError for an unknown name.
 void choose_backend(const Communicator& comm, const std::optional<std::string>& name);
 
-/// The backend of each collective and size of host tensors. The default comes from a formula, for a network of 1 Gbit/s. Collective.
+/// The backend for each collective and size of host tensors. The default comes from a cost model of a 1 Gbit/s network. Collective.
 const algorithms::Selection& selection(const Communicator& comm);
-/// Replaces it, for `comm` and for communicators made from it by dup(), split() and the like that are first used later and have the same number of
-/// nodes and ranks. A call that a backend does not support goes to the first one that does. Collective. @throws ContractError for an unknown backend,
-/// or where ranks pass different selections.
+/// Replaces the selection of `comm`. It also applies to communicators later made from `comm` (dup(), split() and the like) and first used after this
+/// call, if they have the same number of nodes and ranks. A call that a backend does not support runs on the first one that does. Collective.
+/// @throws ContractError for an unknown backend, or if ranks pass different selections.
 void select_backends(const Communicator& comm, const algorithms::Selection& selection);
 /// The cluster that the ranks of `comm` form; its ranks per node are those of the node with the most ranks. Collective.
 algorithms::Cluster cluster_of(const Communicator& comm);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same dtypes and matching shapes. Audited
-// communicators check that before data move, shared memory while they do. Calls that differ throw from wait() on every rank, naming the ranks.
+// communicators check this before data move; shared memory checks it during the call. If calls differ, wait() throws on every rank and names the
+// ranks.
 //
-// - `i...` begins an operation and returns at once; the others are complete when they return. Several may be in flight, waited for in any order.
+// - Functions named `i...` begin an operation and return at once; the others are complete when they return. Several may be in flight; wait for them
+//   in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
 //   <tw/base/element.hpp>, which defines them for each type; the result has the same bits on all ranks.
-// - Tensors lie on the CPU or on an accelerator, those of one call in one place, and may have any strides; those that are not contiguous are
-//   packed and unpacked. 0-dimensional and empty ones are fine. Of a collective, all ranks' tensors are on the CPU, or none.
-// - On an accelerator a call begins after the work in flight on the current stream, and travels through pinned host memory, outside the stream.
-//   When it is complete, the current stream waits for what is left, and the host goes on (Work::wait_on_host() waits).
-//   Autograd does not see these calls; <tw/comm/differentiable.hpp> has those it does.
-// - Every one throws ContractError for tensors that do not fit, RevokedError, and MpiError.
+// - Tensors lie on the CPU or on an accelerator; all tensors of a call lie on one device. Any strides are allowed (non-contiguous tensors are packed
+//   and unpacked), and so are 0-dimensional and empty tensors. In a collective, the tensors of all ranks are on the CPU, or those of none.
+// - On an accelerator a call begins after the work in flight on the current stream, and moves data through pinned host memory, outside the stream. On
+//   completion the current stream waits for the remaining copies while the host continues (Work::wait_on_host() makes the host wait). Autograd does
+//   not record these calls; <tw/comm/differentiable.hpp> has differentiable ones.
+// - Every function throws ContractError for tensors that do not fit, RevokedError, and MpiError.
 // - P is comm.size(). docs/algorithms.md has the cost of each.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -45,16 +47,16 @@ void reduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Ran
 Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
 
 /// Concatenates the `input` of all ranks in rank order. Collective.
-/// @param input memory of its own, or on all ranks exactly this rank's part of `output`, which then stays where it is.
+/// @param input separate memory, or (on all ranks) exactly this rank's part of `output`, which is then not copied.
 /// @param output P times the elements of `input`, such as shape [P, ...].
 void allgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
 Work iallgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
-/// The `input` of every rank, by rank. Shapes may differ, dtypes not. Collective.
+/// Returns the `input` of every rank, in rank order. Shapes may differ between ranks, dtypes may not. Collective.
 std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::Tensor& input);
 
 /// Reduces P parts over all ranks; rank r receives part r. Collective.
 /// @param input P times the elements of `output`, such as shape [P, ...].
-/// @param output memory of its own, or exactly this rank's part of `input`, of which only that part then changes.
+/// @param output separate memory, or exactly this rank's part of `input`; the rest of `input` is unchanged.
 void reduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at::Tensor& output, ReduceOp op);
 
@@ -62,25 +64,25 @@ Work ireduce_scatter(const Communicator& comm, const at::Tensor& input, const at
 /// @param input, output the same number of elements, a multiple of P; shape [P, ...] for example.
 void alltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
 Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
-/// The same with a tensor for every rank, of any sizes: inputs[r] travels to rank r, into its outputs[this rank]. Collective.
+/// The same with one tensor per rank, of any sizes: inputs[r] goes to rank r, into its outputs[this rank]. Collective.
 void alltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 
-/// Brings the `input` of every rank to `root`. Collective. @param outputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
+/// Copies the `input` of every rank to `root`. Collective. @param outputs one tensor per rank, of any sizes; used on the root only.
 void gather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 
-/// Sends inputs[r] of `root` to rank r. Collective. @param inputs on the root one tensor for each rank, of any sizes; elsewhere ignored.
+/// Sends inputs[r] of `root` to rank r. Collective. @param inputs one tensor per rank, of any sizes; used on the root only.
 void scatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 
-/// Sends `tensor` to one rank, which receives it into a tensor of the same dtype and size; else it throws a ContractError that names both. Between
-/// two ranks, messages of one tag arrive in order.
+/// Sends `tensor` to one rank. The receiver's tensor must have the same dtype and size, or a ContractError names both. Between two ranks, messages
+/// with one tag arrive in order.
 void send(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 void recv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));
 Work irecv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));
-/// Both at once; neither waits for the other. The two tensors may differ in all but must not share memory.
+/// Sends and receives at once; neither waits for the other. The two tensors may differ in dtype and shape but must not share memory.
 void sendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag = Tag(0));
 Work isendrecv(const Communicator& comm, const at::Tensor& outgoing, Rank to, const at::Tensor& incoming, Rank from, Tag tag = Tag(0));
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that autograd sees. The loss of the whole program is the sum of the ranks' losses, so a value that reaches several ranks gets the sum
-// of their gradients; divide the losses by the number of ranks for their mean. Each backward pass is a collective too: all ranks run it, and meet
-// these operations in the same order. They do not change their inputs, and may be differentiated twice. Inputs are floating point or complex. Every
-// one throws ContractError for inputs that do not fit.
+// Differentiable collectives. The program's loss is the sum of the ranks' losses, so a value that reaches several ranks gets the sum of their
+// gradients. For the mean, divide each loss by the number of ranks. Backward passes are collective too: all ranks run them, with these operations in
+// the same order. The functions do not change their inputs, and can be differentiated twice. Inputs are floating point or complex. Every function
+// throws ContractError for inputs that do not fit.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -22,10 +22,10 @@ at::Tensor allgather(const Communicator& comm, const at::Tensor& input);
 /// @param input shape [P, ...]; the result has shape [...]. @param op sum or average.
 at::Tensor reduce_scatter(const Communicator& comm, const at::Tensor& input, ReduceOp op);
 
-/// y_r[q] = x_q[r]. dL/dx_q[r] = dL_r/dy_r[q]. Collective. @param input shape [P, ...]; the result has the same.
+/// y_r[q] = x_q[r]. dL/dx_q[r] = dL_r/dy_r[q]. Collective. @param input shape [P, ...]; the result has the same shape.
 at::Tensor alltoall(const Communicator& comm, const at::Tensor& input);
 
-/// y_r = x_root. dL/dx_root = sum_r dL_r/dy_r; the inputs of the others get zeros. Collective.
+/// y_r = x_root. dL/dx_root = sum_r dL_r/dy_r; the other ranks' inputs get zeros. Collective.
 at::Tensor broadcast(const Communicator& comm, const at::Tensor& input, Rank root);
 
 }  // namespace tw::differentiable

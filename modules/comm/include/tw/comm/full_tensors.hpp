@@ -8,9 +8,9 @@
 
 namespace tw {
 
-/// Puts the slices that ranks have of named tensors together, one tensor after the other, on every rank. Collective. Slices of one tensor share their
-/// dtype; those that several ranks have are equal.
-/// @param shards this rank's; lists may differ between ranks.
+/// Assembles each named tensor from the ranks' slices and calls `visit` with it, on every rank. Collective. Slices of one tensor have the same dtype;
+/// slices that several ranks hold are equal.
+/// @param shards this rank's slices; lists may differ between ranks.
 void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
                           const std::function<void(const std::string& name, const at::Tensor& whole)>& visit);
 

@@ -12,25 +12,26 @@ namespace tw {
 /// One axis of a mesh.
 struct MeshAxis {
   std::string name;
-  int size = -1;  ///< -1: whatever is left; once at most
+  int size = -1;  ///< -1: the remaining ranks; at most one axis
 };
 
-/// The arithmetic of a mesh: ranks laid out in a box, the last axis running fastest (as in a C array). Pure.
+/// The arithmetic of a mesh: ranks laid out in a box, with the last axis fastest (as in a C array). Pure.
 class MeshShape {
  public:
-  /// @throws ContractError when sizes do not multiply to `ranks`, naming them; for no axis, a name given twice or empty, a second -1, a size below 1.
+  /// @throws ContractError naming the sizes if their product is not `ranks`; also for no axis, a repeated or empty name, a second -1, or a size below
+  /// 1.
   MeshShape(int ranks, std::vector<MeshAxis> axes);
 
-  /// With every size known.
+  /// The axes, with every size resolved.
   const std::vector<MeshAxis>& axes() const noexcept { return axes_; }
   int ranks() const noexcept { return ranks_; }
-  /// The place of axis `name`. @throws ContractError naming the axes that there are.
+  /// The index of axis `name`. @throws ContractError naming the existing axes.
   size_t index_of(std::string_view name) const;
   /// One coordinate for each axis. @param rank 0 to ranks - 1.
   std::vector<int> coordinates_of(int rank) const;
   /// The inverse of coordinates_of().
   int rank_at(const std::vector<int>& coordinates) const;
-  /// Ranks that differ from `rank` in the coordinates of `names` only, itself included, ascending.
+  /// Ranks whose coordinates equal those of `rank` except along `names`; ascending, `rank` included.
   std::vector<int> group_of(int rank, const std::vector<std::string>& names) const;
   /// Such as "data=2 x stage=4".
   std::string describe() const;
@@ -40,7 +41,7 @@ class MeshShape {
   std::vector<MeshAxis> axes_;
 };
 
-/// Ranks with named axes, and a communicator for each axis: the ranks that differ from this one along that axis alone.
+/// Ranks with named axes. Each axis has a communicator of the ranks that differ from this one along that axis only.
 ///
 /// ```
 /// Mesh mesh(comm, {{"data", 2}, {"stage", -1}});   // 8 ranks: 2 x 4
@@ -48,25 +49,25 @@ class MeshShape {
 /// ```
 class Mesh {
  public:
-  /// Collective. @param comm its ranks, in its order; the mesh has communicators of its own.
+  /// Collective. @param comm the ranks, in this order; the mesh makes its own communicators.
   /// @throws ContractError as MeshShape
   Mesh(const Communicator& comm, std::vector<MeshAxis> axes);
 
-  /// The same axes laid out by the nodes that ranks live on, for comm() in another order: neighbours along `tensor` lie in one node where they can,
-  /// then those along `stage`, `layer`, `shard`, axes of other names (the last one first), `data` and `search`. Where that gains nothing the order of
-  /// `comm` stays, and rank 0 stays rank 0. Collective. @throws ContractError as MeshShape
+  /// A mesh with ranks reordered to fit the nodes that they run on. Neighbours along `tensor` share a node where possible, then those along `stage`,
+  /// `layer`, `shard`, other axes (last one first), `data` and `search`. Without any gain the order of `comm` stays. Rank 0 always stays rank 0.
+  /// Collective. @throws ContractError as MeshShape
   static Mesh on_nodes(const Communicator& comm, std::vector<MeshAxis> axes);
 
   const MeshShape& shape() const noexcept { return shape_; }
   /// All ranks of the mesh.
   const Communicator& comm() const noexcept { return comm_; }
   /// What on_nodes() did, the same on all ranks: "mesh data=2 x tensor=2 over 2 nodes: tensor in nodes, data between nodes (ranks 1 and 2 change
-  /// places)", of ranks of the communicator that it was given. Empty of other meshes.
+  /// places)", with rank numbers of the `comm` passed. Empty for other meshes.
   const std::string& layout() const noexcept { return layout_; }
-  /// The communicator of an axis; a rank's coordinate is its rank there. @throws ContractError for an unknown name, naming those there are.
+  /// The communicator of an axis; a rank's coordinate is its rank there. @throws ContractError for an unknown name, listing the existing axes.
   const Communicator& operator[](std::string_view axis) const { return lines_[shape_.index_of(axis)]; }
   int coordinate(std::string_view axis) const { return (*this)[axis].rank(); }
-  /// The mesh of the ranks that differ from this one along `axes` only, in that order. Collective over the mesh.
+  /// The mesh of the ranks that differ from this one along `axes` only, with the axes in that order. Collective over the mesh.
   Mesh sub(const std::vector<std::string>& axes) const;
 
  private:

@@ -8,11 +8,11 @@
 
 namespace tw {
 
-/// How equal the copies of a tensor on the ranks are.
+/// How far the ranks' copies of a tensor agree.
 struct ReplicaReport {
-  bool identical = false;         ///< bit by bit, by a hash of 64 bits
-  bool similar = false;           ///< the mean and the variance of |x| are those of all ranks, to 1e-7 relative (TorchMPI's test)
-  std::vector<int> differing;     ///< ranks whose content is not that of rank 0
+  bool identical = false;         ///< bit for bit, by a 64-bit hash
+  bool similar = false;           ///< each rank's mean and variance of |x| match those over all ranks to 1e-7 relative (TorchMPI's test)
+  std::vector<int> differing;     ///< ranks whose content differs from rank 0's
   double mean_deviation = 0;      ///< greatest relative deviation of a rank's mean of |x| from the mean over ranks
   double variance_deviation = 0;  ///< the same for its variance
 
@@ -21,8 +21,7 @@ struct ReplicaReport {
   int ranks = 1;
 };
 
-/// Compares the copies of `tensor` on all ranks: content, and mean and variance of |x|, computed in float64. The same report on all ranks.
-/// Collective.
+/// Compares the ranks' copies of `tensor`: their content, and mean and variance of |x| in float64. Returns the same report on all ranks. Collective.
 /// @param tensor of the same shape and dtype on all ranks.
 ReplicaReport compare_replicas(const Communicator& comm, const at::Tensor& tensor);
 

@@ -5,7 +5,8 @@
 namespace tw {
 
 /// Assigns this rank's share of the node's cores to LibTorch: `topology.cores` threads inside an operation, unless OMP_NUM_THREADS is set, and one
-/// between operations. By default every rank would use as many threads as the node has cores. Local; once, before any work. @return the threads
+/// between operations. By default every rank would use one thread per core of the node. Local; call it once, before any work. @return the number of
+/// threads
 int set_threads_per_rank(const Topology& topology);
 
 }  // namespace tw

@@ -25,11 +25,11 @@ struct CsvTable {
   std::vector<std::string> columns;  ///< their names; empty where there is no header
 };
 
-/// Reads numbers separated by `delimiter`, one row a line: LF or CRLF; blanks around fields and lines of blanks alone are skipped (of fields without
-/// content they are not); a field may stand in double quotes ("" is a quote in it), but not go on in the next line. "nan" and "inf" are numbers.
-/// A first line that counts the columns (0, 1, 2) is read as numbers, with a warning.
+/// Reads numbers separated by `delimiter`, one row per line (LF or CRLF). Blanks around fields are skipped, and so are blank lines; lines of empty
+/// fields are not. A field may be in double quotes (a doubled quote stands for one), but must end on its line. "nan" and "inf" are numbers. A first
+/// line that numbers the columns (0, 1, 2) is read as data, with a warning.
 /// @throws ContractError for a delimiter that occurs in numbers, quotes or line ends; FileError naming every malformed row (the first 20 in full) by
-/// line and byte offset; its own offset is that of the first.
+/// line and byte offset. The exception's own offset is that of the first such row.
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 
 }  // namespace tw

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// Some samples and what they should lead to.
+/// Some samples and their targets.
 struct Batch {
   at::Tensor inputs;   ///< [n, ...]
   at::Tensor targets;  ///< [n] or [n, ...]
@@ -16,18 +16,18 @@ struct Batch {
   int64_t size() const { return inputs.size(0); }
 };
 
-/// Samples that can be asked for by number.
+/// Samples, accessed by number.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  /// How many samples there are, numbered from 0.
+  /// The number of samples; they are numbered from 0.
   virtual int64_t size() const = 0;
-  /// The samples `indices`, in that order; may be none, and may repeat. Called from several threads at once.
-  /// @throws ContractError for an index that is not below size(); Error for data that cannot be used.
+  /// Returns the samples `indices`, in that order; there may be none or repeated ones. Called from several threads at once.
+  /// @throws ContractError for an index outside [0, size()); Error for unusable data.
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  /// The tensors that hold all samples, where they lie in memory; empty: they do not, or nobody knows. By their content a resumed run recognises
-  /// data.
+  /// The tensors that hold all samples, if they are in memory; otherwise empty. A resumed run compares their content to check that the data are the
+  /// same.
   virtual std::vector<at::Tensor> memory() const { return {}; }
 
  protected:

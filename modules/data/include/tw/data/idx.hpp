@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// Reads a file in IDX format, the format of MNIST; plain or gzip, detected by the content.
+/// Reads a file in IDX format (MNIST's), plain or gzipped; the content decides which.
 /// @return a contiguous CPU tensor of the file's shape and type: uint8, int8, int16, int32, float32 or float64.
 /// @throws FileError naming file and offset: missing, not IDX, ends early, has trailing bytes after the last element, damaged gzip.
 at::Tensor read_idx(const std::filesystem::path& path);

@@ -5,7 +5,7 @@
 
 namespace tw {
 
-/// Grey images with one label each, held in memory as bytes. A batch holds float32 inputs [n, 1, height, width], black -1 to white 1, and
+/// Grey images with one label each, held in memory as bytes. A batch holds float32 inputs [n, 1, height, width], from -1 (black) to 1 (white), and
 /// int64 targets [n].
 class ImageDataset : public Dataset {
  public:
@@ -28,8 +28,8 @@ class ImageDataset : public Dataset {
   int64_t classes_;
 };
 
-/// Reads a directory in MNIST's layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or with the ending .gz.
-/// @throws FileError naming the file and the offset of what is wrong with it.
+/// Reads a directory in MNIST's layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or gzipped (.gz).
+/// @throws FileError naming the file and the offset of the error.
 ImageDataset load_mnist(const std::filesystem::path& directory, Split split);
 
 }  // namespace tw

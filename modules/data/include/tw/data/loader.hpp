@@ -13,18 +13,19 @@ namespace tw {
 struct LoaderOptions {
   static constexpr int max_workers = 256;
 
-  /// Samples of a step on all ranks together.
+  /// Samples of a step, over all ranks.
   int64_t global_batch = 64;
-  /// Threads that make batches ahead; with 0, next() makes them; at most max_workers. Each keeps to one thread inside LibTorch.
+  /// Number of threads that prepare batches in advance, at most max_workers; with 0, next() makes each batch itself. Each worker uses one thread
+  /// inside LibTorch.
   int workers = 1;
-  /// Batches in the making or ready, by all workers together. What is not handed out yet takes memory.
+  /// Maximum number of batches being made or ready, over all workers. All of them take memory.
   int prefetch = 2;
   /// Applied to the inputs of every sample; empty: none.
   Augmentation augmentation = {};
-  /// Of the augmentation.
+  /// Seed of the augmentation.
   uint64_t seed = 0;
-  /// Where next() hands batches out. To an accelerator whoever makes a batch sends it, through pinned memory and in a stream of the loader's own:
-  /// with workers, ahead of its use.
+  /// Device on which next() returns batches. For an accelerator, the thread that makes a batch copies it there, through pinned memory and in the
+  /// loader's own stream; workers do this before the batch is needed.
   c10::Device device = c10::Device(c10::kCPU);
 
   /// @throws ContractError naming the field that is wrong.
@@ -32,33 +33,31 @@ struct LoaderOptions {
 };
 void visit(LoaderOptions& options, OptionVisitor& visitor);
 
-/// Makes the batches of this rank's share of each epoch, in an order and with a content that do not depend on the number of workers. For one
-/// thread at a time.
+/// Makes the batches of this rank's share of each epoch. Their order and content do not depend on the number of workers. Not thread-safe.
 class Loader {
  public:
-  /// @param dataset kept by reference, and used by the workers; @param sampler of this rank, a copy.
-  /// @throws ContractError for a wrong option, and for a global batch that a sampler which drops or pads cannot share evenly.
+  /// @param dataset kept by reference, and used by the workers; @param sampler this rank's sampler, copied.
+  /// @throws ContractError for a wrong option, and under `drop` or `pad` for a global batch that is not a multiple of the number of ranks.
   Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options = {});
-  /// Waits for the batches in the making, no longer.
+  /// Waits only for batches that are being made.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Begins an epoch, or goes on with one after `consumed` samples, see DistributedSampler::resume(). Batches made ahead are dropped.
+  /// Begins an epoch, or resumes one after `consumed` samples; see DistributedSampler::resume(). Prefetched batches are dropped.
   void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> dealt_by = std::nullopt);
-  /// The next batch, of global_batch / ranks samples, one more or one less; nothing at the end of the epoch. On an accelerator it is for the current
-  /// stream, and the host does not wait for it. All ranks get equally many batches;
-  /// a batch is empty where no sample is left for this rank.
-  /// @throws whatever the data set or the augmentation threw while making this batch; and again, until an epoch is begun.
+  /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. On an accelerator it is ready for the current
+  /// stream, without making the host wait. All ranks get the same number of batches; a batch is empty if no sample is left for this rank.
+  /// @throws whatever the data set or the augmentation threw while making this batch; later calls throw it again until an epoch is begun.
   std::optional<Batch> next();
 
   /// Batches in a whole epoch.
   int64_t steps() const;
-  /// Samples of the epoch that all ranks together have got from next(); what is made ahead does not count. The position to resume from.
+  /// Samples of the epoch that next() has returned on all ranks together, without prefetched ones. The position to resume from.
   int64_t consumed() const noexcept;
-  /// consumed() at the end of the epoch that was begun last.
+  /// consumed() at the end of the current epoch.
   int64_t end() const noexcept;
-  /// Time that next() has spent without a batch to hand out, since construction.
+  /// Total time that next() has waited for a batch, since construction.
   Seconds waited() const noexcept;
 
  private:

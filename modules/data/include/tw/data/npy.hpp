@@ -18,12 +18,12 @@ class MappedFile;
 /// @throws FileError naming file and offset: missing, not NPY, elements of other types, ends early, has trailing bytes after the last element.
 at::Tensor read_npy(const std::filesystem::path& path);
 
-/// Writes `tensor`, of any shape, device and order, as an NPY file (1.0, C order) in place of what was there.
+/// Writes `tensor`, of any shape, device and memory order, as an NPY file (1.0, C order). Replaces an existing file.
 /// @throws FileError when it cannot be written; ContractError for a dtype that NumPy lacks, such as bfloat16.
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor);
 
-/// An NPY file opened for reading some of its rows (first index): mapped into memory, so that it may be larger than that. It must not be
-/// shortened meanwhile. Any number of threads may read.
+/// An NPY file opened for reading rows (by first index). It is memory-mapped, so it may be larger than the machine's memory. It must not be shortened
+/// while open. Any number of threads may read.
 class NpyFile {
  public:
   /// @throws FileError as read_npy(), and for an array without dimensions.
@@ -43,7 +43,7 @@ class NpyFile {
 
   /// Copies row `row` in C order and this machine's byte order to `out`, row_bytes() long. @param row 0 to rows() - 1, not checked.
   void copy_row(int64_t row, void* out) const noexcept;
-  /// The rows `indices`, in that order: [n, ...]. @throws ContractError for a row that is not there.
+  /// The rows `indices`, in that order: [n, ...]. @throws ContractError for a row that does not exist.
   at::Tensor read_rows(std::span<const int64_t> indices) const;
 
  private:

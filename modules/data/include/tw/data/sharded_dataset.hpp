@@ -8,17 +8,17 @@
 namespace tw {
 
 struct ShardedDatasetOptions {
-  /// NaN and infinity are errors otherwise.
+  /// Whether to accept NaN and infinity, which are errors otherwise.
   bool allow_non_finite = false;
 };
 
 /// Samples spread over pairs of NPY files in one directory: inputs*.npy and targets*.npy with the same text for *, such as inputs_0007.npy and
-/// targets_0007.npy, or a single pair without any. Samples are numbered through the pairs in the order of their names. The files are mapped
-/// into memory, so that all together may be larger than that. A batch has their dtypes and row shapes.
+/// targets_0007.npy, or a single pair without any. Samples are numbered across the pairs, in the order of the names. The files are memory-mapped, so
+/// together they may exceed the machine's memory. A batch has their dtypes and row shapes.
 class ShardedDataset : public Dataset {
  public:
-  /// Reads the headers only. @throws FileError naming the file that does not fit: no pair at all, one without its partner, not NPY, another dtype
-  /// or row shape than the first pair's, more rows than its partner.
+  /// Reads the headers only. @throws FileError if there is no pair, or naming the file at fault: it has no partner, is not NPY, differs from the
+  /// first pair in dtype or row shape, or has more rows than its partner.
   explicit ShardedDataset(const std::filesystem::path& directory, const ShardedDatasetOptions& options = {});
 
   int64_t size() const override { return ends_.back(); }
@@ -27,7 +27,7 @@ class ShardedDataset : public Dataset {
 
   /// Number of pairs.
   int64_t shards() const noexcept { return static_cast<int64_t>(inputs_.size()); }
-  /// Reads everything. @throws FileError naming file, offset and row of the first sample that holds NaN or infinity, regardless of the options.
+  /// Reads all samples. @throws FileError naming file, offset and row of the first one that holds NaN or infinity, regardless of the options.
   void check_all() const;
 
  private:

@@ -6,15 +6,15 @@
 
 namespace tw {
 
-/// Some samples of a data set, in an order of their own.
+/// A selection of a data set's samples, in any order.
 class Subset : public Dataset {
  public:
-  /// @param indices of samples of `whole`. @throws ContractError for an index that `whole` does not have
+  /// @param indices the selected samples of `whole`. @throws ContractError for an index outside `whole`
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Batch batch(std::span<const int64_t> indices) const override;
-  /// That of the whole, and which samples these are.
+  /// The memory of the whole data set, and the indices.
   std::vector<at::Tensor> memory() const override;
 
  private:
@@ -22,13 +22,13 @@ class Subset : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-/// The numbers 0 to n - 1, in two parts, each ascending.
+/// The numbers 0 to n - 1 split into two parts, each ascending.
 struct Holdout {
   std::vector<int64_t> kept;
   std::vector<int64_t> held_out;
 };
 
-/// Draws `count` of `samples` numbers, by `seed` alone. @param count 0 to `samples`
+/// Holds out `count` of the numbers 0 to samples - 1, drawn at random; the result depends on `seed` only. @param count 0 to `samples`
 Holdout hold_out(int64_t samples, int64_t count, uint64_t seed);
 
 /// The same, stratified: the number of each class is proportional to its share of all samples, rounded such that the sum is `count`.

@@ -6,16 +6,17 @@
 namespace tw {
 
 struct TensorDatasetOptions {
-  /// What messages call the data, such as the file that they come from.
+  /// Name of the data in messages, such as the file that they come from.
   std::string name = "the data";
-  /// NaN and infinity are errors otherwise.
+  /// Whether to accept NaN and infinity, which are errors otherwise.
   bool allow_non_finite = false;
 };
 
 /// Samples held in memory as two tensors. A batch has their dtypes and row shapes.
 class TensorDataset : public Dataset {
  public:
-  /// @param inputs [n, ...] and @param targets [n] or [n, ...], of any dtype, on the CPU; shared where contiguous, so leave them alone.
+  /// @param inputs [n, ...] and @param targets [n] or [n, ...], of any dtype, on the CPU. Contiguous tensors are shared, not copied: do not change
+  /// them.
   /// @throws ContractError when the shapes do not fit; Error naming the data and the first row that holds NaN or infinity.
   TensorDataset(at::Tensor inputs, at::Tensor targets, const TensorDatasetOptions& options = {});
 

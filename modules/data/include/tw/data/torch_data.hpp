@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Adapters to and from torch::data. The one header of this module that needs much of LibTorch: <tw/data.hpp> does not include it.
+// Adapters to and from torch::data. <tw/data.hpp> does not include this header, because it includes much of LibTorch.
 #include <torch/data/datasets/base.h>
 #include <torch/data/example.h>
 
@@ -14,10 +14,10 @@
 
 namespace tw {
 
-/// A data set of ours for LibTorch's loaders, which yield an Example<> a batch: `data` [n, ...] and `target` [n, ...].
+/// A tw::Dataset for LibTorch's loaders. These yield one Example<> per batch: `data` [n, ...] and `target` [n, ...].
 class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, torch::data::Example<>> {
  public:
-  /// @param dataset kept by reference, by copies (of which LibTorch's loaders make one a thread) as well.
+  /// @param dataset kept by reference, by copies too (LibTorch's loaders make one per thread).
   explicit TorchBatches(const Dataset& dataset) : dataset_(&dataset) {}
 
   torch::data::Example<> get_batch(c10::ArrayRef<size_t> indices) override {
@@ -33,7 +33,7 @@ class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, to
 /// `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
 inline TorchBatches to_torch(const Dataset& dataset) { return TorchBatches(dataset); }
 
-/// A data set of LibTorch's kind as one of ours, see from_torch().
+/// A LibTorch data set as a tw::Dataset; see from_torch().
 template <class Source>
 class FromTorch : public Dataset {
  public:
@@ -81,9 +81,8 @@ class FromTorch : public Dataset {
   int64_t size_ = 0;
 };
 
-/// A map-style data set of torch::data. Its get_batch(indices) returns one Example<> a sample, which are stacked, or one for all of them: such as
-/// torch::data::datasets::MNIST, with or without `.map(...)`. get_batch() is not const and may be unsafe to call from two threads, so one thread at
-/// a time calls it.
+/// Wraps a map-style data set of torch::data, such as torch::data::datasets::MNIST, with or without `.map(...)`. Its get_batch(indices) returns one
+/// Example<> per sample (these are stacked) or one for all samples. get_batch() is not const and may not be thread-safe, so calls are serialised.
 template <class Source>
 FromTorch<std::decay_t<Source>> from_torch(Source&& source) {
   return FromTorch<std::decay_t<Source>>(std::forward<Source>(source));

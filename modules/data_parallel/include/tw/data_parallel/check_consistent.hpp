@@ -11,14 +11,14 @@ namespace tw {
 
 /// Whether the ranks hold the same tensors, and where they drifted apart.
 struct ConsistencyReport {
-  bool consistent = true;  ///< all tensors, bit by bit, by hashes of 64 bits
+  bool consistent = true;  ///< all tensors are equal bit for bit, by 64-bit hashes
   int ranks = 1;
-  int64_t tensors = 0;         ///< that were compared
-  int64_t drifted = 0;         ///< of which some rank's differ from rank 0's
-  std::string tensor;          ///< the first of them; empty where there is none
-  std::vector<int> differing;  ///< ranks whose `tensor` is not that of rank 0
-  /// Of `tensor`: the greatest |x - x of rank 0| over ranks and elements, in float64. Infinite where only one of the two is a number. 0 where only
-  /// bits differ, such as the sign of a zero.
+  int64_t tensors = 0;         ///< number of tensors compared
+  int64_t drifted = 0;         ///< number of tensors that differ from rank 0's on some rank
+  std::string tensor;          ///< name of the first that differs; empty if none does
+  std::vector<int> differing;  ///< ranks whose `tensor` differs from rank 0's
+  /// Largest |x - x of rank 0| in `tensor` over ranks and elements, in float64. Infinite if only one of the two is a number. 0 if only bits differ,
+  /// such as the sign of a zero.
   double largest_difference = 0;
 
   /// One line, such as "12 tensors are identical on 4 ranks" or "conv1.weight differs from rank 0 on rank 2, by at most 0.25; 3 of 12 tensors
@@ -26,8 +26,8 @@ struct ConsistencyReport {
   std::string describe() const;
 };
 
-/// Compares the content of `tensors` between all ranks. The same report on all ranks. Collective: 8 bytes a rank travel where all is well, else 8
-/// a tensor and one tensor.
+/// Compares the content of `tensors` between all ranks, and returns the same report on all. Collective: each rank sends 8 bytes if all are equal,
+/// otherwise 8 bytes per tensor and one tensor.
 /// @throws ContractError on every rank, naming ranks and tensor, when names, shapes or dtypes differ.
 ConsistencyReport check_consistent(const Communicator& comm, const std::vector<NamedTensor>& tensors);
 

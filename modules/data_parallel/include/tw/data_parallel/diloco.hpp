@@ -15,18 +15,18 @@ namespace tw {
 class PeriodicAverage;
 class WrappedModelCheck;
 
-/// In which precision outer gradients travel. They are summed in float32 at least.
+/// Precision in which outer gradients are sent. They are summed in at least float32.
 enum class OuterPrecision {
-  full,      ///< that of the parameters
+  full,      ///< the parameters' precision
   float16,   ///< 11 bits of precision, magnitudes up to 65504
   bfloat16,  ///< 8 bits of precision, the magnitudes of float32
 };
 
 struct DiLoCoOptions {
-  int64_t period = 50;               ///< inner steps from one outer step to the next; at least 1. The paper has 500
+  int64_t period = 50;               ///< inner steps per outer step; at least 1. The paper uses 500
   double outer_learning_rate = 0.7;  ///< positive
   double outer_momentum = 0.9;       ///< at least 0, below 1
-  bool nesterov = true;              ///< needs outer_momentum
+  bool nesterov = true;              ///< Nesterov momentum; needs outer_momentum
   OuterPrecision outer_precision = OuterPrecision::full;
 
   /// @throws ContractError naming the wrong field.
@@ -35,13 +35,13 @@ struct DiLoCoOptions {
 void visit(DiLoCoOptions& options, OptionVisitor& visitor);
 
 /// DiLoCo: every rank trains on its own with the user's optimizer (the inner one; AdamW in the paper), and every `period` steps one outer step
-/// follows. With a the parameters after the last outer step (the anchor) and x_r those of rank r of P now,
+/// follows. Let a be the parameters after the last outer step (the anchor), and x_r the current ones of rank r:
 ///
 ///     g = mean over r of (a - x_r)          the outer gradient
 ///     m = outer_momentum m + g
 ///     a = a - outer_learning_rate (nesterov ? g + outer_momentum m : m),      and x_r = a on every rank,
 ///
-/// as torch::optim::SGD defines it. With learning rate 1 and no momentum it is LocalSgd. Three further copies of the parameters are kept (anchor,
+/// as in torch::optim::SGD. With outer learning rate 1 and no momentum it equals LocalSgd. It keeps three extra copies of the parameters (anchor,
 /// momentum, buckets), two without momentum.
 ///
 /// ```
@@ -49,40 +49,41 @@ void visit(DiLoCoOptions& options, OptionVisitor& visitor);
 /// for (...) { optimizer.zero_grad(); loss.backward(); optimizer.step(); outer.step(); }
 /// outer.finish();
 /// ```
-/// From its construction on every rank holds rank 0's parameters and buffers; buffers are each rank's own from then on (see average()). Every rank
-/// calls step() equally often; see join() for uneven inputs.
+/// Construction copies rank 0's parameters and buffers to every rank; after that, each rank has its own buffers (see average()). Every rank must call
+/// step() the same number of times; see join() for uneven inputs.
 /// Ref: Douillard et al. 2023, "DiLoCo: distributed low-communication training of language models", arXiv 2311.08105, Algorithm 1.
 class DiLoCo {
  public:
-  /// Collective. @param comm duplicated. @param module its parameters that require a gradient are trained; must keep them while this lives.
-  /// @throws ContractError on every rank: naming ranks and parameter or option when they differ, the wrong field of `options`, or a complex
-  ///         parameter, which cannot travel in half precision.
+  /// Collective. @param comm duplicated. @param module trained parameters are those that require a gradient; it must keep its parameters during this
+  /// object's lifetime.
+  /// @throws ContractError on every rank: naming ranks and the parameter or option that differs, the wrong field of `options`, or a complex parameter
+  /// under half precision.
   DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options = {});
 
-  /// The same for tensors from anywhere; those that require no gradient are only synchronised.
+  /// The same for a list of tensors; those that require no gradient are only synchronised.
   DiLoCo(const Communicator& comm, const std::vector<NamedTensor>& tensors, const DiLoCoOptions& options = {});
 
   ~DiLoCo();
   DiLoCo(const DiLoCo&) = delete;
   DiLoCo& operator=(const DiLoCo&) = delete;
 
-  /// To be called after the inner optimizer's step, with the parameters that there were from the beginning: a ContractError names one that was
-  /// converted, or is trained and was not. Makes an outer step when `period` inner ones were made since the last: one all-reduce per dtype
-  /// and 25 MiB. Collective then. @return whether it did
+  /// Call this after each step of the inner optimizer. After `period` inner steps it makes an outer step: one all-reduce per dtype and 25 MiB,
+  /// collective. The parameters must be those of the construction: a ContractError names one that was converted, or is trained but was frozen.
+  /// @return whether it made an outer step
   bool step();
-  /// Makes an outer step unless the last step did. Collective. @return whether it did
+  /// Makes an outer step unless the last step() did. Collective. @return whether it did
   bool finish();
 
   /// Anchor, momentum and the count of inner steps, for checkpoints; equal on all ranks. They share memory, so loading restores them. The parameters
-  /// are the caller's: as OnReshard::mean the ranks' own values come back, or their mean at another number of ranks. Make this object first and load
-  /// then.
+  /// are not included: save them with OnReshard::mean, which restores each rank's values, or their mean on a different number of ranks. Make this
+  /// object before loading.
   std::vector<NamedShard> shards() const;
 
-  /// Bytes of the buffers that are kept for averages.
+  /// Bytes of the buffers for averages.
   int64_t buffer_bytes() const noexcept;
-  /// Bytes that this rank gave to all-reduces so far.
+  /// Bytes that this rank has contributed to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
-  /// How long this rank did nothing but communicate.
+  /// Total time that this rank only communicated.
   Seconds exposed_time() const noexcept;
 
  private:

@@ -20,29 +20,29 @@ class WrappedModelCheck;
 struct DistributedOptimizerOptions {
   Reduction reduction;  ///< must be chosen
   BucketOptions buckets = {};
-  ModelPartsList parts = {};  ///< see ReducerOptions::parts; those of a module are found
+  ModelPartsList parts = {};  ///< see ReducerOptions::parts; detected for a module
 };
 
-/// An optimizer whose step() reduces the gradients over all ranks first, as Horovod does it. Backward passes are left as they are: several of them
-/// may accumulate before a step, gradients may be changed or made by hand. DataParallel reduces during the backward pass instead.
+/// An optimizer whose step() first reduces the gradients over all ranks, as in Horovod. Backward passes stay local: several may accumulate before a
+/// step, and you may change gradients or compute them by hand. DataParallel reduces during the backward pass instead.
 ///
 /// ```
 /// torch::optim::Adam adam(model->parameters());
 /// DistributedOptimizer optimizer(comm, adam, *model, {.reduction = Reduction::mean});
 /// for (...) { optimizer.zero_grad(); loss.backward(); optimizer.step(); }
 /// ```
-/// From its construction on, every rank holds rank 0's parameters and buffers; for the optimizer's own state see synchronize(). Every rank calls
-/// step() equally often, and zero_grad() between two steps.
+/// Construction copies rank 0's parameters and buffers to every rank; for the optimizer's state see synchronize(). Every rank must call step() the
+/// same number of times, and zero_grad() between steps.
 class DistributedOptimizer {
  public:
-  /// Collective. @param comm duplicated. @param optimizer borrowed; one whose step() needs no closure. Its learning rate and groups stay open to the
-  /// caller, its parameters not. @param module names all parameters of `optimizer`, and may have more, which are only synchronised.
-  /// @throws ContractError on every rank: naming ranks and parameter or reduction when they differ, or a parameter of `optimizer` that is none of the
-  ///         module's.
+  /// Collective. @param comm duplicated. @param optimizer borrowed; its step() must need no closure. You may change its learning rates and groups,
+  /// but not its parameters. @param module contains all parameters of `optimizer`; its other parameters are only synchronised.
+  /// @throws ContractError on every rank: naming ranks and the parameter or reduction that differs, or a parameter of `optimizer` that is not in
+  /// `module`.
   DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                        const DistributedOptimizerOptions& options);
 
-  /// The same for parameters from anywhere.
+  /// The same for a list of parameters.
   DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters,
                        const DistributedOptimizerOptions& options);
 
@@ -50,20 +50,19 @@ class DistributedOptimizer {
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
-  /// How many samples this rank's loss averages over in the step to come; may be 0. Needed by Reduction::sample_weighted before the first step; holds
-  /// until it is set again.
+  /// Sets the number of samples that this rank's loss averages over, for all later steps; may be 0. Reduction::sample_weighted needs it before the
+  /// first step.
   void set_samples(int64_t samples);
 
-  /// Reduces all gradients and makes the optimizer's step. Collective. A gradient that is missing on this rank counts as zero, and stays missing if
-  /// it is missing on all, so that the optimizer passes the parameter over. Afterwards `.grad()` is the reduced gradient: a view of a buffer that
-  /// keeps its place. @throws ContractError, naming the parameter, where one was converted since the construction, or is trained and was frozen
-  /// then, and where the optimizer got further ones.
+  /// Reduces all gradients and makes the optimizer's step. Collective. A gradient that is missing on this rank counts as zero. If all ranks miss it,
+  /// it stays missing, and the optimizer skips the parameter. Afterwards `.grad()` is the reduced gradient, a view of a permanent buffer.
+  /// @throws ContractError naming a parameter that was converted since construction, is trained but was frozen then, or was added to the optimizer.
   void step();
 
-  /// The optimizer's own.
+  /// Calls the optimizer's zero_grad().
   void zero_grad(bool set_to_none = true);
 
-  /// Over all steps: how long this rank did nothing but communicate.
+  /// Total time, over all steps, that this rank only communicated.
   Seconds exposed_time() const noexcept;
   const BucketPlan& plan() const noexcept;
 
@@ -72,9 +71,9 @@ class DistributedOptimizer {
   torch::optim::Optimizer& optimizer_;
   Reduction reduction_;
   std::optional<int64_t> samples_;
-  std::unique_ptr<WrappedModelCheck> wrapped_;  // what the optimizer updates
-  std::vector<NamedTensor> parameters_;         // those that are reduced
-  size_t members_;                              // of the optimizer
+  std::unique_ptr<WrappedModelCheck> wrapped_;  // the optimizer's parameters
+  std::vector<NamedTensor> parameters_;         // the reduced ones
+  size_t members_;                              // number of the optimizer's parameters
   std::unique_ptr<Reducer> reducer_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch's names that our headers only mention; its own headers take seconds to compile.
+// Forward declarations of LibTorch's types, whose headers take seconds to compile.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -6,8 +6,8 @@
 
 namespace tw {
 
-/// Lets ranks with unequal numbers of batches train together: every rank makes as many steps as the one with the most batches, so that all
-/// collectives of training meet, whatever the strategy. Collective; one all-reduce of 8 bytes a step, and one at the end.
+/// Lets ranks with unequal numbers of batches train together: every rank makes the same number of steps as the one with the most batches, so that
+/// collectives match on all ranks, with any strategy. Collective; one all-reduce of 8 bytes per step, and one at the end.
 ///
 /// ```
 /// join(comm, [&] { return ++batch != batches.end(); },
@@ -19,16 +19,16 @@ namespace tw {
 ///        optimizer.step();
 ///      });
 /// ```
-/// A rank without input must still take part in all communication. The simplest method is a batch of no samples: its forward and backward passes run
-/// every layer, its gradients count with weight 0 under Reduction::sample_weighted and set_samples(0), and the step is that of one process on all the
-/// samples that there are. The loss of such a batch is not a number if it is a mean; leave it out of sums. Layers that refuse empty batches (batch
-/// normalisation) can have any batch instead, in an IdlePass: under weight 0 it changes no gradient, and the IdlePass leaves buffers as they are.
-/// With Reduction::sum and a loss that is a sum, the empty batch alone is right. Reduction::mean divides by all ranks, also by those without input,
-/// and is not what one process computes.
+/// A rank without input must still take part in all communication. The simplest method is an empty batch: its forward and backward passes run every
+/// layer. Under Reduction::sample_weighted and set_samples(0) its gradients have weight 0, so the step equals that of one process on all remaining
+/// samples. A mean loss over no samples is NaN; leave it out of sums. Layers that do not accept empty batches (batch normalisation) can use any batch
+/// in an IdlePass instead: with weight 0 it changes no gradient, and the IdlePass restores buffers. With Reduction::sum and a loss that is a sum, the
+/// empty batch alone is correct. Reduction::mean divides by the number of all ranks, including those without input, which differs from one process.
 ///
 /// @param next moves to this rank's next input, and returns whether there is one; called once before each step, and not after it has returned false.
 /// @param step one step of training; the same collectives on all ranks, whether or not this rank has an input.
-/// @return the number of steps, the same on all ranks. What `next` or `step` throw comes out; the other ranks then wait for this one, as always.
+/// @return the number of steps, the same on all ranks. Exceptions of `next` or `step` pass through; the other ranks then wait for this one, as
+/// always.
 int64_t join(const Communicator& comm, const std::function<bool()>& next, const std::function<void(bool has_input)>& step);
 
 }  // namespace tw

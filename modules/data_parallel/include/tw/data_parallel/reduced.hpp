@@ -8,8 +8,9 @@
 
 namespace tw {
 
-/// The loss over the samples of all ranks, the same bits on each: for whatever decides by it, such as the closure of LBFGS, a rate that falls on a
-/// plateau, or an early end. Gradients are DataParallel's: call `loss.backward()` with this rank's loss.
+/// Returns the loss over the samples of all ranks, bit for bit the same on each. Use it for decisions that depend on the loss: the closure of LBFGS,
+/// a learning rate that drops on a plateau, or early stopping. Do not differentiate it: call `loss.backward()` on this rank's loss, and DataParallel
+/// reduces the gradients.
 ///
 /// ```
 /// lbfgs.step([&] {
@@ -19,8 +20,8 @@ namespace tw {
 ///   return tw::reduced(comm, loss, tw::Reduction::mean);         // and all ranks make the same number of passes
 /// });
 /// ```
-/// Collective: 16 bytes a rank. @param loss one element. @param reduction that of the gradients. @param samples the n_r of
-/// Reduction::sample_weighted; where it is 0, `loss` does not count. @return shape [], float64, without a graph
+/// Collective: 16 bytes a rank. @param loss one element. @param reduction the gradients' reduction. @param samples n_r of Reduction::sample_weighted;
+/// if 0, `loss` is ignored. @return shape [], float64, without a graph
 at::Tensor reduced(const Communicator& comm, const at::Tensor& loss, Reduction reduction, int64_t samples = 1);
 
 }  // namespace tw

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Batch normalisation over the samples of all ranks. Needs much of LibTorch: <tw/data_parallel.hpp> does not include it.
+// Batch normalisation over the samples of all ranks. <tw/data_parallel.hpp> does not include this header, because it includes much of LibTorch.
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
@@ -15,33 +15,31 @@ class SequentialImpl;
 
 namespace tw {
 
-/// torch::nn::BatchNorm1d, 2d and 3d for a batch that is divided among ranks: mean and variance are those of all ranks' samples, of which a rank may
-/// have any number, or none. Parameters, buffers, options and evaluation are those of torch::nn::BatchNorm, by the same names; all ranks keep the
-/// same running statistics, bit for bit.
+/// torch::nn::BatchNorm1d, 2d and 3d for a batch that is divided among ranks: mean and variance are over the samples of all ranks. A rank may have
+/// any number of samples, or none. Parameters, buffers, options and evaluation are as in torch::nn::BatchNorm, with the same names. All ranks keep
+/// the same running statistics, bit for bit.
 ///
-/// What gradients are. A rank's backward pass begins with its own loss L_r, and DataParallel makes the gradients of L = sum_r w_r L_r afterwards: w_r
-/// is 1 for Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So this layer returns to its
-/// input the gradient (1 / w_r) dL/dx_r, and to its weight and bias those of L_r alone; from these, DataParallel makes the gradient of L, as in one
-/// process with the whole batch. With g_i = w_r dL_r/dy_i of the samples i of rank r, N values a channel, and s = weight / sqrt(variance + eps):
+/// Gradients. A rank's backward pass begins with its own loss L_r, and DataParallel then computes the gradients of L = sum_r w_r L_r: w_r is 1 for
+/// Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So the gradient of this layer's input
+/// is (1 / w_r) dL/dx_r, and those of its weight and bias are of L_r only. From these, DataParallel computes the gradient of L, as in one process
+/// with the whole batch. With g_i = w_r dL_r/dy_i for sample i of rank r, N values per channel, and s = weight / sqrt(variance + eps):
 ///
 ///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
 ///
-/// For sum and mean the w_r cancel. For sample_weighted, n_r is the size of the input's first dimension; pass it to DataParallel::set_samples()
-/// too, up to a factor that is the same on all ranks. Where a DataParallel or FullySharded reduces the weight's gradient by another
-/// reduction, the forward pass throws. The trainer weights losses itself and sums: there the reduction is sum, and model_of() refuses
-/// sample_weighted.
+/// For sum and mean the w_r cancel. For sample_weighted, n_r is the size of the input's first dimension; pass it to DataParallel::set_samples() too,
+/// up to a factor that is the same on all ranks. The forward pass throws if a DataParallel or FullySharded uses a different reduction for the
+/// weight's gradient. The trainer weights losses itself and sums gradients: use Reduction::sum there (model_of() rejects sample_weighted).
 ///
-/// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 a rank. The backward
-/// pass is, where the input needs a gradient: an all-reduce of 2C float64. Ranks without samples take part, with an input of no rows or in an
-/// IdlePass. Not to be differentiated twice. Ref: Ioffe & Szegedy 2015; Chan et al. 1979 for how the ranks' means and variances become one.
+/// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 per rank. The backward
+/// pass is collective if the input requires a gradient: an all-reduce of 2C float64. Ranks without samples must take part, with an input of no rows
+/// or in an IdlePass. It cannot be differentiated twice. Ref: Ioffe & Szegedy 2015; Chan et al. 1979 for combining the ranks' means and variances.
 class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
-  /// @param comm of the ranks that divide the batch; borrowed, not duplicated. @param options of torch::nn::BatchNorm; the number of features will
-  /// do.
-  /// @param reduction that of the DataParallel which reduces the gradients.
+  /// @param comm the ranks that divide the batch; not duplicated. @param options as for torch::nn::BatchNorm, such as just the number of features.
+  /// @param reduction the reduction of the DataParallel that reduces the gradients.
   SyncBatchNormImpl(const Communicator& comm, const torch::nn::BatchNormOptions& options, Reduction reduction);
 
-  /// Takes the place of `norm`, a torch::nn::BatchNorm: has the same parameters, not copies of them, and shares the memory of its buffers.
+  /// Replaces `norm`, a torch::nn::BatchNorm: uses the same parameters, not copies, and shares the memory of its buffers.
   template <size_t D, class Derived>
   SyncBatchNormImpl(const Communicator& comm, const torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>& norm, Reduction reduction)
       : SyncBatchNormImpl(comm, norm.options, reduction) {
@@ -49,7 +47,7 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   }
 
   /// @param input [N, C, ...], float32 or float64; N may differ between ranks, and be 0. @return the same shape.
-  /// @throws ContractError for other inputs; on every rank alike when statistics are computed of less than 2 values a channel.
+  /// @throws ContractError for other inputs; on every rank alike if statistics would be computed from fewer than 2 values per channel.
   torch::Tensor forward(const torch::Tensor& input);
 
   Reduction reduction() const noexcept { return reduction_; }
@@ -74,10 +72,10 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
 };
 TORCH_MODULE(SyncBatchNorm);
 
-/// Replaces each torch::nn::BatchNorm1d, 2d and 3d in `net`, and in modules derived from Sequential inside it, by a SyncBatchNorm that takes its
-/// place: names, parameters and optimizers of them stay. Other modules hold their children in members, where nobody else can replace them. Not
-/// collective.
-/// @param comm, reduction as for SyncBatchNorm. @return how many.
+/// Replaces each torch::nn::BatchNorm1d, 2d and 3d in `net`, and in modules derived from Sequential inside it, by a SyncBatchNorm. Names and
+/// parameters stay, so optimizers remain valid. Batch norms inside other modules cannot be replaced, because these hold their children in data
+/// members. Not collective.
+/// @param comm, reduction as for SyncBatchNorm. @return number of replaced modules.
 /// @throws ContractError naming a batch normalisation inside another module, before anything is replaced.
 int64_t synchronize_batch_norms(torch::nn::SequentialImpl& net, const Communicator& comm, Reduction reduction);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the ranks' state the same: by copying one rank's here, by averaging in <tw/data_parallel/average.hpp>.
+// Makes the ranks' state equal by copying one rank's state. <tw/data_parallel/average.hpp> averages instead.
 #pragma once
 #include <tw/data_parallel/fwd.hpp>
 #include <tw/mpi/communicator.hpp>
@@ -12,7 +12,7 @@ namespace tw {
 /// @throws ContractError on every rank, naming ranks and tensor, when names, shapes or dtypes differ.
 void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tensors, Rank root = Rank(0));
 
-/// The same for tensors that messages call "tensor 0", "tensor 1", ...
+/// The same for tensors without names; messages call them "tensor 0", "tensor 1", ...
 void synchronize(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank root = Rank(0));
 
 /// The same for one tensor.
@@ -22,13 +22,13 @@ void synchronize(const Communicator& comm, const at::Tensor& tensor, Rank root =
 void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank root = Rank(0));
 
 /// Copies the state of `root`'s optimizer to every rank: its state for each parameter (moments, step counts), and all options of its groups and
-/// defaults (learning rates, ...). State that a rank lacks is made; state that `root` lacks is forgotten. Parameters are not touched. Collective.
+/// defaults (learning rates, ...). State that a rank lacks is created; state that `root` lacks is dropped. Parameters are not changed. Collective.
 /// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad, over the same number of parameters, of the same shapes in the same groups, on every rank.
-/// @throws ContractError on every rank, naming what differs, or the optimizer's kind when it is another.
+/// @throws ContractError on every rank, naming what differs, or an unsupported kind of optimizer.
 void synchronize(const Communicator& comm, torch::optim::Optimizer& optimizer, Rank root = Rank(0));
 
-/// Puts LibTorch's default CPU generator where `root`'s is, so that all ranks draw the same numbers from then on: for initial values and shuffles.
-/// Dropout and augmentation want different ones; seed those by rank. Collective.
+/// Sets LibTorch's default CPU generator to the state of `root`'s, so that all ranks draw the same numbers from then on, such as for initial values
+/// and shuffles. Dropout and augmentation need different numbers on each rank; seed those by rank. Collective.
 void synchronize_generator(const Communicator& comm, Rank root = Rank(0));
 
 }  // namespace tw

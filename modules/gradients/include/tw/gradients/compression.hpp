@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Methods that reduce gradients in fewer bytes, for slow networks: ReducerOptions::compressor. One object serves one Reducer; an object that has
-// state refuses another. Gradients are float32 or float64. docs/strategies/compression.md lists what each costs and when it pays.
+// Gradient compression for slow networks; see ReducerOptions::compressor. One compressor serves one Reducer; a compressor with state throws if a
+// second one uses it. Gradients are float32 or float64. docs/strategies/compression.md lists the cost of each method and when it pays.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,39 +10,39 @@
 namespace tw {
 
 enum class HalfPrecision {
-  float16,   ///< 11 bits of mantissa, up to 65504: what is larger becomes infinite, which ReducerOptions::check_finite sees
+  float16,   ///< 11 bits of mantissa, up to 65504: larger values become infinite, which ReducerOptions::check_finite detects
   bfloat16,  ///< 8 bits of mantissa, the range of float32
 };
 
-/// Gradients travel in half precision, in an all-reduce: sums are made in float32 and rounded, once in a node, and between nodes as often as they
-/// travel. For n elements: 2 n bytes.
+/// All-reduces gradients in half precision. Sums are computed in float32, and rounded once within a node and at each hop between nodes. For n
+/// elements: 2 n bytes.
 std::shared_ptr<Compressor> half_compression(HalfPrecision precision);
 
 struct TopKOptions {
-  double fraction = 0.01;  ///< of a bucket's elements that travel; above 0, at most 1
+  double fraction = 0.01;  ///< fraction of a bucket's elements that is sent; above 0, at most 1
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
 void visit(TopKOptions& options, OptionVisitor& visitor);
 
-/// Sends the elements of each bucket that are largest in magnitude, with their indices; the rest is added to the gradients of the next step
-/// (error feedback). For n float32 elements: 8 fraction n bytes, gathered. If P ranks would receive more than in an all-reduce of all n, which is for
-/// fraction > 1 / P, an all-reduce is used instead, with the same result. Ref: Stich et al. 2018, Sparsified SGD with Memory.
+/// Sends the elements of each bucket that are largest in magnitude, with their indices; the rest is added to the gradients of the next step (error
+/// feedback). For n float32 elements: 8 fraction n bytes, gathered. For fraction > 1 / P on P ranks, an all-reduce of all n elements sends less; it
+/// is then used instead, with the same result. Ref: Stich et al. 2018, Sparsified SGD with Memory.
 std::shared_ptr<Compressor> top_k_compression(const TopKOptions& options = {});
 
 struct PowerSgdOptions {
-  int64_t rank = 2;   ///< of the approximation of each gradient, as a matrix of its first dimension by all others
-  uint64_t seed = 0;  ///< of the first guess
+  int64_t rank = 2;   ///< rank of the approximation of each gradient, viewed as a matrix of its first dimension by all others
+  uint64_t seed = 0;  ///< seed of the initial approximation
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
 void visit(PowerSgdOptions& options, OptionVisitor& visitor);
 
-/// Sends an approximation of low rank of each gradient with two or more dimensions. One step of subspace iteration improves the approximation of the
-/// step before; the residual is added to the next step's gradient. Others are sent whole. For an n x m matrix: 4 rank (n + m) bytes in float32. Ref:
-/// Vogels et al. 2019, PowerSGD, algorithms 1 and 2.
+/// Sends an approximation of low rank of each gradient with two or more dimensions. Each step makes one subspace iteration, starting from the
+/// previous step's approximation; the residual is added to the next step's gradient. Other gradients are sent uncompressed. For an n x m matrix: 4
+/// rank (n + m) bytes in float32. Ref: Vogels et al. 2019, PowerSGD, algorithms 1 and 2.
 std::shared_ptr<Compressor> power_sgd_compression(const PowerSgdOptions& options = {});
 
 }  // namespace tw

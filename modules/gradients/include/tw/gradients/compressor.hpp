@@ -13,33 +13,34 @@
 
 namespace tw {
 
-/// The sum of a bucket over the ranks, in flight.
+/// A reduction in flight: the sum of a bucket over the ranks.
 struct BucketSum {
   Work work;
-  int64_t bytes = 0;                  ///< that this rank contributed to reductions and gatherings
-  std::function<void()> finish = {};  ///< what is left to do when `work` is done; called once, in the order of begin() on all ranks, so that it may
-                                      ///< call collectives
+  int64_t bytes = 0;  ///< bytes that this rank contributed to reductions and all-gathers
+  std::function<void()> finish =
+      {};  ///< completes the sum once `work` is done. Called once, in the order of begin() on all ranks, so it may call collectives
 };
 
-/// Sums buckets over the ranks in fewer bytes than they have, and with an error. See compression.hpp for those that come with the library.
+/// Sums buckets over the ranks with lossy compression. The library's own compressors are in compression.hpp.
 class Compressor {
  public:
   virtual ~Compressor() = default;
 
-  /// One line that differs between compressors that differ; it must be the same on all ranks.
+  /// One line that identifies the compressor and its options; must be the same on all ranks.
   virtual std::string describe() const = 0;
-  /// Called once by each Reducer that uses it, before that Reducer reduces anything. @param device where buckets lie
-  /// @throws ContractError for gradients that it cannot compress, by name; when it has something to remember and served another Reducer
+  /// Called once by each Reducer that uses it, before that Reducer reduces anything. @param device the device of the buckets
+  /// @throws ContractError naming a gradient that it cannot compress; also if it has state and has served another Reducer
   virtual void prepare(const BucketPlan& plan, const std::vector<TensorSpec>& gradients, c10::Device device) = 0;
   /// Begins to sum bucket number `bucket` over the ranks, in place; the result, after BucketSum::finish, has the same bits on all ranks. Other
   /// buckets may be in flight. Collective. @param values shape [numel of the bucket]
   virtual BucketSum begin(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
-  /// After BucketSum::finish: no rank used gradient `id` in this step, so its `sum` is not returned, and must not be lost. On all ranks alike.
-  /// @param sum what begin() made of the gradient
+  /// Takes back the `sum` of gradient `id`, which no rank used in this step, so that its content is not lost. Called after BucketSum::finish, on all
+  /// ranks alike.
+  /// @param sum the result of begin() for this gradient
   virtual void take_back(int64_t /*id*/, const at::Tensor& /*sum*/, int /*ranks*/) {}
-  /// Multiplies its residuals by `factor`: the next gradients are of a loss whose scale is larger by that factor. See LossScaler.
+  /// Multiplies its residuals by `factor`, by which the scale of the loss has grown. See LossScaler.
   virtual void rescale(double /*factor*/) {}
-  /// State that it keeps from step to step; shares its memory. Each gradient's residual is called compression/GRADIENT/residual.
+  /// State kept from step to step; shares memory. Each gradient's residual is called compression/GRADIENT/residual.
   virtual std::vector<NamedShard> shards() const { return {}; }
 };
 

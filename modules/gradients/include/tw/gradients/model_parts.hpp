@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that no rank holds as a whole: which ranks hold the rest, and which parameters several ranks hold.
+// Models whose parts lie on several ranks: which ranks hold the model together, and which parameters are replicated.
 #pragma once
 #include <memory>
 #include <set>
@@ -14,20 +14,20 @@ namespace tw {
 /// Parameters that several ranks hold whole, with the same values.
 struct ReplicatedParameters {
   Communicator holders;
-  std::vector<std::string> names;  ///< on this rank; in one order on all holders
+  std::vector<std::string> names;  ///< names on this rank; in the same order on all holders
 };
 
 /// The ranks that hold one model in parts, as this rank sees them.
 struct ModelParts {
   Communicator ranks;
-  std::vector<ReplicatedParameters> replicated = {};  ///< with this rank among the holders
-  std::set<std::string> counted_elsewhere = {};       ///< those of which another rank counts the elements, in a norm for example
-  bool with_replicas = false;                         ///< `ranks` include those that reduce this rank's gradients
+  std::vector<ReplicatedParameters> replicated = {};  ///< those that this rank holds
+  std::set<std::string> counted_elsewhere = {};       ///< parameters whose elements another rank counts, such as in a norm
+  bool with_replicas = false;                         ///< `ranks` includes the ranks that reduce this rank's gradients
 };
-/// Along several axes: one after the other.
+/// Model parts along several axes, one entry per axis.
 using ModelPartsList = std::vector<std::shared_ptr<const ModelParts>>;
 
-/// A module of whose parameters several ranks hold a slice each, such as a tensor-parallel layer.
+/// A module with parameters of which each rank holds a slice, such as a tensor-parallel layer.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
@@ -42,20 +42,20 @@ class SlicedModule {
   SlicedModule& operator=(const SlicedModule&) = default;
 };
 
-/// Those of the sliced modules in `module`: whatever is no slice is replicated on all holders. Then, of a TrainableModel that knows its holders, such
-/// as a Pipeline, those of that; collective over them, and otherwise local.
+/// The parts of `module`. Its sliced modules define the holders of slices; all other parameters are replicated on them. If `module` is a
+/// TrainableModel that knows its holders, such as a Pipeline, its parts follow, and the call is collective over the holders. Otherwise it is local.
 ModelPartsList model_parts(const torch::nn::Module& module);
 
-/// Those of `model`: what OptimizedTensor puts in the same place on several ranks is replicated there. Collective.
-/// @param ranks that hold `model` together
+/// The parts of `model`: tensors that several ranks map to the same place (see OptimizedTensor) are replicated. Collective.
+/// @param ranks the ranks that hold `model` together
 std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model);
 
 /// Compares the replicated tensors among `tensors`. Collective over all holders.
 /// @throws ContractError on all holders, naming ranks and tensor, where values differ
 void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors);
 
-/// Bucket groups, by gradient, such that all holders lay out sharded gradients of replicated parameters alike: they share no bucket with others.
-/// Pure. @param groups of the caller; empty: all are of one
+/// The bucket group of each gradient. Replicated parameters share no bucket with others, so all holders lay out their sharded gradients alike. Pure.
+/// @param groups the caller's groups, which are subdivided; empty: one group
 std::vector<int64_t> groups_of_replicas(const std::vector<TensorSpec>& gradients, const ModelPartsList& parts, const std::vector<int64_t>& groups);
 
 }  // namespace tw

@@ -13,26 +13,26 @@ namespace tw {
 
 using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
 
-/// A module, which must outlive the result, and its parts; parents come before their children.
+/// `module` and all its submodules; parents come before their children. `module` must outlive the result.
 Modules with_parts(torch::nn::Module& module);
 
-/// Which of some modules are in training and which in evaluation mode.
+/// The modes (training or evaluation) of some modules.
 class ModuleModes {
  public:
-  /// As they are now. @param modules parents before their children
+  /// Records the current modes. @param modules parents before their children
   explicit ModuleModes(const Modules& modules);
-  /// @return whether any module had another mode
+  /// Restores the recorded modes. @return whether any module's mode changed
   bool put_back() const;
 
  private:
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-/// TrainableModel::set_training() of a module: what the user has frozen by eval() stays frozen.
+/// Implements TrainableModel::set_training() for a module; submodules that you froze by eval() stay frozen.
 class TrainingSwitch {
  public:
-  /// @param training false: all parts are in evaluation mode. True: each part gets the mode back that it had before; without that, a module in
-  /// evaluation mode trains as a whole. @param more modules that `module` reaches in train(), and does not register
+  /// @param training false: puts all submodules into evaluation mode. True: restores each one's previous mode; if there is none and `module` is in
+  /// evaluation mode, all of it is put into training mode. @param more modules that `module` reaches in train() without registering them
   void set(torch::nn::Module& module, bool training, const Modules& more = {});
 
  private:

@@ -32,42 +32,42 @@ class SideStream;
 struct ReducerOptions {
   Reduction reduction;  ///< must be chosen
   BucketOptions buckets = {};
-  /// Start each bucket's reduction as soon as its last gradient is ready, while others are still computed. Otherwise all start in wait(). Unset: only
-  /// when the ranks live on several nodes; on one node the cores are busy computing and overlap gains nothing.
+  /// Start each bucket's reduction as soon as its last gradient is ready, while others are still being computed. Otherwise all start in wait().
+  /// Unset: true only if the ranks span several nodes; on one node the cores are busy computing, and overlap gains nothing.
   std::optional<bool> overlap = {};
-  /// Keep buckets in memory that the ranks of a node share, where they are reduced without being copied. Making it takes some milliseconds: not for a
-  /// Reducer of a single step.
+  /// Keep buckets in memory shared by the ranks of a node, where they are reduced without copies. Creating it takes some milliseconds, which is not
+  /// worth it for a single step.
   bool shared_memory = true;
   /// Check whether the reduced gradients are finite, in the pass that scales them.
   bool check_finite = false;
-  /// Which ranks have the reduced gradients. Unless all have them, half as much is communicated, and a ShardedOptimizer has to use them.
+  /// Which ranks get the reduced gradients. Unless all do, half as much is communicated, and a ShardedOptimizer must use the gradients.
   Sharding sharding = Sharding::none;
-  /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket has memory from its first gradient to the end of its
-  /// reduction, which begins at once, regardless of `overlap`. Three buckets have memory at a time, unless gradients of more arrive together.
-  /// Otherwise buckets keep their memory (ZeRO 1).
+  /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket then has memory only from its first gradient to the end of
+  /// its reduction, which begins at once, regardless of `overlap`. At most three buckets have memory at a time, unless gradients of more arrive
+  /// together. If false, buckets keep their memory (ZeRO 1).
   bool release = false;
-  /// The order in which all gradients that are not sparse become ready. Empty: rank 0 finds it in the first step, if there is overlap and more
-  /// than one bucket; buckets are then rebuilt. Pass Reducer::arrival_order() of an earlier run to reproduce the bits of that run.
+  /// The order in which the dense gradients become ready. Empty: with overlap and several buckets, rank 0 observes it in the first step, and buckets
+  /// are rebuilt. Pass Reducer::arrival_order() of an earlier run to reproduce its results bit for bit.
   std::vector<int64_t> arrival_order = {};
   /// The group of each gradient: gradients of different groups share no bucket. Empty: one group.
   std::vector<int64_t> groups = {};
-  /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, gradients of replicated parameters are
-  /// the first holder's on all holders, bit by bit: the order of additions depends on where an element lies in its bucket. So all holders reduce the
-  /// same steps. DataParallel finds those of a module.
+  /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, all holders of a replicated parameter get
+  /// the first holder's gradient bit for bit: their own may differ, because the order of additions depends on an element's place in its bucket. So
+  /// all holders must reduce the same steps. DataParallel finds the parts of a module.
   ModelPartsList parts = {};
-  /// Names of gradients that are sparse tensors, such as those of embeddings: only the rows that occur are sent.
+  /// Names of sparse gradients, such as those of embeddings: only the rows that occur are sent.
   std::vector<std::string> sparse = {};
-  /// Reduces in fewer bytes, and with an error; see compression.hpp. With Reduction::sample_weighted it does not begin before wait(), since the
-  /// residual must have its weight; and buckets are never rebuilt.
+  /// Lossy compression; see compression.hpp. Buckets are then never rebuilt. With Reduction::sample_weighted reductions begin in wait(), because
+  /// residuals must be weighted too.
   std::shared_ptr<Compressor> compressor = {};
-  /// The device of gradients and buckets. On an accelerator they are packed and sent in a separate stream, and are dense.
+  /// The device of gradients and buckets. On an accelerator, gradients must be dense; they are packed and sent on a separate stream.
   c10::Device device = c10::Device(c10::kCPU);
-  /// Receives the times at which a bucket's reduction began and ended on this rank, for timelines.
+  /// Callback with the begin and end time of each bucket's reduction on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
 };
 void visit(ReducerOptions& options, OptionVisitor& visitor);
 
-/// Reduces a fixed set of gradients over the ranks, once a step, in buckets.
+/// Reduces a fixed set of gradients over the ranks, once per step, in buckets.
 ///
 /// ```
 /// Reducer reducer(comm, specs, {.reduction = Reduction::mean});
@@ -75,54 +75,54 @@ void visit(ReducerOptions& options, OptionVisitor& visitor);
 /// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
-/// Its clients are autograd's hooks (`DataParallel`), pipeline replicas and layer-parallel sweeps. Gradients keep their memory from step to step,
-/// except once, when buckets are rebuilt. Elements are summed in rank order where the ranks share memory, and elsewhere in the order that MPI
-/// chooses; equal runs at an equal number of ranks have equal bits.
+/// DataParallel, pipelines and layer-parallel networks use it. Gradients keep their memory from step to step, except once, when buckets are rebuilt.
+/// Ranks that share memory sum in rank order; otherwise MPI chooses the order. Equal runs on the same number of ranks are equal bit for bit.
 class Reducer {
  public:
   /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
-  /// @param gradients what will be reduced, the same on all ranks; floating point or complex. The id of a gradient is its index.
+  /// @param gradients the gradients to reduce, the same on all ranks; floating point or complex. The id of a gradient is its index.
   /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or options differ.
   Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a step. @param samples the n_r of Reduction::sample_weighted, ignored by the others. If no rank has any, all gradients become zero.
-  /// After a step that an exception ended, it first calls end_failed_step().
+  /// Begins a step. If an exception ended the previous step, it first calls end_failed_step(). @param samples n_r of Reduction::sample_weighted;
+  /// ignored by other reductions. If no rank has samples, all gradients become zero.
   void begin(int64_t samples = 1);
 
-  /// Ends a step that an exception has cut short on this rank, without what is missing; dense gradients in buckets that stay become zero. On the
-  /// other ranks, wait() throws. Collective with their wait().
+  /// Ends a step that an exception interrupted on this rank. Dense gradients become zero, unless buckets are released. On the other ranks, wait()
+  /// throws. Collective with their wait().
   void end_failed_step();
 
-  /// The gradient is complete where it is in `gradient(id)`.
+  /// Marks a gradient that is complete in place, in `gradient(id)`.
   void mark_ready(int64_t id);
-  /// The gradient is complete in `value`, of the same shape, dtype and device; it is copied, on a device when all of its bucket are marked: until
-  /// then `value` must stay as it is.
+  /// Marks a gradient that is complete in `value`, of the same shape, dtype and device. `value` is copied: at once on the CPU, on an accelerator once
+  /// the whole bucket is marked. Do not change it before then.
   void mark_ready(int64_t id, const at::Tensor& value);
-  /// This rank has no gradient `id` in this step: it counts as zero.
+  /// Marks a gradient that this rank does not have in this step: it counts as zero.
   void mark_unused(int64_t id);
 
-  /// Sends a signal to all ranks with the step, at no extra cost; notices() counts the signals after wait(). @param kind 0 or 1; the caller
-  /// defines the meaning. Call this before wait(), which clears the signal.
+  /// Sends a vote to all ranks with this step, at no extra cost; notices() counts the votes after wait(). Call it before wait(), which clears the
+  /// vote. @param kind 0 or 1; you define the meaning.
   void vote(int kind);
-  /// Sets this rank's mark of the step, which is sent likewise; after wait(), fingerprints_agree() returns whether all ranks set the same. The last
-  /// call counts; the default is 0.
+  /// Sets this rank's fingerprint of the step, also sent with the step; after wait(), fingerprints_agree() compares those of all ranks. The last call
+  /// counts; the default is 0.
   void set_step_fingerprint(uint64_t mark) noexcept { step_fingerprint_ = mark; }
 
-  /// Ends the step: every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), hold the reduced gradients.
-  /// @throws Error if the step failed on another rank, whose share is missing: skip this step. The next begin() works as usual
+  /// Ends the step; every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), holds the reduced gradients.
+  /// @throws Error if the step failed on another rank, whose contribution is missing: skip this step. The next begin() works as usual
   void wait();
   /// Whether a step has begun and not ended.
   bool in_step() const noexcept { return in_step_; }
 
-  /// The buffer of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient, of a sharded one this rank's pieces.
-  /// Of a sparse one it is the result of the last wait(). @throws ContractError where memory is released: then there are no such buffers.
+  /// The buffer of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient; if sharded, only this rank's pieces are
+  /// valid. For a sparse gradient it is the result of the last wait(). @throws ContractError with ReducerOptions::release: then there are no such
+  /// buffers.
   const at::Tensor& gradient(int64_t id) const;
-  /// This rank's share of a bucket whose gradients are sharded, shape [numel]: the slice, or the whole. Undefined where it has none.
+  /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if it has none.
   at::Tensor shard(int64_t bucket) const;
-  /// Memory for the bucket in use that stays from step to step; undefined unless ReducerOptions::release, or where all is released.
+  /// Memory for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
   const at::Tensor& room() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
@@ -137,32 +137,33 @@ class Reducer {
   bool marked(int64_t id) const;
   /// After wait(): whether any rank had gradient `id` in this step.
   bool used(int64_t id) const;
-  /// After wait(): how many ranks gave notice `kind` in this step.
+  /// After wait(): number of ranks that voted `kind` in this step.
   int64_t notices(int kind) const;
-  /// After wait(): whether all ranks set the same mark, except with a probability of 2^-40.
+  /// After wait(): whether all ranks set the same fingerprint, with an error probability of 2^-40.
   bool fingerprints_agree() const noexcept { return fingerprints_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
-  /// Steps that wait() has ended.
+  /// Number of steps that wait() has ended.
   int64_t steps() const noexcept { return steps_; }
-  /// Time, over all steps, in which this rank did nothing but communicate.
+  /// Total time, over all steps, that this rank only communicated.
   Seconds exposed_time() const noexcept { return exposed_time_; }
-  /// Bytes that this rank sent into reductions and gatherings so far. On the wire an all-reduce of n bytes moves up to 2n a rank, a sharded one n.
+  /// Bytes that this rank has contributed to reductions and all-gathers so far. On the wire, an all-reduce of n bytes moves up to 2n per rank, a
+  /// sharded reduction n.
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
-  /// The order that the plan was made for; see ReducerOptions::arrival_order. Empty: unknown.
+  /// The arrival order used by the plan; see ReducerOptions::arrival_order. Empty: unknown.
   const std::vector<int64_t>& arrival_order() const noexcept { return arrival_order_; }
 
  private:
   enum class Mark : uint8_t { none, ready, unused };
 
-  /// What the ranks must know of each other's step.
+  /// The ranks' combined status of a step.
   struct Status {
-    double samples = 0;  ///< of all ranks
-    double unused = 0;   ///< gradients that some rank did not have
+    double samples = 0;  ///< over all ranks
+    double unused = 0;   ///< number of gradients missing on some rank
     double failed = 0;   ///< ranks on which an exception ended the step
     std::array<double, 2> notices{};
-    std::array<double, 4> mark{};  ///< of its two halves, the sum and the sum of squares
+    std::array<double, 4> mark{};  ///< sum and sum of squares of each half of the fingerprint
   };
 
   /// How far a bucket has come in this step.
@@ -199,7 +200,7 @@ class Reducer {
   ReducerOptions options_;
   std::vector<uint8_t> sparse_;  // by gradient
   bool overlap_ = false;
-  std::vector<int64_t> arrival_order_;  // as given, or as found
+  std::vector<int64_t> arrival_order_;  // as passed, or as observed
   BucketPlan plan_;
   std::unique_ptr<SideStream> side_;
   std::unique_ptr<BucketBuffers> buffers_;
@@ -216,8 +217,8 @@ class Reducer {
   std::vector<Mark> marks_;        // by gradient
   std::vector<int64_t> arrivals_;  // in this step
   size_t launched_ = 0;            // buckets
-  std::vector<at::Tensor> rows_;   // by gradient, of the sparse ones: this rank's
-  std::vector<at::Tensor> sums_;   // and all ranks'
+  std::vector<at::Tensor> rows_;   // this rank's sparse gradients, by gradient
+  std::vector<at::Tensor> sums_;   // the same, summed over all ranks
   std::array<double, 2> my_notices_{};
   std::array<double, 2> notices_{};
   uint64_t step_fingerprint_ = 0;

@@ -4,11 +4,11 @@
 
 namespace tw {
 
-/// How the gradients of the ranks become one. There is no default anywhere: the choice belongs to the loss. Options that are `{}` have made none,
-/// which expect_chosen() finds.
+/// How the ranks' gradients are combined. There is no default: the right choice depends on the loss. expect_chosen() detects options that leave it
+/// unset (`{}`).
 enum class Reduction {
   sum = 1,          ///< g = sum of g_r: the loss is a sum over samples
-  mean,             ///< g = (1/p) sum of g_r: the loss is a mean, and all p ranks have equally many samples
+  mean,             ///< g = (1/p) sum of g_r: the loss is a mean, and all p ranks have the same number of samples
   sample_weighted,  ///< g = sum of (n_r / n) g_r, n = sum of n_r: the loss is a mean over the n_r samples of a rank; n_r may be 0
 };
 
@@ -17,7 +17,7 @@ constexpr const char* name_of(Reduction reduction) noexcept {
   return reduction == Reduction::sum ? "sum" : reduction == Reduction::mean ? "mean" : "sample_weighted";
 }
 
-/// @throws ContractError where none was chosen.
+/// @throws ContractError if none was chosen.
 inline void expect_chosen(Reduction reduction) {
   const bool chosen = reduction == Reduction::sum || reduction == Reduction::mean || reduction == Reduction::sample_weighted;
   TW_EXPECTS(chosen, "the reduction must be chosen, such as {.reduction = Reduction::mean}: sum, mean or sample_weighted");

@@ -9,27 +9,27 @@
 
 namespace tw {
 
-/// Which ranks have the reduced gradients when a step is over.
+/// Which ranks have the reduced gradients after a step.
 enum class Sharding {
   none,     ///< every rank has all of them
-  slices,   ///< every bucket is cut into equal slices, one a rank: for update rules that treat each element for itself
-  tensors,  ///< every tensor belongs to one rank: for other update rules
+  slices,   ///< every bucket is cut into equal slices, one per rank; for element-wise update rules
+  tensors,  ///< every tensor belongs to one rank; for other update rules
 };
 const std::vector<std::pair<std::string, Sharding>>& sharding_names();
 
 /// Consecutive elements of one gradient.
 struct ShardPiece {
   int64_t gradient = 0;  ///< its id
-  int64_t begin = 0;     ///< the first, in the flattened gradient
+  int64_t begin = 0;     ///< index of the first element in the flattened gradient
   int64_t count = 0;     ///< at least 1
   int64_t bucket = 0;
-  int64_t offset = 0;  ///< of the first, in the bucket
+  int64_t offset = 0;  ///< index of the first element in the bucket
 
   bool operator==(const ShardPiece&) const = default;
 };
 
-/// What `rank` has of a sharded plan, in the order in which it lies in the buckets. Pure.
-/// @param plan made for Arrangement::slices = ranks, or with owners. @param gradients those that it was made for.
+/// The pieces of a sharded plan that `rank` holds, in bucket order. Pure.
+/// @param plan made for Arrangement::slices = ranks, or with owners. @param gradients the gradients that it was made for.
 std::vector<ShardPiece> shard_pieces(const BucketPlan& plan, std::span<const TensorSpec> gradients, int rank, int ranks);
 
 }  // namespace tw

@@ -9,7 +9,7 @@ class Module;
 
 namespace tw {
 
-/// The names of parameters of `module` that belong to embeddings with sparse gradients: what ReducerOptions::sparse wants to know.
+/// Names of the parameters of `module` that belong to embeddings with sparse gradients, for ReducerOptions::sparse.
 std::vector<std::string> sparse_gradients_of(const torch::nn::Module& module);
 
 }  // namespace tw

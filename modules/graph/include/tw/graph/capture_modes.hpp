@@ -7,15 +7,15 @@
 
 namespace tw::graph {
 
-/// What a module does in training and in evaluation.
+/// A module's graphs in training and in evaluation mode.
 struct ModeGraphs {
   Graph training;
   Graph evaluation;
 };
 
-/// Captures `forward`, which calls `module`, in both modes. Submodules have in training the mode that they have now, so that frozen ones stay so;
-/// modes are afterwards what they were.
-/// @throws Error as capture(); and where the module keeps, from one train() to the next, what it has made of its parameters or buffers
+/// Captures `forward`, which calls `module`, in both modes. In training, submodules keep their current mode, so frozen ones stay frozen. All modes
+/// are restored afterwards.
+/// @throws Error as capture(); also if the module caches values computed from its parameters or buffers between calls of train()
 ModeGraphs capture_modes(torch::nn::Module& module, const Forward& forward, const std::vector<at::Tensor>& example);
 
 }  // namespace tw::graph

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of any module, as capture() takes it: tensors in, tensors out.
+// The forward pass of any module in the form that capture() needs: tensors in, tensors out.
 #pragma once
 #include <map>
 #include <string>
@@ -14,7 +14,7 @@ namespace detail {
 
 inline void flatten(const at::Tensor& tensor, std::vector<at::Tensor>& into) { into.push_back(tensor); }
 
-/// Lists and dictionaries, of LibTorch's own kinds too, element by element; tuples and pairs.
+/// Flattens lists, dictionaries (also LibTorch's types), tuples and pairs, element by element.
 template <class Outputs>
 void flatten(const Outputs& outputs, std::vector<at::Tensor>& into) {
   if constexpr (requires { outputs.begin()->value(); }) {
@@ -53,8 +53,8 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
 
 }  // namespace detail
 
-/// For a module whose forward() takes one to four tensors, or a list of them. It may return a tensor, a tuple, a list or a dictionary of them, also
-/// nested: the result is its tensors in their order, those of a std::map in the order of their names.
+/// Returns the forward pass of a module whose forward() takes one to four tensors, or a list of them. forward() may return a tensor, or a (nested)
+/// tuple, list or dictionary of tensors. The result is these tensors in order, those of a std::map by name.
 template <class Module>
 Forward forward_of(Module& module) {
   return [&module](const std::vector<at::Tensor>& inputs) { return detail::run(module, inputs); };

@@ -9,36 +9,36 @@
 
 namespace tw::graph {
 
-/// Which rows of which pass are computed: what random numbers depend on.
+/// The rows of a pass that are computed; random numbers depend on these.
 struct PassRows {
-  int64_t rows = 0;    ///< of the batch
-  uint64_t key = 0;    ///< of the pass; equal keys draw equal numbers
-  int64_t first = 0;   ///< of these rows in the whole batch
-  bool probe = false;  ///< only to see where numbers go: the middle of its range in place of each random one, and no guard is asked
+  int64_t rows = 0;    ///< number of rows of the batch
+  uint64_t key = 0;    ///< key of the pass; equal keys draw equal numbers
+  int64_t first = 0;   ///< index of the first of these rows in the whole batch
+  bool probe = false;  ///< dry run: replaces each random number by the middle of its range, and checks no answers
 };
 
-/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers are drawn from a counter: by the pass, the node
-/// and the row, whatever the division of the batch and the kind of device.
+/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers come from a counter-based generator keyed by pass,
+/// node and row. They do not depend on how the batch is divided, or on the kind of device.
 ///
-/// What the graph has on an accelerator, such as constants, is on this thread's current one when the interpreter is made. Numbers are drawn on the
-/// host and copied there. The host waits for nothing but for what the module reads itself: answers that are checked.
+/// The graph's tensors for an accelerator, such as constants, are placed on the thread's current one at construction. Random numbers are drawn on the
+/// host and copied there. The host waits only for values that the module itself reads: the answers that are checked.
 class Interpreter {
  public:
-  /// @param nodes in the order of the graph. @param inputs, outputs values. @param bind returns the tensor of a parameter or buffer that is no input,
-  /// by its name.
+  /// @param nodes in the order of the graph. @param inputs, outputs indices of values. @param bind returns the tensor of a parameter or buffer by its
+  /// name, unless it is an input.
   Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
               const std::function<at::Tensor(const std::string& name)>& bind);
-  /// The whole graph.
+  /// Runs the whole graph.
   Interpreter(const Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind);
   ~Interpreter();
   Interpreter(Interpreter&&) noexcept;
   Interpreter& operator=(Interpreter&&) noexcept;
 
   /// @return the outputs
-  /// @throws Error naming the node that LibTorch refused
+  /// @throws Error naming the node that failed in LibTorch
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const;
 
-  /// Whether any operator of it draws random numbers.
+  /// Whether any of its operators draws random numbers.
   bool is_random() const noexcept;
 
  private:

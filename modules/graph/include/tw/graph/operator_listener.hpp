@@ -7,8 +7,8 @@
 
 namespace tw::graph {
 
-/// Intercepts the operators that are called on this thread, while it lives: at a dispatch key before all others. Operators that other operators call
-/// are not intercepted.
+/// Intercepts the operators called on this thread during its lifetime, at a dispatch key before all others. Operators called by other operators are
+/// not intercepted.
 class OperatorListener {
  public:
   OperatorListener();
@@ -16,14 +16,14 @@ class OperatorListener {
   OperatorListener(const OperatorListener&) = delete;
   OperatorListener& operator=(const OperatorListener&) = delete;
 
-  /// Pops the operator's arguments from the top of the stack, and pushes its results. @param keys of this call, for open().
+  /// Pops the operator's arguments from the top of the stack, and pushes its results. @param keys dispatch keys of this call, for open().
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
 
-  /// Lets LibTorch execute it.
+  /// Executes the operator in LibTorch.
   static void carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  /// The same, but the operators of which it consists are intercepted.
+  /// The same, but the operators that it calls are intercepted.
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
-  /// Runs a listener's own work: no listener intercepts its operators.
+  /// Runs a listener's own work, whose operators are not intercepted.
   static void unheard(const std::function<void()>& run);
 
  private:

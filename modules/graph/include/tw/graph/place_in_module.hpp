@@ -7,7 +7,7 @@
 
 namespace tw::graph {
 
-/// Where a tensor of a dotted name such as "layer1.0.weight" belongs: the submodule, which is made where there is none, and the last name.
+/// Returns the submodule and the last name of a tensor with a dotted name such as "layer1.0.weight". Creates missing submodules.
 std::pair<torch::nn::Module&, std::string> place_in_module(torch::nn::Module& root, std::string name);
 
 }  // namespace tw::graph

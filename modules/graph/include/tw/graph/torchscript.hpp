@@ -11,8 +11,8 @@ struct Module;
 
 namespace tw::graph {
 
-/// A TorchScript module as one of torch::nn, with the same tensors under the same names. It runs as it is written, whatever ran before:
-/// TorchScript's optimiser, which puts operators together once a module has run, works on the module that was given, and not on this one.
+/// A TorchScript module as a torch::nn::Module, with the same tensors under the same names. It always runs as written: TorchScript's optimiser, which
+/// fuses operators after a module's first runs, affects the original module only.
 class TorchScript : public torch::nn::Module {
  public:
   explicit TorchScript(const torch::jit::Module& module);
@@ -20,8 +20,8 @@ class TorchScript : public torch::nn::Module {
   TorchScript(const TorchScript&) = delete;
   TorchScript& operator=(const TorchScript&) = delete;
 
-  /// @return the tensors of its result, also of tuples, lists and dictionaries in it, in their order
-  /// @throws Error where it returns anything else
+  /// @return the tensors of its result in order, including those in tuples, lists and dictionaries
+  /// @throws Error if it returns anything else
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   void train(bool on = true) override;
 

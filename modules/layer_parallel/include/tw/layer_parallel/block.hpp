@@ -17,25 +17,26 @@ class SequentialImpl;
 
 namespace tw::layer_parallel {
 
-/// A layer as a function of a state, of the extras that all layers share, and of the step size.
+/// A layer as a function of a state, the extras that all layers share, and the step size.
 struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   std::function<State(const State& state, const State& extras, double dt)> forward;
-  bool is_step = false;  ///< forward returns the next state itself; otherwise du/dt, or, of plain layers, the output
+  bool is_step = false;  ///< forward returns the next state; otherwise it returns du/dt (for plain layers, the output)
 };
 
-/// How a layer that returns du/dt makes a step.
+/// The integration method for layers that return du/dt.
 enum class Integrator {
   euler,  ///< u + dt F(u)
   rk2,    ///< u + dt F(u + dt/2 F(u)), the midpoint rule
-  rk4,    ///< the classical one
+  rk4,    ///< the classical Runge-Kutta method
 };
 
-/// Whether the layers of a rank that do not depend on each other run as one tensor operation. What their forward does is then captured, compared with
-/// the layers one by one, and looked at again in each pass: layers that read numbers out of tensors, or do not all do the same, are made one by one.
+/// Whether independent layers of a rank run as one batched tensor operation. Their forward is then captured, compared with the layers run one by one,
+/// and checked in each pass. Layers that read numbers from tensors, or do not all run the same operators, run one by one.
 enum class Batching {
-  automatic,  ///< where the results equal those of the layers one by one, and they hold no convolutions, which are slower batched
-  /// The same with convolutions, and each layer is examined once alone: members that are no parameters must not change, which is not checked.
+  automatic,  ///< if results equal those of the layers run one by one, and there are no convolutions, which are slower batched
+  /// The same, also with convolutions, and each layer is examined only once: data members other than parameters must not change, which is not
+  /// checked.
   always,
   never,
 };
@@ -43,15 +44,16 @@ enum class Batching {
 struct BlockOptions {
   Integrator integrator = Integrator::euler;
   Batching batching = Batching::automatic;
-  /// The layers draw random numbers in training, as dropout does: those of a layer then depend on seed, replica, layer and training pass alone, and
-  /// are the same in every sweep. A layer of an ODE block that draws any without this is an error of the first pass. Plain layers need no such mark.
+  /// The layers draw random numbers in training, such as dropout. A layer's numbers then depend only on seed, replica, layer and training pass, and
+  /// are the same in every sweep. If a layer of an ODE block draws random numbers without this option, the first pass throws. Plain layers do not
+  /// need it.
   bool random = false;
 };
 
-/// Layers one after the other.
+/// A sequence of layers.
 struct Block {
   std::function<Layer(int64_t index)> make;
-  int64_t count = 1;  ///< 1: a plain layer, which may change the shape. More: the steps of an ODE, which keep it
+  int64_t count = 1;  ///< 1: a plain layer, which may change the shape. More: the steps of an ODE, which keep the shape
   BlockOptions options = {};
 
   bool is_ode() const noexcept { return count > 1; }
@@ -72,13 +74,13 @@ auto pointer_of(const Holder& holder) {
 inline State state_of(at::Tensor tensor) { return {std::move(tensor)}; }
 inline State state_of(State state) { return state; }
 
-/// Becomes a number with a fraction, and nothing else, such as a flag.
+/// Converts to floating-point types only, not to bool or integers.
 struct StepSize {
   template <std::floating_point T>
   operator T() const;  // NOLINT(google-explicit-constructor): stands for an argument in requirements only
 };
 
-/// The forms of forward() that a layer may have.
+/// Wraps a module with any of the supported signatures of forward().
 template <class M>
 Layer layer_of(const std::shared_ptr<M>& module) {
   M& m = *module;
@@ -106,8 +108,8 @@ Layer layer_of(const std::shared_ptr<M>& module) {
 
 }  // namespace detail
 
-/// `count` layers that `factory` makes.
-/// @param factory called without argument or with the layer's index in the block; returns a module holder, such as torch::nn::Linear, or a shared
+/// A block of `count` layers made by `factory`.
+/// @param factory called without arguments or with the layer's index in the block; returns a module holder, such as torch::nn::Linear, or a shared
 /// pointer to a module. Its forward takes and returns a tensor, or a State. In an ODE block it returns du/dt, from (state) or (state, extras), or the
 /// next state, from (state, double dt) or (state, extras, double dt).
 template <class Factory>
@@ -122,7 +124,7 @@ Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
           count, options};
 }
 
-/// One step of `layer` from `state`. Stacks of states will do, if the layer takes them.
+/// One step of `layer` from `state`. `state` may be stacked, if the layer supports it.
 State step(const Layer& layer, Integrator integrator, const State& state, const State& extras, double dt);
 
 }  // namespace tw::layer_parallel

@@ -8,25 +8,25 @@
 
 namespace tw::layer_parallel {
 
-/// With x the input product W_ih x_t + b_ih of a step and p = W_hh h + b_hh that of its state, as torch::nn has them:
+/// With the input product x = W_ih x_t + b_ih of a step, and the state product p = W_hh h + b_hh, as in torch::nn:
 enum class Cell {
   rnn,   ///< h' = tanh(x + p)
   gru,   ///< r, z = sigmoid(x + p), n = tanh(x_n + r p_n), h' = z h + (1 - z) n
   lstm,  ///< i, f, o = sigmoid(x + p), g = tanh(x + p), c' = f c + i g, h' = o tanh(c')
 };
 
-/// A step over dt time steps, of which the input product is the mean. Over one both are what the cell is.
+/// A step over dt time steps, with the mean of their input products. For dt = 1 both kinds equal the cell.
 enum class CoarseCell {
-  /// The cell dt times with gates as they are at first: h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g.
+  /// The cell applied dt times with its initial gate values: h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g.
   frozen_gates,
   /// Backward Euler: h' = (h + dt (1-z) n) / (1 + dt (1-z)), c' = (c + dt i g) / (1 + dt (1-f)), rnn h' = (h + dt n) / (1 + dt).
   /// Ref: Moon & Cyr 2022, arXiv 2203.04738
   implicit,
 };
 
-/// Rows of W_hh for each unit of the state.
+/// Number of rows of W_hh per unit of the state.
 int64_t gates_of(Cell cell);
-/// Tensors of the state: h, or h and c.
+/// Number of tensors of the state: h, or h and c.
 int64_t states_of(Cell cell);
 
 struct StateWeights {
@@ -35,17 +35,17 @@ struct StateWeights {
   at::Tensor bias;    ///< b_hh [gates * hidden]; undefined: none
 };
 
-/// How many time steps a step spans.
+/// The number of time steps that a step spans.
 struct Span {
   double dt = 1;
   bool coarse = false;
   CoarseCell how = CoarseCell::frozen_gates;
-  at::Tensor of_rows = {};  ///< whole numbers [..., 1], in place of dt; where it is 0 the state stays as it is. Undefined: dt for all
+  at::Tensor of_rows = {};  ///< whole numbers [..., 1], replaces dt for each row; rows with 0 keep their state. Undefined: dt for all
 };
 
 struct CellStep {
   State to;
-  State kept;  ///< what transposed() needs, each [..., hidden]
+  State kept;  ///< values that transposed() needs, each [..., hidden]
 };
 /// @param from [..., hidden] each @param input the input product [..., gates * hidden]
 CellStep step(const StateWeights& weights, const State& from, const at::Tensor& input, const Span& span);
@@ -53,11 +53,11 @@ CellStep step(const StateWeights& weights, const State& from, const at::Tensor& 
 struct CellGradient {
   State of_state;
   at::Tensor of_input;    ///< of the input product
-  at::Tensor of_product;  ///< of p; the same tensor, but for a gru
+  at::Tensor of_product;  ///< of p; the same tensor as of_input, except for a gru
 };
-/// The transposed Jacobian of a step. @param cotangent of where it led to
+/// Applies the transposed Jacobian of a step. @param cotangent of the step's result
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
-/// The Jacobian of a step by its state, in the shape that `kind` selects; S is states * hidden.
+/// The Jacobian of a step with respect to its state, in the shape of `kind`; S is states * hidden.
 at::Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind);
 
 }  // namespace tw::layer_parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What networks that are solved by iterations have in common.
+// The common interface of networks that are solved by iterations.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace tw::layer_parallel {
 
-/// How the last passes went.
+/// Statistics of the last passes.
 struct NetworkReport {
   struct BlockReport {
     std::string name;
     Report forward;
     Report backward;  ///< empty before the first backward pass
-    /// Of a forward and backward pass over one rank, for equal steps and free messages; 0: there is no model of this solver.
+    /// Modelled speed-up of a forward and backward pass over one rank, for equal step costs and free messages; 0: no model of this solver.
     double modelled_speed_up = 1;
   };
-  std::vector<BlockReport> blocks;  ///< what was solved, one after the other: ODE blocks, or recurrent layers in each direction
-  Seconds forward{0};               ///< wall time of this rank
-  Seconds backward{0};              ///< of the blocks, after the last forward pass that was recorded
+  std::vector<BlockReport> blocks;  ///< one entry per solution, in order: ODE blocks, or recurrent layers per direction
+  Seconds forward{0};               ///< wall time of the forward pass on this rank
+  Seconds backward{0};              ///< wall time of the blocks' backward passes after the last recorded forward pass
 };
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
 
-/// At most, of each pass; 0: all steps one after the other.
+/// Maximum number of iterations of each pass; 0: serial, all steps one after the other.
 struct Iterations {
   int forward = 2;
   int backward = 1;
@@ -36,14 +36,14 @@ class IteratedNetwork {
  public:
   virtual ~IteratedNetwork() = default;
 
-  /// Of the passes to come. Collective. @throws ContractError for negative ones
+  /// Sets the iterations of later passes. Collective. @throws ContractError for negative numbers
   virtual void set_iterations(Iterations iterations) = 0;
   virtual Iterations iterations() const = 0;
-  /// Of the ranks that hold it together.
+  /// The ranks that hold the network together.
   virtual const Communicator& comm() const noexcept = 0;
-  /// How the last passes went. Local.
+  /// Statistics of the last passes. Local.
   virtual NetworkReport report() const = 0;
-  /// Reports each phase on this rank to `observer` from now on. Local.
+  /// Reports each later phase on this rank to `observer`. Local.
   virtual void observe(PhaseObserver observer) = 0;
 
  protected:

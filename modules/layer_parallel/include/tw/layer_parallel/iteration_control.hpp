@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many iterations the passes of a training make, and whether they converge.
+// Controls the number of iterations of training passes, and checks their convergence.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace tw::layer_parallel {
 
-/// What to do when iterations converge too slowly.
+/// What to do if iterations converge too slowly.
 enum class Reaction {
   warn,             ///< only log a warning
-  more_iterations,  ///< twice as many from then on; serial where that would be more than `max_iterations`
-  serial,           ///< from then on all steps one after the other
+  more_iterations,  ///< double the iterations of later passes; serial if that exceeds `max_iterations`
+  serial,           ///< make all steps of later passes one after the other
 };
 
-/// Looks now and then whether iterations converge: one pass with twice the iterations (and three at least, for two residuals), whose last residual
-/// over the one before, the convergence factor, must not exceed a bound. A factor above it means that more iterations gain little. A factor below it
-/// does not show how far the gradients of usual passes are from the exact ones. Ref: Jiang et al. 2026, arXiv 2601.09026.
+/// Checks regularly whether iterations converge, by one pass with twice the iterations (at least three, for two residuals). The convergence factor,
+/// its last residual divided by the previous one, must not exceed `bound`. A larger factor means that more iterations gain little. A smaller one does
+/// not show how accurate the gradients of normal passes are. Ref: Jiang et al. 2026, arXiv 2601.09026.
 struct DetectorOptions {
-  int64_t every = 0;  ///< training passes from one check to the next, beginning with the first pass; 0: none
-  double bound = 1;   ///< of the convergence factor, in either direction of any block
+  int64_t every = 0;  ///< training passes between checks, beginning with the first pass; 0: no checks
+  double bound = 1;   ///< maximum convergence factor, in either direction of any block
   Reaction reaction = Reaction::warn;
   int max_iterations = 16;
 
@@ -38,33 +38,34 @@ struct IterationStage {
   Iterations iterations;
 };
 
-/// What a look found.
+/// The result of a check.
 struct Detection {
   int64_t pass = 0;       ///< TrainingPass::number
-  Iterations iterations;  ///< of passes until then
-  double factor = 0;      ///< the largest of all blocks and directions; 0 where residuals are rounding alone
+  Iterations iterations;  ///< of passes before the check
+  double factor = 0;      ///< largest convergence factor of all blocks and directions; 0 if residuals are only rounding
   std::string where;      ///< such as "block 1, backward"
   bool fired = false;
-  Iterations then;  ///< of passes from then on
+  Iterations then;  ///< of passes after the check
 };
 
-/// A network that is solved by iterations, as a TrainableModel whose iterations follow a schedule, and a detector. It also logs a warning when
-/// passes begin to diverge, with pass, block and direction. Along a `data` axis each model has its own detector, because it has other samples.
+/// A network that is solved by iterations, as a TrainableModel. A schedule and a detector set the iterations. It logs a warning with pass, block and
+/// direction when passes begin to diverge. Along a `data` axis each replica has its own detector, because its samples differ.
 class IterationControl : public ModelOverModel {
  public:
-  /// Local. @param model made of `network`, or that itself @param schedule by epoch, ascending; before the first the network's own iterations
-  /// @throws ContractError for a schedule or detector that is wrong
+  /// Local. @param model contains `network`, or is `network` itself @param schedule ascending by epoch; before its first epoch the network's own
+  /// iterations apply
+  /// @throws ContractError for an invalid schedule or detector
   IterationControl(std::shared_ptr<TrainableModel> model, std::shared_ptr<IteratedNetwork> network, std::vector<IterationStage> schedule,
                    const DetectorOptions& detector);
 
-  /// @throws ContractError when the detector finds that the network computes no residuals
+  /// @throws ContractError if a check is due and the network computes no residuals
   void pass(const TrainingPass& pass) override;
-  /// And what the detector has decided, for a run that is resumed on as many ranks.
+  /// The model's shards, and the detector's decisions, which are restored if a run resumes on the same number of ranks.
   std::vector<NamedShard> shards() const override;
 
-  /// Of the last training pass. Local.
+  /// Statistics of the last training pass. Local.
   const NetworkReport& report() const noexcept { return report_; }
-  /// All looks so far. Local, the same on all ranks of the network.
+  /// All checks so far. Local, the same on all ranks of the network.
   const std::vector<Detection>& history() const noexcept { return history_; }
 
  private:
@@ -77,7 +78,7 @@ class IterationControl : public ModelOverModel {
   std::vector<IterationStage> schedule_;
   DetectorOptions detector_;
   Iterations first_;
-  at::Tensor raised_;  // int64 [2]: at least as many, 0: serial; -1: as scheduled
+  at::Tensor raised_;  // int64 [2]: minimum iterations, forward and backward; 0: serial, -1: as scheduled
   NetworkReport report_;
   std::vector<Detection> history_;
   bool diverged_ = false;  // the last pass

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks whose time steps are shared among ranks, which make their parts at the same time.
+// Recurrent networks whose time steps are divided among ranks, which run their parts at the same time.
 #pragma once
 #include <torch/nn/module.h>
 
@@ -12,9 +12,8 @@
 
 namespace tw::layer_parallel {
 
-/// How the steps of a layer are made in parallel. Besides Mgrit: Newton's method with all of a step's Jacobian, or with its diagonal. Then
-/// `iterations`, `tolerance`, `residuals`, `norm` and `on_divergence` of forward and backward are what counts, there are no coarse levels, and
-/// the report models no speed-up.
+/// The parallel-in-time solver of a layer: MGRIT, or Newton's method with the full Jacobian or its diagonal. Newton's method uses only `iterations`,
+/// `tolerance`, `residuals`, `norm` and `on_divergence` of forward and backward. It has no coarse levels, and the report models no speed-up.
 enum class TimeSolver { mgrit, newton, quasi_newton };
 
 struct RecurrentOptions {
@@ -26,15 +25,15 @@ struct RecurrentOptions {
   bool bidirectional = false;
   TimeSolver solver = TimeSolver::mgrit;
   CoarseCell coarse_cell = CoarseCell::frozen_gates;
-  int levels = 2;                    ///< at most; 1: serial
-  PerLevel<int64_t> coarsening = 8;  ///< time steps of a level for one of the next
-  int64_t min_coarse = 2;            ///< steps that a level has at least
+  int levels = 2;                    ///< maximum number of levels; 1: serial
+  PerLevel<int64_t> coarsening = 8;  ///< time steps of a level per step of the next
+  int64_t min_coarse = 2;            ///< minimum steps of a level
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
-  /// Steps over which the first weights are to remember, at most: biases of the gates are drawn so that they forget after 1 to that many steps; 0: as
-  /// torch::nn draws them. Not of an rnn. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
+  /// Maximum memory span of the initial weights: gate biases are drawn so that units forget after 1 to this many steps. 0: as torch::nn draws them.
+  /// Not for an rnn. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
   int64_t longest_memory = 0;
-  uint64_t seed = 0;  ///< of initial values
+  uint64_t seed = 0;  ///< seed of initial values
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -43,24 +42,25 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor);
 
 /// Optional inputs of a pass in addition to the sequence, the same on all ranks.
 struct RecurrentStart {
-  /// int64 [batch] on the CPU: steps of each sequence, 0 to all; after its end its state stays, and outputs are 0. Undefined: all.
+  /// Number of steps of each sequence, 0 to all: int64 [batch] on the CPU. After a sequence's end its state stays constant, and outputs are 0.
+  /// Undefined: all steps.
   at::Tensor lengths = {};
   at::Tensor hidden = {};  ///< [layers * directions, batch, hidden]; undefined: zeros
-  at::Tensor cell = {};    ///< the same, of an lstm
+  at::Tensor cell = {};    ///< the same, for an lstm
 };
 
 struct RecurrentOutput {
-  at::Tensor outputs;  ///< of the last layer, after each step of this rank's block [steps, batch, directions * hidden]
-  at::Tensor hidden;   ///< at the end of each sequence, on every rank [layers * directions, batch, hidden]
-  at::Tensor cell;     ///< the same, of an lstm; else undefined
+  at::Tensor outputs;  ///< the last layer's outputs for this rank's steps, [steps, batch, directions * hidden]
+  at::Tensor hidden;   ///< the state at the end of each sequence, on every rank, [layers * directions, batch, hidden]
+  at::Tensor cell;     ///< the same, for an lstm; otherwise undefined
 };
 
-/// torch::nn::RNN (tanh), GRU or LSTM over blocks of time, one of each rank: multigrid in time or Newton's method, layer by layer. Each layer's input
-/// products are made at once, for all levels and iterations. Parameters are whole on every rank, with the names of torch::nn's, and so are their
-/// gradients, which the backward pass adds up over the ranks.
+/// torch::nn::RNN (tanh), GRU or LSTM with one block of time steps per rank, solved layer by layer by multigrid in time or Newton's method. Each
+/// layer's input products are computed once, for all levels and iterations. Every rank has all parameters, with the names of torch::nn, and their
+/// full gradients, which the backward pass sums over the ranks.
 ///
-/// Passes are iterations: an approximation, exact when there are enough of them. The gradient is that of the last relaxation. Ref: Moon & Cyr 2022,
-/// arXiv 2203.04738.
+/// Passes are computed by iterations: an approximation that becomes exact with enough of them. The gradient is that of the last relaxation. Ref: Moon
+/// & Cyr 2022, arXiv 2203.04738.
 class Recurrent : public torch::nn::Module, public IteratedNetwork {
  public:
   struct Range {
@@ -68,21 +68,21 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
     int64_t end = 0;
   };
 
-  /// Collective. @param comm duplicated. @throws ContractError on every rank when options are wrong or differ
+  /// Collective. @param comm duplicated. @throws ContractError on every rank if options are wrong or differ
   explicit Recurrent(const Communicator& comm, const RecurrentOptions& options = {});
   ~Recurrent() override;
 
-  /// Which time steps of a sequence of `steps` this rank has; none where begin == end. Local.
+  /// This rank's time steps of a sequence of `steps`; none if begin == end. Local.
   Range block(int64_t steps) const;
-  /// Collective, and so is the backward pass of its outputs, on all ranks together. @param block this rank's steps [steps here, batch, input]
-  /// @param steps of the whole sequence
-  /// @return with a graph of autograd. The cotangent of `outputs` is each rank's own; of `hidden` and `cell`, which all have, that of the rank on
-  /// which the layer ends counts (of a reverse direction rank 0, else the last).
-  /// @throws ContractError on every rank alike, naming ranks, for what does not fit or differs between ranks, and under autocast, for which it is
-  /// not. Whatever else ends a pass on one rank ends it on the others with a RevokedError; the next pass is made as usual, on all ranks.
+  /// Collective, and so is the backward pass of its outputs. @param block this rank's steps, [steps here, batch, input] @param steps number of steps
+  /// of the whole sequence
+  /// @return the outputs, recorded by autograd. Each rank provides the cotangent of its `outputs`. For `hidden` and `cell`, only the cotangent on the
+  /// rank where the layer ends counts: rank 0 for a reverse direction, otherwise the last rank.
+  /// @throws ContractError on every rank alike, naming ranks, for arguments that do not fit or differ between ranks, and under autocast, which is not
+  /// supported. Any other error on one rank raises RevokedError on the others. All ranks can then run the next pass as usual.
   RecurrentOutput forward(const at::Tensor& block, int64_t steps, const RecurrentStart& start = {});
 
-  /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for one that is missing or has another shape
+  /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for a parameter that is missing or has a different shape
   void load(const torch::nn::Module& module);
   /// The inverse of load(). Local.
   void store(torch::nn::Module& module) const;
@@ -90,7 +90,7 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
   void set_iterations(Iterations iterations) override;
   Iterations iterations() const override;
   void observe(PhaseObserver observer) override;
-  /// By layer and direction, such as "l0" and "l0_reverse".
+  /// Statistics by layer and direction, such as "l0" and "l0_reverse".
   NetworkReport report() const override;
   const RecurrentOptions& options() const noexcept;
   const Communicator& comm() const noexcept override;

@@ -6,11 +6,11 @@
 
 namespace tw::layer_parallel {
 
-/// The report of each rank, by rank. Collective. @param comm IteratedNetwork::comm() @param mine of the same passes as the other ranks'
+/// All ranks' reports, by rank. Collective. @param comm IteratedNetwork::comm() @param mine this rank's report, of the same passes on all ranks
 std::vector<NetworkReport> reports_of_all_ranks(const Communicator& comm, const NetworkReport& mine);
 
-/// A picture of the last passes: residuals over iterations; for each rank and direction how long it was on which level, how long the last relaxation
-/// took, and how much of all this it waited; and what a detector found, if there was one. Pure. @param by_rank at least one
+/// A picture of the last passes, as SVG: residuals over iterations; for each rank and direction the time on each level, in the last relaxation and
+/// waiting; and a detector's results, if there are any. Pure. @param by_rank at least one
 std::string report_svg(const std::vector<NetworkReport>& by_rank, const std::vector<Detection>& history = {}, double bound = 1);
 
 }  // namespace tw::layer_parallel

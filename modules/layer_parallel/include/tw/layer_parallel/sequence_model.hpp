@@ -10,17 +10,17 @@
 
 namespace tw::layer_parallel {
 
-/// Sequences in, and for each what a linear layer makes of the state that it ends with: a Recurrent network for the trainer, along the axis `layer`,
-/// whose ranks have parts of the time. Each rank receives all of a sequence, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
+/// A Recurrent network for the trainer, followed by a linear layer on each sequence's final state. The ranks along the axis `layer` divide the time
+/// steps. Each rank receives whole sequences, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
 class SequenceModel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
-  /// Collective. @param outputs the shape of what a sequence leads to, such as {10}; {}: one number
+  /// Collective. @param outputs the shape of a sequence's output, such as {10}; {}: one number
   SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs);
   ~SequenceModel() override;
 
-  /// Collective, and so is the backward pass. @param inputs [n, ...], which is read as [n, steps, input_size], the same on every rank
-  /// @return [n, outputs...] on every rank; the cotangent of the last one counts. The gradient of inputs that require one is whole on every rank.
-  /// @throws ContractError on every rank alike, naming ranks, when inputs differ in shape, dtype or in whether they require a gradient
+  /// Collective, and so is the backward pass. @param inputs [n, ...], viewed as [n, steps, input_size]; the same on every rank
+  /// @return [n, outputs...] on every rank; only the last rank's cotangent counts. Inputs that require a gradient get all of it on every rank.
+  /// @throws ContractError on every rank alike, naming ranks, if inputs differ in shape, dtype or in whether they require a gradient
   at::Tensor forward(const at::Tensor& inputs) override;
 
   std::vector<std::string> axes() const override { return {"layer"}; }

@@ -12,62 +12,64 @@
 namespace tw::layer_training {
 
 struct MgOptOptions {
-  /// Of the gradient steps, by level. Coarse networks take shorter steps well: a coarse layer's gradient is larger by the ratio of the step sizes.
+  /// Learning rate of the gradient steps, by level. Use smaller rates for coarse networks: a coarse layer's gradient is larger by the ratio of the
+  /// step sizes.
   layer_parallel::PerLevel<double> learning_rate = {0.5, 0.25};
   int pre_steps = 0;     ///< gradient steps of a level before its coarse correction
-  int post_steps = 1;    ///< and after it
-  int coarse_steps = 8;  ///< of the coarsest level
-  int halvings = 4;      ///< of a correction that does not reduce the objective enough, before it is cancelled
+  int post_steps = 1;    ///< gradient steps of a level after its coarse correction
+  int coarse_steps = 8;  ///< gradient steps of the coarsest level
+  int halvings = 4;      ///< maximum halvings of a correction that does not reduce the objective enough, before it is cancelled
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
 void visit(MgOptOptions& options, OptionVisitor& visitor);
 
-/// What one step has done.
+/// Statistics of one step.
 struct MgOptReport {
-  /// The coarse correction of a level, whose objective is the loss, on coarser levels shifted by a linear term.
+  /// The coarse correction of a level. The objective is the loss, with a linear term on coarser levels.
   struct Correction {
-    double slope = 0;  ///< <e, g> of the correction e and the gradient g: what the objective changes by to first order; not negative: it is not tried
-    double alpha = 0;  ///< the share of it that was applied; 0: it was cancelled
-    double before = 0;  ///< the objective where the correction begins
-    double after = 0;   ///< and where it ends, before post_steps
+    double slope =
+        0;  ///< <e, g> of the correction e and the gradient g: the first-order change of the objective. If not negative, the correction is not tried
+    double alpha = 0;   ///< factor with which it was applied; 0: cancelled
+    double before = 0;  ///< objective before the correction
+    double after = 0;   ///< objective after it, before post_steps
 
     bool is_cancelled() const noexcept { return alpha == 0; }
   };
-  double loss_before = 0;               ///< of the batch, with the parameters before the step
-  double loss_after = 0;                ///< with those after it, but for post_steps, after which it is not computed again
+  double loss_before = 0;               ///< loss of the batch with the parameters before the step
+  double loss_after = 0;                ///< loss before the finest level's post_steps; it is not computed again after them
   std::vector<Correction> corrections;  ///< by level, all but the coarsest
-  double work = 0;                      ///< in passes forward and backward of the finest network: one of n ODE layers costs n / N of it, without
-                                        ///< backward a third of that
+  double work = 0;  ///< in forward and backward passes of the finest network (N ODE layers): a pass of n layers costs n / N, or a third of that
+                    ///< without backward
 };
 std::ostream& operator<<(std::ostream& out, const MgOptReport& report);
 
-/// Trains a network with the help of smaller ones, one V-cycle a batch. On each level, with parameters x and objective f(x) - <v, x> (v is 0 on the
-/// finest):
+/// Trains a network with the help of smaller ones, one V-cycle per batch. Each level has parameters x and the objective f(x) - <v, x> (v is 0 on the
+/// finest), and does the following:
 ///
-/// 1. `pre_steps` gradient steps; then g, the gradient
-/// 2. the next level begins at x_H, the means of the layers that one of its layers stands for, and gets v_H = grad f_H(x_H) - P^T g: to first order
-///    it is then the same objective. P copies each coarse layer to its fine layers; P^T sums, because a gradient scales with the step
-///    size. On the coarsest level, `coarse_steps` gradient steps
-/// 3. e = P (x_H' - x_H), the correction: x += alpha e, alpha = 1, 1/2, 1/4, ... until the objective falls by 1e-4 alpha |<e, g>|; cancelled where
-///    <e, g> >= 0, or after `halvings`
-/// 4. `post_steps` gradient steps
+/// 1. Make `pre_steps` gradient steps; g is the gradient after them.
+/// 2. The next level starts at x_H: each coarse layer is the mean of its fine layers. It gets v_H = grad f_H(x_H) - P^T g, so that its objective
+///    equals this one to first order. P copies each coarse layer to its fine layers; P^T sums, because a gradient scales with the step size. The
+///    coarsest level makes `coarse_steps` gradient steps.
+/// 3. The correction is e = P (x_H' - x_H): x += alpha e with alpha = 1, 1/2, 1/4, ... until the objective falls by 1e-4 alpha |<e, g>|. It is
+///    cancelled if <e, g> >= 0, or after `halvings`.
+/// 4. Make `post_steps` gradient steps.
 ///
 /// Gradient steps have no momentum.
 class MgOpt {
  public:
   /// Collective. @param networks finest first: the same blocks on the same ranks, each ODE block with a multiple of the next network's layers. The
-  /// finest is what is trained; the others hold nothing that outlives a step. All of one dtype.
-  /// @throws ContractError on every rank where the networks do not fit, or ranks differ in options
+  /// finest network is trained; the others hold no state between steps. All have one dtype.
+  /// @throws ContractError on every rank if the networks do not fit, or options differ between ranks
   explicit MgOpt(std::vector<std::shared_ptr<layer_parallel::LayerParallel>> networks, const MgOptOptions& options = {});
   ~MgOpt();
   MgOpt(const MgOpt&) = delete;
   MgOpt& operator=(const MgOpt&) = delete;
 
-  /// One V-cycle. Collective. It overwrites `.grad()`. Random layers draw, in the n-th step from 0, what they draw in training pass n;
-  /// running statistics are updated in each pass of the cycle.
-  /// @param inputs [n, ...], used on rank 0 only. @param targets on every rank. @param loss of which rank 0's counts
+  /// Makes one V-cycle. Collective. It overwrites `.grad()`. Step n (from 0) draws the random numbers of training pass n. Each pass of the cycle
+  /// updates running statistics.
+  /// @param inputs [n, ...], used on rank 0 only. @param targets on every rank. @param loss rank 0's counts
   MgOptReport step(const at::Tensor& inputs, const at::Tensor& targets, const LossFunction& loss);
 
   const MgOptOptions& options() const noexcept;

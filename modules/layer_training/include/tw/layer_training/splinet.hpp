@@ -9,8 +9,8 @@
 namespace tw::layer_training {
 
 struct SpliNetOptions {
-  int64_t control_points = 8;  ///< of every ODE block; more than `degree`, and no more than the block has layers
-  int degree = 3;              ///< of the splines; 0: each control point is the layers of one piece of the depth
+  int64_t control_points = 8;  ///< control points of every ODE block; more than `degree`, and at most the block's number of layers
+  int degree = 3;              ///< degree of the splines; 0: layers are piecewise constant over the depth
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -18,20 +18,20 @@ struct SpliNetOptions {
 void visit(SpliNetOptions& options, OptionVisitor& visitor);
 
 /// A LayerParallel whose ODE blocks have the parameters theta_k = sum_j B_j(t_k) w_j, where B_j are B-splines on uniform, clamped knots over [0, T],
-/// and t_k = (k + 1/2) T / N is the middle of time step k. What is trained are the control points w_j, and plain layers as they are. The number of
-/// parameters does not depend on the number of layers, and neighbouring layers are alike, by which iterations in depth converge.
+/// and t_k = (k + 1/2) T / N is the middle of time step k. The control points w_j are trained; plain layers are trained as usual. The number of
+/// parameters does not depend on the number of layers. Neighbouring layers are similar, which helps iterations in depth to converge.
 ///
-/// Control points are whole on every rank of the axis, [control_points, ...], named as the stacks of LayerParallel with the suffix ".control_points".
-/// Their gradient is B^T times that of the layers, summed over the ranks, so that optimizers of all ranks do the same to them. With degree 0 and one
-/// control point per layer it is the network itself. Frozen parameters stay values of the layers.
+/// Every rank of the axis has all control points, [control_points, ...], named like the stacks of LayerParallel with the suffix ".control_points".
+/// Their gradient is B^T times that of the layers, summed over the ranks, so all ranks' optimizers make the same update. With degree 0 and one
+/// control point per layer it equals the network itself. Frozen parameters stay per layer.
 ///
-/// Trained by pass(), or by the trainer; forward() is for evaluation, and records nothing. The network's own parameters are overwritten before each
-/// pass. whole_on_root() returns the layers, by the names that the network itself has.
+/// Train it by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. The network's own parameters are
+/// overwritten before each pass. whole_on_root() returns the layers, under the network's own names.
 class SpliNet : public ModelOverModel {
  public:
-  /// Collective. A control point begins as the layer in the middle of its share of the depth, whatever the number of ranks.
-  /// @param net with the dtype and on the device where it stays
-  /// @throws ContractError on every rank when an ODE block has fewer layers than control points, or ranks differ in options
+  /// Collective. A control point is initialised from the layer in the middle of its part of the depth, independently of the number of ranks.
+  /// @param net must already have its final dtype and device
+  /// @throws ContractError on every rank if an ODE block has fewer layers than control points, or options differ between ranks
   explicit SpliNet(std::shared_ptr<layer_parallel::LayerParallel> net, const SpliNetOptions& options = {});
 
   const std::shared_ptr<layer_parallel::LayerParallel>& net() const noexcept { return net_; }
@@ -41,7 +41,7 @@ class SpliNet : public ModelOverModel {
   std::vector<NamedShard> shards() const override;
   std::vector<OptimizedTensor> optimized_tensors() const override;
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
-  /// Without a graph of autograd.
+  /// Not recorded by autograd.
   at::Tensor forward(const at::Tensor& inputs) override;
   void pass(const TrainingPass& pass) override;
   bool makes_one_backward_pass() const override { return false; }

@@ -11,7 +11,7 @@ namespace tw::models {
 enum class Activation { relu, sigmoid, tanh };
 
 struct ConvNetOptions {
-  int64_t layers = 2;  ///< that convolve, at least 1
+  int64_t layers = 2;  ///< number of convolutions, at least 1
   int64_t channels = 10;
   Activation activation = Activation::relu;
   int64_t height = 28;
@@ -19,8 +19,8 @@ struct ConvNetOptions {
   int64_t classes = 10;
 };
 
-/// Convolutions (3x3, the size of the image is kept), each with its activation, and a linear layer: the net of Propulate's tutorial, whose depth and
-/// activation are searched. With c channels, 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
+/// Convolutions (3x3, padded to keep the image's size), each with an activation, and a linear layer. This is the net of Propulate's tutorial, which
+/// searches its depth and activation. With c channels, 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
 class ConvNetImpl : public torch::nn::Module {
  public:
   explicit ConvNetImpl(const ConvNetOptions& options = {});

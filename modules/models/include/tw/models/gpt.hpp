@@ -12,17 +12,17 @@ namespace tw::models {
 
 struct GptOptions {
   int64_t vocabulary = 256;
-  int64_t context = 64;  ///< tokens of a sequence, at most
+  int64_t context = 64;  ///< maximum number of tokens in a sequence
   int64_t width = 64;    ///< a multiple of `heads`
   int64_t heads = 4;
   int64_t blocks = 4;
   double dropout = 0;
 };
 
-/// What a block of a GPT adds to its input, which is the rate of change of a step of one: of a net whose blocks are layers in parallel.
+/// The residual branch of a GPT block. Layer-parallel networks use it as du/dt: a block is then an Euler step of size 1.
 class GptBranchImpl : public torch::nn::Module {
  public:
-  /// Weights normal(0, 0.02), those that end a branch smaller by sqrt(2 blocks).
+  /// Weights are normal(0, 0.02); those that end a branch are divided by sqrt(2 blocks).
   explicit GptBranchImpl(const GptOptions& options);
   /// @param x [n, length, width] @return the same shape: attention(x) + mlp(x + attention(x))
   torch::Tensor forward(const torch::Tensor& x);
@@ -41,7 +41,7 @@ class GptBranchImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptBranch);
 
-/// The embeddings that come before the blocks, [n, length] to [n, length, width], and what comes after them, to logits [n, length, vocabulary].
+/// The embeddings before the blocks: [n, length] -> [n, length, width].
 class GptOpeningImpl : public torch::nn::Module {
  public:
   explicit GptOpeningImpl(const GptOptions& options);
@@ -52,13 +52,14 @@ class GptOpeningImpl : public torch::nn::Module {
   torch::nn::Embedding place_{nullptr};
 };
 TORCH_MODULE(GptOpening);
+/// The layers after the blocks: a layer norm and a linear layer, [n, length, width] -> logits [n, length, vocabulary].
 torch::nn::Sequential gpt_closing(const GptOptions& options);
 
-/// A decoder of tokens: embeddings of token and place, blocks of causal attention and an MLP of four times the width, each after a layer norm and
-/// added to what it was given, a last layer norm, and logits by the token embedding's own weight. Ref: Radford et al. 2019, GPT-2.
+/// A decoder-only transformer: token and position embeddings, pre-norm blocks of causal attention and an MLP of four times the width with residual
+/// connections, a final layer norm, and logits from the token embedding's weight (tied). Ref: Radford et al. 2019, GPT-2.
 class GptImpl : public torch::nn::Module {
  public:
-  /// Weights normal(0, 0.02), those that end a residual branch smaller by sqrt(2 blocks). @throws ContractError naming the wrong field
+  /// Weights are normal(0, 0.02); those that end a residual branch are divided by sqrt(2 blocks). @throws ContractError naming the wrong field
   explicit GptImpl(const GptOptions& options);
   /// @param tokens int64 [n, length], length up to the context. @return logits [n, length, vocabulary]
   torch::Tensor forward(const torch::Tensor& tokens);

@@ -6,8 +6,8 @@
 
 namespace tw::models {
 
-/// LeNet with 20 and 50 feature maps and 500 hidden units: two times convolution (5x5), ReLU and 2x2 max-pooling, then two linear
-/// layers. 431,080 parameters for 10 classes. Ref: LeCun et al. 1998, in the sizes of Caffe's MNIST example.
+/// LeNet with 20 and 50 feature maps and 500 hidden units: two convolutions (5x5), each with ReLU and 2x2 max-pooling, then two linear layers.
+/// 431,080 parameters for 10 classes. Ref: LeCun et al. 1998, with the sizes of Caffe's MNIST example.
 class LeNetImpl : public torch::nn::Module {
  public:
   explicit LeNetImpl(int64_t classes = 10);

@@ -10,7 +10,7 @@ namespace tw::models {
 /// Linear layers with ReLU between them.
 class MlpImpl : public torch::nn::Module {
  public:
-  /// @param widths of input, hidden layers and output; at least two.
+  /// @param widths sizes of input, hidden layers and output; at least two.
   explicit MlpImpl(const std::vector<int64_t>& widths);
   /// @param x [n, ...] with widths.front() elements a sample; n may be 0. @return [n, widths.back()].
   torch::Tensor forward(torch::Tensor x);

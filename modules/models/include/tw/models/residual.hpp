@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a deep residual net whose layers can be in parallel: u_{k+1} = u_k + dt relu(conv(u_k)), Euler steps over the layers.
+// The parts of a deep residual net for layer-parallel training: its layers are Euler steps u_{k+1} = u_k + dt relu(conv(u_k)).
 #pragma once
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
@@ -10,7 +10,7 @@ namespace tw::models {
 /// [n, 1, height, width] -> [n, channels, (height + 1) / 2, (width + 1) / 2]
 torch::nn::Sequential residual_opening(int64_t channels);
 
-/// du/dt of a layer: relu(conv3x3(u)).
+/// Returns du/dt = relu(conv3x3(u)).
 class ResidualLayerImpl : public torch::nn::Module {
  public:
   explicit ResidualLayerImpl(int64_t channels);
@@ -22,7 +22,7 @@ class ResidualLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResidualLayer);
 
-/// [n, channels, height, width] -> logits [n, classes]; the mean over 2 x 2 pixels, then a linear layer. @param pixels (height / 2) * (width / 2)
+/// [n, channels, height, width] -> logits [n, classes]: 2 x 2 mean pooling, then a linear layer. @param pixels (height / 2) * (width / 2)
 torch::nn::Sequential residual_closing(int64_t channels, int64_t pixels, int64_t classes);
 
 }  // namespace tw::models

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multigrid reduction in time: steps that depend on each other, made by several ranks at once, by iterations that correct a coarse solution.
+// Multigrid reduction in time (MGRIT): several ranks make dependent steps at the same time, by iterations that correct a coarse solution.
 #pragma once
 #include <tw/mpi/communicator.hpp>
 #include <tw/parallel_in_time/solver.hpp>
@@ -7,11 +7,11 @@
 namespace tw::layer_parallel {
 
 struct MgritOptions {
-  int iterations = 10;   ///< at most; 0: all steps one after the other
-  double tolerance = 0;  ///< stop after an iteration whose residual is below; 0: make all iterations
+  int iterations = 10;   ///< maximum; 0: serial, all steps one after the other
+  double tolerance = 0;  ///< stop after an iteration whose residual is below this; 0: make all iterations
   CycleOptions cycle = {};
   PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
-  bool residuals = true;           ///< compute them; otherwise neither tolerance nor divergence are looked at, and no all-reduce is made
+  bool residuals = true;           ///< compute residuals; otherwise tolerance and divergence are not checked, and no all-reduce is made
   OnDivergence on_divergence = OnDivergence::report;
 
   /// @throws ContractError naming the wrong field.
@@ -19,10 +19,10 @@ struct MgritOptions {
 };
 void visit(MgritOptions& options, OptionVisitor& visitor);
 
-/// What is done at the points of level 0 after the iterations.
+/// The work at the points of level 0 after the iterations.
 struct MgritFinish {
-  bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do; each step is then made once
-  bool weighted = true;            ///< and with the weight of level 0; not in networks, whose gradient is that of the steps themselves
+  bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do: each step is made once
+  bool weighted = true;            ///< use level 0's weight in that relaxation; false for networks, whose gradient is that of the steps themselves
   bool store_all = false;          ///< keep all points, not only C-points
 };
 void visit(MgritFinish& finish, OptionVisitor& visitor);
@@ -31,8 +31,8 @@ void visit(MgritFinish& finish, OptionVisitor& visitor);
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; the plan's number of ranks; carries nothing else while
-  /// solve() runs.
+  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; has the plan's number of ranks, and no other communication
+  /// during solve().
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
 
   const LevelPlan& plan() const noexcept override { return plan_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multigrid in time for whatever advances by steps, u_{k+1} = step(t_k, dt, u_k): any ODE, and any state that can be put into tensors.
+// Multigrid in time for any time-stepping u_{k+1} = step(t_k, dt, u_k): any ODE, and any state that can be stored in tensors.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace tw::layer_parallel::mgrit {
 
-/// Numbers as a tensor, float64 [n], and back: a view of a contiguous one.
+/// Converts numbers to a tensor, float64 [n], and back; numbers_of() returns a view of a contiguous tensor.
 at::Tensor tensor_of(std::span<const double> numbers);
 std::span<const double> numbers_of(const at::Tensor& tensor);
 
-/// How a T travels as tensors, which may be floating-point or complex. There are at::Tensor, State, double, and vectors and arrays of doubles; for a
-/// type of your own, specialise it.
+/// Converts a T to and from tensors, which may be floating-point or complex. Defined for at::Tensor, State, double, and vectors and arrays of
+/// doubles; specialise it for your own type.
 template <class T>
 struct StateTraits;
 
@@ -60,8 +60,8 @@ concept OdeState = requires(const T& value, const State& tensors) {
   { StateTraits<T>::value(tensors) } -> std::same_as<T>;
 };
 
-/// The value at t + dt, from that at t. dt is that of any level: a multiple of the finest. A step returns equal results for equal arguments, which it
-/// does not change, on any rank, and keeps the shapes of a state.
+/// Returns the value at t + dt from the value at t. dt is the step size of any level, a multiple of the finest. On every rank, a step must return
+/// equal results for equal arguments, must not change its arguments, and must keep a state's shapes.
 template <class F, class T>
 concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T& u) {
   { step(t, dt, u) } -> std::convertible_to<T>;
@@ -70,20 +70,20 @@ concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T&
 template <class T>
 struct Options {
   double final_time = 1;             ///< T; point k lies at T k / N, unless `times` is set
-  int levels = 2;                    ///< at most
+  int levels = 2;                    ///< maximum number
   PerLevel<int64_t> coarsening = 4;  ///< c
   int64_t min_coarse = 2;            ///< a level has at least this many steps
   MgritOptions solver = {};
   MgritFinish finish = {};
-  /// Where the iterations begin, at any t: the first one then does not skip its descent to the coarsest level. Empty: u_0 everywhere.
+  /// Initial guess at time t; the first iteration then does not skip its downcycle. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
-  /// Where the points lie, N + 1 of them, ascending from any t; in place of final_time. Empty: all steps alike.
+  /// Times of the N + 1 points, ascending from any t; replaces final_time. Empty: equal steps.
   std::vector<double> times = {};
-  /// What a step costs, by step of the finest level, in any unit: ranks get blocks of equal cost. Empty: all alike.
+  /// Cost of each step of the finest level, in any unit: ranks get blocks of about equal cost. Empty: equal costs.
   std::vector<double> costs = {};
 };
 
-/// The values at this rank's points first, first + spacing, ...: all with finish.store_all, else its C-points.
+/// The values at this rank's points first, first + spacing, ...: all points with finish.store_all, otherwise its C-points.
 template <class T>
 struct Trajectory {
   std::vector<T> values;
@@ -103,11 +103,11 @@ Result<State> solve(const Communicator& comm, const State& u0, int64_t steps, st
                     const Options<State>& options);
 }
 
-/// Makes `steps` steps from `u0` on all ranks at once, without recording them for autograd. Collective. It talks on a duplicate of `comm`; see
-/// Environment::free_communicators() for programs that call it thousands of times.
+/// Makes `steps` steps from `u0` on all ranks in parallel, without recording them for autograd. Collective. It communicates on a duplicate of `comm`;
+/// see Environment::free_communicators() if you call it thousands of times.
 /// @param u0 the same on every rank. @param steps N, at least 1. @param step see OdeStep.
-/// @throws ContractError on every rank for options that are wrong, or not the same everywhere; whatever `step` throws on the rank where it does, and
-/// RevokedError on the others, while `comm` stays usable. An iteration that does not converge is not an error: see Report and OnDivergence.
+/// @throws ContractError on every rank if options are wrong or differ. If `step` throws, that rank throws the same exception, and the others throw
+/// RevokedError; `comm` stays usable. Failure to converge is not an error: see Report and OnDivergence.
 template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {

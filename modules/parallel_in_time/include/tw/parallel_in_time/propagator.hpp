@@ -9,15 +9,15 @@
 
 namespace tw::layer_parallel {
 
-/// What a point holds, as one or several tensors. Stacked: the states of n points, each tensor with a first dimension of n more.
+/// The state at a point, as one or several tensors. Stacked: the states of n points, each tensor with an additional first dimension n.
 using State = std::vector<at::Tensor>;
 
-/// Steps of one level to be made alongside.
+/// Runs of steps of one level, made in parallel.
 struct March {
   const LevelPlan& plan;
   int level = 0;
   Runs runs;
-  bool last = false;  ///< of all marches over these steps in this solution: the one in which layers update what they keep
+  bool last = false;  ///< the last march over these steps in this solution, in which layers update their buffers
 };
 
 /// Makes the steps of an evolution u_{k+1} = step(u_k). It must return equal results for equal arguments.
@@ -25,32 +25,31 @@ class Propagator {
  public:
   virtual ~Propagator() = default;
 
-  /// Between two steps of a march: given what step `j` of each run led to, stacked, returns what the next one starts from.
+  /// Called between two steps of a march. Takes the stacked results of step `j` of each run, and returns the states from which the next step starts.
   using Between = std::function<State(int64_t j, State states)>;
 
-  /// @param from stacked, [runs.count, ...]; not to be changed. @param between may be empty. @return where the runs end, stacked.
+  /// @param from stacked, [runs.count, ...]; must not be changed. @param between may be empty. @return the final states of the runs, stacked.
   virtual State march(const March& march, const State& from, const Between& between) = 0;
 };
 
-/// Which derivatives of a step are looked at. A state is tensors of [..., width] each, with the same dimensions before the last; steps do not mix
-/// these.
+/// Which derivatives of a step are computed. A state's tensors are [..., width], with the same leading dimensions, which steps do not mix.
 enum class JacobianKind {
-  full,      ///< all: of one vector of S components, the tensors of the state side by side. [..., S, S]
-  diagonal,  ///< of each unit by itself: k tensors of one width are k numbers a unit. [..., k, k, width]
+  full,      ///< all derivatives of the state as one vector of S components, its tensors concatenated. [..., S, S]
+  diagonal,  ///< derivatives within each unit only; k tensors of one width are k numbers per unit. [..., k, k, width]
 };
 
-/// The transposed Jacobians, views. @param jacobian in the shape of `kind`
+/// The transposed Jacobians, as views. @param jacobian in the shape of `kind`
 at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind);
 
 struct Linearisation {
-  State to;             ///< where the steps lead to, stacked
-  at::Tensor jacobian;  ///< of each step, its result by what it starts from; rows are the result's
+  State to;             ///< the results of the steps, stacked
+  at::Tensor jacobian;  ///< d(result) / d(initial state) of each step; rows belong to the result
 };
 
-/// Steps that know their derivatives.
+/// A propagator that also computes derivatives.
 class LinearisingPropagator : public Propagator {
  public:
-  /// Steps of level 0 next to each other, each on its own: `march.runs` are of length 1 and spacing 1. @param from as of march()
+  /// Linearises adjacent steps of level 0, each independently: `march.runs` have length 1 and spacing 1. @param from as for march()
   virtual Linearisation linearise(const March& march, const State& from, JacobianKind kind) = 0;
 };
 

@@ -12,25 +12,25 @@
 
 namespace tw::layer_parallel {
 
-/// How a solution came about; what is of all ranks is the same on all.
+/// Statistics of a solution. Values over all ranks are the same on each.
 struct Report {
   int iterations = 0;
   std::vector<std::optional<double>> residuals;  ///< by iteration: the 2-norm over all points of level 0 on all ranks; none where not computed
-  double rounding = 0;                           ///< what of the last residual may be rounding, if there is one
+  double rounding = 0;                           ///< estimated rounding error in the last residual, if there is one
   bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
   bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
   bool serial = false;    ///< it diverged, and all steps were made one after the other instead
 
-  std::vector<int64_t> steps;                 ///< this rank's, by level, the last relaxation included, and the serial solution
-  std::vector<int64_t> messages;              ///< this rank sent, by level, with one for each tensor of a state
-  int64_t bytes = 0;                          ///< this rank sent
-  std::vector<std::vector<Seconds>> seconds;  ///< by level and Phase::Kind: wall time of this rank, waiting included
-  Seconds last_relaxation{0};                 ///< the same, of what comes after the iterations
-  Seconds waited{0};                          ///< of all this: until messages came
+  std::vector<int64_t> steps;                 ///< steps that this rank made, by level; includes the last relaxation and the serial solution
+  std::vector<int64_t> messages;              ///< messages that this rank sent, by level, one per tensor of a state
+  int64_t bytes = 0;                          ///< bytes that this rank sent
+  std::vector<std::vector<Seconds>> seconds;  ///< wall time of this rank by level and Phase::Kind, waiting included
+  Seconds last_relaxation{0};                 ///< the same, for the relaxation after the iterations
+  Seconds waited{0};                          ///< the part of all these times spent waiting for messages
 
-  /// Residual of iteration `i` over that of the one before, where both are known.
+  /// Residual of iteration `i` divided by the previous one, if both are known.
   std::optional<double> convergence_factor(int i) const;
-  /// A few lines.
+  /// A summary of a few lines.
   std::string describe() const;
 };
 
@@ -39,18 +39,18 @@ struct Solution {
   State points;  ///< stacked: the values at `first`, `first + spacing`, ..., all of this rank's points with spacing 1, or its C-points
   int64_t first = 0;
   int64_t spacing = 1;
-  State end;  ///< the value at the last point of all, on the rank that has it; empty elsewhere
+  State end;  ///< the value at the last point, on the rank that has it; empty elsewhere
   Report report;
 };
 
-/// What to do when the residual has grown, or is not finite, after the last iteration.
+/// What to do if the residual grew, or is not finite, after the last iteration.
 enum class OnDivergence {
   report,           ///< only report it
-  more_iterations,  ///< twice as many, unless it is not finite
+  more_iterations,  ///< make twice as many, unless the residual is not finite
   serial,           ///< make all steps one after the other
 };
 
-/// Receives the begin and end of each phase, for timelines. @param name of a phase, a literal
+/// Receives the begin and end of each phase, for timelines. @param name the phase, a string literal
 using PhaseObserver =
     std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
@@ -60,14 +60,14 @@ class ParallelInTime {
   virtual ~ParallelInTime() = default;
 
   virtual const LevelPlan& plan() const noexcept = 0;
-  /// Of the solutions to come; on all ranks alike; 0: all steps one after the other. Local.
+  /// Sets the number of iterations of later solutions, the same on all ranks; 0: serial. Local.
   virtual void set_iterations(int iterations) = 0;
-  /// Reports each phase on this rank to `observer` from now on. Local.
+  /// Reports each later phase on this rank to `observer`. Local.
   virtual void observe(PhaseObserver observer) = 0;
-  /// Collective. @param origin u_0 on the rank that is home of point 0; elsewhere any state of that shape and dtype.
-  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if those have the spacing of C-points;
-  /// empty: zeros. Of no influence on MGRIT with skip_downcycle, whose first iteration replaces it.
-  /// @throws whatever the propagator throws on this rank; RevokedError on the others then. The solver is of no use any more after that.
+  /// Collective. @param origin u_0 on the rank that has point 0; elsewhere any state of that shape and dtype.
+  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if their spacing is that of C-points;
+  /// empty: zeros. MGRIT with skip_downcycle ignores it: the first iteration replaces it.
+  /// @throws whatever the propagator throws on this rank; the others then throw RevokedError. The solver cannot be used afterwards.
   virtual Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) = 0;
 };
 

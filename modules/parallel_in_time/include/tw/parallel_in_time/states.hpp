@@ -10,7 +10,7 @@
 
 namespace tw::layer_parallel {
 
-/// Whether both have as many tensors, of equal dtypes and, but for the first `skipped` dimensions, shapes.
+/// Whether both have the same number of tensors, with equal dtypes and equal shapes after the first `skipped` dimensions.
 bool alike(const State& a, const State& b, size_t skipped = 0);
 
 /// Such as "float64 [3], float32 [2, 2]".
@@ -25,27 +25,27 @@ State each(const State& state, F&& f) {
   return result;
 }
 
-/// State `i` of stacked ones, a view.
+/// State `i` of stacked states, as a view.
 inline State row(const State& stacked, int64_t i) {
   return each(stacked, [&](const at::Tensor& t) { return t.select(0, i); });
 }
 
-/// States `begin`, `begin + spacing`, ... , `count` of them, stacked; a view.
+/// States `begin`, `begin + spacing`, ... , `count` of them, stacked, as a view.
 inline State rows(const State& stacked, int64_t begin, int64_t count, int64_t spacing = 1) {
   if (count == 0) return each(stacked, [](const at::Tensor& t) { return t.narrow(0, 0, 0); });
   return each(stacked, [&](const at::Tensor& t) { return t.slice(0, begin, begin + (count - 1) * spacing + 1, spacing); });
 }
 
-/// Several states as stacked ones.
+/// Stacks several states.
 State stack(const std::vector<State>& states);
 
-/// Stacks of states, one after the other.
+/// Concatenates stacks of states.
 State concatenate(const std::vector<State>& stacks);
 
-/// `n` states like the stacked `example`.
+/// `n` stacked zero states with the shapes and dtypes of the stacked `example`.
 State zeros_like_rows(const State& example, int64_t n);
 
-/// Without what autograd may have recorded.
+/// The state without autograd's graph.
 inline State detached(const State& state) {
   return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined: an error elsewhere
 }
@@ -81,7 +81,7 @@ struct Stored {
   int64_t first = 0;
   int64_t spacing = 1;
 
-  /// The rows of points `point`, `point` + `step`, ..., `count` of them; a view. `step` is a multiple of the spacing.
+  /// The states at points `point`, `point` + `step`, ..., `count` of them, as a view. `step` is a multiple of the spacing.
   State at(int64_t point, int64_t count = 1, int64_t step = 1) const;
 };
 

@@ -12,26 +12,26 @@ namespace tw::pipeline {
 
 struct MeasureOptions {
   int repetitions = 5;  ///< runs per measurement; their median counts
-  /// A directory, created where missing, that caches profiles as JSON, so that the same is measured once; empty: none. The file's name is
-  /// the key: the graph's hash, a hash of the parameters that are trained, kind of device, LibTorch's threads, ranks that measure at once, and rows
-  /// of the example. It does not identify the machine: keep a directory for each kind. A file that is damaged or of another graph causes a warning,
-  /// and is measured again and replaced.
+  /// Directory that caches profiles as JSON, created if missing; empty: no cache. A file's name is its key: the graph's hash, a hash of the trained
+  /// parameters, kind of device, LibTorch's threads, number of ranks that measure at once, and rows of the example. The key does not identify the
+  /// machine: use one directory per kind of machine. If a file is damaged or of a different graph, a warning is logged, and the profile is measured
+  /// again and replaced.
   std::filesystem::path cache = {};
 };
 
-/// What the units of a graph cost on this machine: its operators are graph::units_of(graph), in their order. Each is run alone, forward and backward,
-/// on the rows of `example` and on half of them, whose times make a line; of units that are alike, one. The bytes that autograd keeps are counted in
-/// one pass of the whole graph, at the unit that allocates them. On an accelerator, times last until it is done; bytes are those on it. Local; takes
-/// some forty passes of the model if no two units are alike.
-/// @param bind returns a parameter's or buffer's tensor by its name; running means are left changed.
-/// @throws ContractError for an example that is not of as many tensors as the graph takes; FileError when the cache cannot be written
+/// Measures the cost of a graph's units on this machine. The profile's operators are graph::units_of(graph), in order. Each unit is run alone,
+/// forward and backward, with the rows of `example` and with half of them; the two times define a line. Of identical units only one is measured.
+/// Bytes that autograd saves are counted in one pass of the whole graph, at the unit that allocates them. On an accelerator, times include its
+/// completion, and bytes are device memory. Local; takes about forty passes of the model if no two units are identical.
+/// @param bind returns a parameter's or buffer's tensor by its name; running means are changed.
+/// @throws ContractError if the number of tensors in `example` is not the graph's; FileError if the cache cannot be written
 Profile measured_profile(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const MeasureOptions& options = {});
 
-/// The same by all ranks of `comm`, and the same on all of them. Collective. Units are distributed, those that are alike to one rank, and all ranks
-/// measure at once: where they share cores, so they will when they train. Rank 0 reads and writes the cache.
+/// The same, measured by all ranks of `comm`; returns the same profile on all. Collective. Units are distributed (identical ones to one rank), and
+/// all ranks measure at once, so that shared cores are as busy as in training. Rank 0 reads and writes the cache.
 /// @param graph, bind, example of equal shapes everywhere
-/// @throws Error on every rank what any rank finds
+/// @throws Error on every rank if any rank fails
 Profile measured_profile(const Communicator& comm, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const MeasureOptions& options = {});
 

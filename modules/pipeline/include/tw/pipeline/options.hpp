@@ -10,19 +10,20 @@
 namespace tw::pipeline {
 
 struct PipelineOptions {
-  Schedule schedule;                      ///< stage i on device i, which is all replicas of stage i
-  std::vector<int> replicas = {};         ///< ranks of each stage; empty: one each. Ranks are those of stage 0, then those of stage 1, and so on
-  std::vector<Recompute> recompute = {};  ///< of each stage; empty: none. The segments of a list of blocks are its blocks
-  uint64_t seed = 0;                      ///< of the random numbers that are drawn in run()
-  /// Which replicas of a stage hold its gradients. Unless all hold them, a ShardedOptimizer on Pipeline::reducer() has to use them.
+  Schedule schedule;  ///< stage i runs on device i, which stands for all replicas of stage i
+  std::vector<int> replicas =
+      {};  ///< number of ranks of each stage; empty: one each. The first ranks belong to stage 0, the next to stage 1, and so on
+  std::vector<Recompute> recompute = {};  ///< recomputation of each stage; empty: none. With a list of blocks, each block is a segment
+  uint64_t seed = 0;                      ///< seed of the random numbers drawn in run()
+  /// Which replicas of a stage hold its reduced gradients. Unless all do, use a ShardedOptimizer on Pipeline::reducer().
   Sharding sharding = Sharding::none;
 
-  /// @throws ContractError naming the wrong field, or why the schedule does not run.
+  /// @throws ContractError naming the wrong field, or why the schedule cannot run.
   void validate() const;
-  /// The sum of `replicas`.
+  /// Total number of ranks: the sum of `replicas`.
   int ranks() const;
 };
-/// All but the schedule.
+/// Visits all fields except the schedule.
 void visit(PipelineOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::pipeline

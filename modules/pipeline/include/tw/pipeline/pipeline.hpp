@@ -20,13 +20,13 @@ namespace tw::pipeline {
 
 class ModelPlan;
 
-/// The mean of a loss over the rows of its arguments, float of no dimension.
+/// Returns the mean loss over the rows of its arguments; 0-dimensional, floating point.
 using Loss = LossFunction;
-/// The same for models of several outputs.
+/// The same for models with several outputs.
 using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
 
-/// A model in stages, each on one rank or several, which work on different micro-batches at the same time. Each rank has the parameters of its own
-/// stage, under the names that they have in the whole model: of blocks, those of a torch::nn::Sequential of all, such as "3.weight".
+/// A model divided into stages, each on one or several ranks, that work on different micro-batches at the same time. Each rank has its stage's
+/// parameters, under their names in the whole model. A list of blocks is named like a torch::nn::Sequential of them, such as "3.weight".
 ///
 /// ```
 /// Pipeline model(comm, blocks, {.schedule = one_forward_one_backward(comm.size(), 8)});
@@ -35,66 +35,67 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// double loss = model.run(x, y, torch::nn::CrossEntropyLoss());   // forward and backward
 /// sgd.step();
 /// ```
-/// A batch of n rows is cut into micro-batches of n / micro_batches rows, the first ones one more; of fewer rows than micro-batches, the last ones
-/// are empty and left out. A micro-batch is cut likewise among the replicas of a stage. Losses and gradients count by their rows, so that they
-/// are those of the whole batch, whatever the cuts. What stages pass on has the rows in its first dimension, or any shape where both stages have
-/// equally many replicas.
+/// A batch of n rows is divided into micro-batches of n / micro_batches rows; the first ones get the remainder, one row each. Empty micro-batches are
+/// skipped. A stage's replicas divide each micro-batch in the same manner. Losses and gradients are weighted by rows, so they equal those of the
+/// whole batch. Tensors between stages have the rows in their first dimension; any shape is allowed if both stages have the same number of replicas.
 ///
-/// Random numbers drawn in run() are a function of the seed, the number of the call, micro-batch, stage and replica; dropout of a planned module, of
-/// seed, call, operator and row. Those of forward() are a function of the same and of the number of forward() calls since the last run(). Pipelines
-/// along a data axis, which have other rows, draw other numbers after set_replica().
+/// Random numbers drawn in run() are a function of seed, call number, micro-batch, stage and replica; for dropout of a planned module, of seed, call,
+/// operator and row. Those of forward() also depend on the number of forward() calls since the last run(). Pipelines along a data axis have different
+/// rows: call set_replica() so that they draw different numbers.
 ///
-/// A stage whose pass changes a buffer, or a tied parameter by hand, sends it to the other stages that have it, after run() and after forward(). A
-/// batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced, replicas take their mean, by the
-/// rows of each. Sparse gradients are not reduced: a stage that has them has one replica and does not tie them.
+/// If a stage's pass changes a buffer, or a tied parameter in place, the stage sends it to the other stages that have it, after run() and forward().
+/// A batch norm's running statistics are updated once per micro-batch on each replica; when gradients are reduced, they are averaged over the
+/// replicas, weighted by rows. Sparse gradients are not reduced: a stage with sparse gradients must have one replica, and must not tie these
+/// parameters.
 ///
-/// Parameters may lie on an accelerator, each rank's on its current one, and so do batches on the ranks that look at them; a rank without parameters
-/// and buffers copies its batches there.
+/// Parameters may lie on each rank's current accelerator; batches must then lie there too, on the ranks that use them. A rank without parameters and
+/// buffers copies its batches to the accelerator.
 ///
-/// As a TrainableModel it lies along the axis `stage`: the first stage looks at inputs, the last one at targets, and those between at neither.
+/// As a TrainableModel it is spread along the axis `stage`: the first stage uses inputs, the last one targets, and those between neither.
 class Pipeline : public torch::nn::Module, public TrainableModel {
  public:
-  /// Stages get equal numbers of blocks, the first ones one more where they do not divide. Collective. Every rank calls all factories in their order,
-  /// so that the random numbers are those of one process with this rank's generator, and frees at once what is not its own: at most its own blocks
-  /// and one exist. Parameters that blocks share, such as those of a module that two factories return, stay tied where the blocks are on different
-  /// stages: values stay equal, and gradients are summed.
-  /// @throws ContractError on every rank for options that differ or are not valid, another number of ranks, and more stages than blocks
+  /// Stages get equal numbers of blocks; the first stages get one more for a remainder. Collective. Every rank calls all factories in order, so that
+  /// random numbers are those of one process with this rank's generator. It frees blocks of other stages at once, so at most its own blocks and one
+  /// more exist. Parameters that blocks share, such as those of a module that two factories return, stay tied across stages: values stay equal, and
+  /// gradients are summed.
+  /// @throws ContractError on every rank for options that differ or are invalid, for a wrong number of ranks, and for more stages than blocks
   Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
-  /// The same of a stage that exists. Replicas get the values of the first of them, tied parameters those of the
-  /// first stage that has them. Collective. @param mine equal on replicas but for values
-  /// @throws ContractError on every rank as above, and for one name on two stages that is not marked as tied
+  /// The same for an existing stage. Replicas get the values of the first replica, tied parameters those of the first stage that has them.
+  /// Collective. @param mine equal on replicas, except for values
+  /// @throws ContractError on every rank as above, and for a name that is on two stages without being tied
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
-  /// This rank's stage of a module that was planned for as many devices, whose tensors it shares: `module` is trained, on each rank in part, and its
-  /// other parts can be freed. Collective. @param plan the same on all ranks, as by plan_together()
-  /// @throws ContractError on every rank when `module` is not what was planned on one
+  /// This rank's stage of a planned module; the plan must have one device per rank. It shares the module's tensors: each rank trains its part of
+  /// `module`, and can free the other parts. Collective. @param plan the same on all ranks, as by plan_together()
+  /// @throws ContractError on every rank if `module` differs from the planned one on any rank
   Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed = 0);
   ~Pipeline() override;
 
   /// Runs the schedule on a batch: adds the gradients of the mean loss to those of the parameters. Collective.
-  /// @param inputs [n, ...], the whole batch, on each rank of the first stage; elsewhere anything. @param targets the same on each of the last stage.
-  /// n is at least 1 and may differ from call to call. @param loss used on the last stage
-  /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, and nothing has happened, where numbers of rows do
-  /// not fit, a parameter requires a gradient that was frozen when the pipeline was made, or a part of a planned module has another mode than the
-  /// pipeline; Error naming stage, micro-batch and block for what a block throws, and RevokedError on the other ranks: the pipeline is then unusable,
-  /// and each later call throws
+  /// @param inputs [n, ...], the whole batch, on each rank of the first stage; elsewhere any tensor. @param targets likewise, on each rank of the
+  /// last stage. n is at least 1 and may differ from call to call. @param loss used on the last stage
+  /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, without side effects: if numbers of rows do not
+  /// fit, a parameter was frozen at construction and now requires a gradient, or a part of a planned module has a different mode than the pipeline.
+  /// If a block throws: Error naming stage, micro-batch and block, and RevokedError on the other ranks. The pipeline is then unusable, and each later
+  /// call throws
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
-  /// The same for a model of several inputs or outputs. All tensors have the same number of rows.
+  /// The same for a model with several inputs or outputs. All tensors have the same number of rows.
   double run(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
-  /// The output for a batch on every rank, without gradients, in one piece for each replica. Collective. @param inputs used on the first stage
+  /// Returns the output for a batch on every rank, without gradients. Each replica processes its rows as one micro-batch. Collective. @param inputs
+  /// used on the first stage
   at::Tensor forward(const at::Tensor& inputs) override;
   /// The same for a model of several inputs or outputs.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
-  /// The same where it is compared with targets: on the first rank of the last stage. Other ranks get an undefined tensor, and hold no outputs but
-  /// those of their own stage.
+  /// The same, but only the first rank of the last stage gets the output, for comparison with targets. Other ranks get an undefined tensor, and hold
+  /// only their own stage's outputs.
   at::Tensor evaluate(const at::Tensor& inputs) override;
 
-  /// While the result lives, run() leaves gradients where they are: they accumulate on each rank, and the next run() without it reduces their sum. On
-  /// every rank alike. May outlive the pipeline.
+  /// While the result exists, run() does not reduce gradients: they accumulate on each rank, and the next run() without it reduces their sum. Call it
+  /// on every rank alike. The result may outlive the pipeline.
   [[nodiscard]] std::shared_ptr<void> no_sync();
   /// Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together, each counted once. Collective;
   /// after a run() without no_sync(). Not for sharded gradients. @return norm, the same on all ranks. Ref: torch::nn::utils::clip_grad_norm_.
   double clip_grad_norm(double max_norm);
-  /// The next run() draws the random numbers of call `number`, from 0. On every rank alike.
+  /// The next run() draws the random numbers of call `number`, counted from 0. Call it on every rank alike.
   void set_calls(int64_t number);
 
   const PipelineOptions& options() const noexcept;
@@ -102,14 +103,14 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   int stage() const noexcept;
   /// The ranks of this stage.
   const Communicator& replicas_comm() const noexcept;
-  /// What reduces the gradients of reduced_parameters(), in their order: for a ShardedOptimizer. Collective over the stage at its first use.
+  /// The reducer of the gradients of reduced_parameters(), in their order, for a ShardedOptimizer. The first call is collective over the stage.
   Reducer& reducer();
   const std::vector<NamedTensor>& reduced_parameters() const noexcept;
-  /// The model's blocks that this rank has: begin, end. Empty without blocks.
+  /// The range [begin, end) of the model's blocks on this rank. Empty without blocks.
   std::pair<int64_t, int64_t> blocks() const noexcept;
 
-  /// Parameters, buffers and the number of calls for checkpoints, which a pipeline of any other stages can load, or one process. Tied parameters have
-  /// one name, and the others as aliases.
+  /// Parameters, buffers and the number of calls for checkpoints, which a pipeline with any stages, or one process, can load. Tied parameters have
+  /// one name; their other names are aliases.
   std::vector<NamedShard> shards() const override;
   /// The trained parameters for OptimizerState, under the same names.
   std::vector<OptimizedTensor> optimized_tensors() const override;
@@ -120,19 +121,19 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   const Communicator* holders() const noexcept override;
   ModelTensors tensors() const override;
   std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
-  /// run() as call `pass.number`, with the weight in its backward passes: gradients gather where `.grad()` is. The loss is float64, outputs are
-  /// undefined. Not for sharded gradients, nor under no_sync().
+  /// Makes run() number `pass.number`, with `pass.weight` in its backward passes, so that gradients accumulate in `.grad()`. The loss is float64;
+  /// outputs are undefined. Not for sharded gradients, nor under no_sync().
   void pass(const TrainingPass& pass) override;
   bool makes_one_backward_pass() const override { return false; }
   bool needs_samples() const override;
   void set_training(bool training) override;
-  /// In a loop of your own, once: set_replica(mesh.coordinate("data")). The trainer does it by itself.
+  /// In your own loop, call set_replica(mesh.coordinate("data")) once. The trainer does this by itself.
   void set_replica(int64_t replica) override;
-  /// Of the passes of micro-batches.
+  /// Reports the passes of micro-batches.
   void tell_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
-  /// @throws ContractError: see whole_on_root()
+  /// Not supported. @throws ContractError: use whole_on_root()
   std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for a running module: captured, measured, planned.
+// Plans a pipeline for an existing module: captures it, measures it and plans the stages.
 #pragma once
 #include <torch/nn/module.h>
 
@@ -18,13 +18,13 @@ namespace tw::pipeline {
 
 struct ModelPlanOptions {
   int devices = 1;
-  double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each device
-  std::optional<int64_t> batch = {};                              ///< rows of a step; otherwise those of the example
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< memory of each device
+  std::optional<int64_t> batch = {};                              ///< rows of a step; unset: those of the example
   std::optional<int> micro_batches = {};
   std::optional<ScheduleKind> schedule = {};
   std::optional<int> max_stages = {};
   ParameterMemory parameters = {};
-  /// Between devices. The default is what shared memory of one node does.
+  /// Link between devices. The default describes shared memory within a node.
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
   std::vector<std::vector<std::string>> together = {};                                          ///< see PlanOptions
@@ -34,21 +34,21 @@ struct ModelPlanOptions {
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
 
-/// How a module is cut into stages, for the code that runs it. A value, apart from constants of the graphs.
+/// The division of a module into stages, which a Pipeline runs. A value, except that copies share constants of the graphs.
 class ModelPlan {
  public:
   ModelPlan(graph::Graph training, graph::Graph evaluation, PlanResult result);
 
-  /// Why this plan; see tw::pipeline::explain().
+  /// Explains the choice of this plan; see tw::pipeline::explain().
   std::string explain() const;
   const PlanResult& result() const noexcept { return result_; }
   const Plan& best() const { return result_.best(); }
-  /// Another one in place of the best, such as an edited one. @throws ContractError with the first of problems_of()
+  /// Replaces the best plan, such as by an edited one. @throws ContractError with the first of problems_of()
   void use(Plan plan);
 
-  /// What a Pipeline takes.
+  /// Options for a Pipeline.
   PipelineOptions options(uint64_t seed = 0) const;
-  /// Stage `index` of `module`, whose tensors it shares.
+  /// Stage `index` of `module`; shares its tensors.
   StageModel stage(const torch::nn::Module& module, int index) const;
 
  private:
@@ -57,14 +57,14 @@ class ModelPlan {
   PlanResult result_;
 };
 
-/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. Where the module lies on an
-/// accelerator, on this thread's current one, so does the example, and the plan is for such devices.
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module lies on an accelerator,
+/// it must be this thread's current one; the example must lie there too, and the plan is for such devices.
 /// @param forward calls the module; inputs and outputs have rows. @param example the inputs of a batch
 /// @throws Error as graph::capture() and plan(const Profile&, ...)
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
 
-/// The same on every rank: all measure, each its share, and rank 0 plans. Collective. @param module, example of equal shapes everywhere
-/// @throws Error on every rank what any rank finds
+/// The same plan on every rank: the ranks divide the measurements, and rank 0 plans. Collective. @param module, example of equal shapes everywhere
+/// @throws Error on every rank if any rank fails
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stages of a pipeline are made of.
+// Blocks and stages of a pipeline.
 #pragma once
 #include <torch/nn/module.h>
 
@@ -19,7 +19,7 @@ struct Block {
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
 
-/// Makes a block where it is called.
+/// Makes a block on the rank that calls it.
 using BlockFactory = std::function<Block()>;
 
 /// @param factory returns a module holder, such as torch::nn::Linear, whose forward takes and returns a tensor
@@ -31,23 +31,23 @@ BlockFactory block(Factory factory) {
   };
 }
 
-/// One stage of a model, as a front end cuts it out.
+/// One stage of a model, as made by a front end.
 struct StageModel {
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)>;
 
   /// This stage's parameters and buffers, under the names that they have in the whole model.
   std::shared_ptr<torch::nn::Module> module;
-  /// Takes the outputs of the stage before (first stage: the inputs), returns at least one tensor for the next stage (last stage: the loss). What
-  /// a later stage needs of an earlier one, the stages between pass on. Tensors of floating point or complex type have cotangents, others have none.
-  /// `rows` are those of the inputs in the batch, with a key that each call of run() has of its own.
+  /// Takes the previous stage's outputs (first stage: the inputs), and returns at least one tensor for the next stage (last stage: the loss). Values
+  /// for a later stage must be passed on by the stages between. Floating-point and complex tensors have cotangents, others have none. `rows`
+  /// describes the inputs' rows in the batch, with a key unique to each run().
   Forward forward;
-  /// Parameters of this stage that other stages have too: their name here, and one by which all those stages know it. Two names here
-  /// may have one such name only if they are of one tensor. So for buffers that stages have under different names; those of one name are one anyway.
-  /// A buffer or a tied parameter that several stages have may be changed by passes of one of them, which sends it to the others.
+  /// Parameters that this stage shares with others: maps the name here to a name common to those stages. Two names here may map to one common name
+  /// only if they are one tensor. List shared buffers too if their names differ between stages; buffers with equal names are always shared. Passes of
+  /// one stage may change a shared buffer or tied parameter; that stage sends it to the others.
   std::map<std::string, std::string> tied = {};
-  /// `forward` as functions one after the other, each of the same `rows`: what selective recomputation computes again at a time. Empty: one.
+  /// `forward` as a sequence of functions with the same `rows`; selective recomputation recomputes one at a time. Empty: a single segment.
   std::vector<Forward> segments = {};
-  /// `forward` runs in the mode of `module` as a whole, and does not see the modes of its parts.
+  /// Whether `forward` uses only the mode of `module` as a whole, not the modes of its submodules.
   bool has_one_mode = false;
 };
 

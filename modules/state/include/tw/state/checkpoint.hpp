@@ -30,27 +30,27 @@ class CheckpointFiles {
   std::map<int64_t, SafetensorsFile> open_;
 };
 
-/// One checkpoint, looked at by one process. Not collective.
+/// One checkpoint, read by one process. Not collective.
 class Checkpoint {
  public:
-  /// @param directory of one step, or of several: the newest then.
-  /// @throws FileError when there is none, or its index is damaged.
+  /// @param directory a checkpoint's folder, or a folder of several: then the newest is opened.
+  /// @throws FileError if there is none, or its index is damaged.
   static Checkpoint open(const std::filesystem::path& directory);
 
-  /// Of the step; absolute.
+  /// The checkpoint's own folder, as an absolute path.
   const std::filesystem::path& directory() const noexcept { return directory_; }
   const CheckpointIndex& index() const noexcept { return index_; }
-  /// A whole tensor, by its name or an alias: its slices put together, or the sum or mean of what the ranks had.
-  /// From any thread. @throws ContractError for names that it does not hold, and for `drop`, which has no whole; FileError.
+  /// Returns a whole tensor by its name or an alias: assembled from slices, or the sum or mean over the ranks that saved it. Thread-safe.
+  /// @throws ContractError for an unknown name, or a `drop` tensor, which has no whole; FileError.
   at::Tensor read(const std::string& name) const;
-  /// What is wrong with the data files, one line each.
+  /// Checks the data files. @return the errors, one line each
   std::vector<std::string> verify() const;
 
  private:
   Checkpoint(std::filesystem::path directory, CheckpointIndex index);
   std::filesystem::path directory_;
   CheckpointIndex index_;
-  std::unordered_map<std::string, size_t> places_;  // of tensors in the index, by names and aliases
+  std::unordered_map<std::string, size_t> places_;  // index of each tensor, by names and aliases
   struct Open;
   std::shared_ptr<Open> open_;  // data files stay open, shared by copies
 };

@@ -14,9 +14,9 @@
 namespace tw {
 
 struct CheckpointOptions {
-  /// How many complete checkpoints stay; older ones go when a new one is complete.
+  /// Number of complete checkpoints to keep; older ones are removed once a new one is complete.
   int64_t keep = 2;
-  /// Write while the program goes on. Otherwise save() returns when the checkpoint is complete.
+  /// Write in the background. Otherwise save() returns when the checkpoint is complete.
   bool background = true;
 
   /// @throws ContractError naming the wrong field.
@@ -24,67 +24,66 @@ struct CheckpointOptions {
 };
 void visit(CheckpointOptions& options, OptionVisitor& visitor);
 
-/// The checkpoints of a run: a folder with one folder a step, read by any number of ranks.
+/// The checkpoints of a run: a folder with one subfolder per step. Any number of ranks can read them.
 ///
 ///     directory/step_00000042/index.json                 every tensor's name, shape, kind and pieces; sizes and checksums; its own checksum
 ///     directory/step_00000042/rank_0000.safetensors ...  what each rank wrote
 ///
-/// How a checkpoint comes about:
-///   a. save() copies what this rank has to write into memory of its own, and the program goes on.
-///   b. A thread of each rank writes that to step_00000042.partial/ and to the disk. It touches no MPI.
+/// How a checkpoint is saved:
+///   a. save() copies this rank's data into a separate buffer, and the program continues.
+///   b. A thread on each rank writes the buffer to step_00000042.partial/ and syncs it to disk. It makes no MPI calls.
 ///   c. The ranks exchange sizes, checksums and failures by a non-blocking all-gather on a separate communicator.
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
 ///   e. Rank 0 sends the result to all ranks, again without blocking. Any failure is thrown on every rank by its next poll(), wait() or save().
-/// Steps c to e go on whenever this rank calls poll() or waits for any communication. A job that is killed at any moment leaves complete checkpoints
-/// alone; what it was writing is removed when the next store is made.
+/// Steps c to e progress whenever this rank calls poll() or waits for any communication. If a job is killed, complete checkpoints stay intact; the
+/// unfinished one is removed when the next store is made.
 ///
-/// One run at a time may use a folder: see DirectoryLock. Leave tensors of other devices than the CPU to the caller.
+/// One run at a time may use a folder: see DirectoryLock.
 class CheckpointStore {
  public:
-  /// Makes the folder, and removes what killed runs left in it. Collective.
-  /// @param directory relative to the present working directory; a later chdir() changes nothing.
-  /// @throws Error on every rank alike when that is impossible.
+  /// Creates the folder, and removes unfinished checkpoints of killed runs. Collective.
+  /// @param directory relative to the current working directory; a later chdir() has no effect. @throws Error on every rank alike if the folder
+  /// cannot be used.
   CheckpointStore(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options = {});
-  /// Ends the writing. A checkpoint that is not complete is dropped, on all ranks; wait() first to have it.
+  /// Stops writing. An incomplete checkpoint is dropped on all ranks; call wait() first to keep it.
   ~CheckpointStore();
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  /// Absolute.
+  /// The folder, as an absolute path.
   const std::filesystem::path& directory() const noexcept;
 
-  /// Begins a checkpoint of `shards`; they may change once this returns. Waits for the one before it, if that is not complete. One of the same step
-  /// is replaced; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, which is what several ranks hold shared
-  /// among them; the first time also the making of memory for it. Of a buffer that several ranks hold, such as a running mean, the first rank's is
-  /// saved.
-  /// @param step at least 0. @param metadata any text, such as JSON; rank 0's counts.
-  /// @throws ContractError on every rank alike when the shards do not make up tensors; what made the one before it fail, as
-  ///         wait().
+  /// Begins a checkpoint of `shards`, which may change once this returns. Waits for the previous checkpoint if it is incomplete. Replaces one of the
+  /// same step; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, and the first call allocates the buffer.
+  /// Tensors that several ranks hold are written once, divided among them. For a replicated buffer, such as a running mean, the first rank's values
+  /// are saved.
+  /// @param step at least 0. @param metadata any text, such as JSON; rank 0's is saved.
+  /// @throws ContractError on every rank alike if the shards do not make up whole tensors; also the error of the previous checkpoint, as wait().
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
-  /// Carries the saving on, without waiting; to be called every now and then, such as at each step.
-  /// @throws Error with file and reason when saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a
-  ///         later save() starts again.
+  /// Advances the save without waiting; call it regularly, such as at each step.
+  /// @throws Error with file and reason if saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a later
+  /// save() starts again.
   void poll();
-  /// Returns when the last save is complete. Collective. @throws Error as poll(), on every rank alike: also on those where poll() has thrown
-  /// the same failure, unless it has on all.
+  /// Returns when the last save is complete. Collective. @throws Error as poll(), on every rank alike. It also throws on ranks where poll() has
+  /// already thrown the same error, unless poll() has thrown it on all ranks.
   void wait();
 
-  // These may be called while a save is in flight. It may remove an old checkpoint just then; wait() first where that matters.
+  // These may be called while a save is in flight, which may remove an old checkpoint at any moment; call wait() first if that matters.
 
   /// The steps of complete checkpoints, oldest first. Collective.
   std::vector<int64_t> steps() const;
-  /// Fills the tensors of `shards` with the checkpoint of `step`, whatever ranks saved it, and returns its metadata. See OnReshard. Collective.
-  /// @throws Error on every rank alike, before any tensor has changed: files that are absent or damaged, by name, with the checkpoint before them; or
-  ///         every tensor that is missing, extra or misshapen.
+  /// Fills the tensors of `shards` from the checkpoint of `step`, saved on any number of ranks, and returns its metadata. See OnReshard. Collective.
+  /// @throws Error on every rank alike, before any tensor has changed: naming missing or damaged files and the previous checkpoint, or every tensor
+  /// that is missing, extra or misshapen.
   std::string load(int64_t step, const std::vector<NamedShard>& shards) const;
-  /// The newest checkpoint whose files are all there and match their checksums. Damaged ones are reported by log_warning(). Collective.
+  /// The step of the newest checkpoint whose files are complete and match their checksums. Damaged ones are reported by log_warning(). Collective.
   std::optional<int64_t> newest_valid() const;
-  /// What the checkpoint of `step` holds, without its values. Collective. @throws Error on every rank alike where it is absent or damaged.
+  /// The index of the checkpoint of `step`: its content without values. Collective. @throws Error on every rank alike if it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
-  /// The memory into which this rank copies what it writes; it stays. Undefined before the first save().
+  /// The buffer into which save() copies this rank's data; kept between saves. Undefined before the first save().
   const at::Tensor& memory() const noexcept;
-  /// Removes all complete checkpoints, once what is being written is. Collective. @throws Error on every rank alike, as wait() or because
-  /// they cannot be removed.
+  /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() or because they
+  /// cannot be removed.
   void remove_all();
 
  private:

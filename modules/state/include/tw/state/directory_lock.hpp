@@ -5,11 +5,12 @@
 
 namespace tw {
 
-/// Keeps a folder for one run at a time, by rank 0's lock (flock) on `directory`/lock. Gone with this object, and with the process however it ends.
+/// Reserves a folder for one run at a time. Rank 0 locks (flock) `directory`/lock; the lock ends with this object, or with the process however it
+/// ends.
 class DirectoryLock {
  public:
-  /// Makes the folder where it is missing. Collective.
-  /// @throws Error on every rank alike, naming the process that has the folder, or why it cannot be locked.
+  /// Creates the folder if it is missing. Collective.
+  /// @throws Error on every rank alike, naming the process that holds the lock, or why the folder cannot be locked.
   DirectoryLock(const Communicator& comm, const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;
@@ -19,7 +20,7 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-/// Whether a run on this machine, or on another one that shares its locks, has the folder now.
+/// Whether a run holds the lock of the folder, on this machine or on one that shares its file locks.
 bool is_in_use(const std::filesystem::path& directory);
 
 }  // namespace tw

@@ -19,20 +19,20 @@ struct StoredFile {
 struct CheckpointIndex {
   int64_t step = 0;
   std::string metadata;           ///< the caller's
-  std::vector<StoredFile> files;  ///< one of each rank that saved; number r is file_name(r)
+  std::vector<StoredFile> files;  ///< one per rank that saved; number r is file_name(r)
   std::vector<StoredTensor> tensors;
 };
 
 /// "rank_0003.safetensors".
 std::string file_name(int64_t rank);
 
-/// The file's text: {"checksum": ..., "index": {...}}, where the checksum is that of the index's own bytes.
+/// The file's text: {"checksum": ..., "index": {...}}, where the checksum covers the bytes of the index.
 std::string to_text(const CheckpointIndex& index);
 
-/// The inverse. @param path for messages. @throws FileError for whatever is malformed or contradicts itself; one changed byte is found.
+/// The inverse of to_text(). @param path for messages. @throws FileError for malformed or contradictory content; detects any changed byte.
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path);
 
-/// The same for what stands after "index":, whose checksum nobody looks at.
+/// The same for the value of "index" alone, without a check of the checksum.
 CheckpointIndex parse_index_body(std::string_view json, const std::filesystem::path& path);
 
 }  // namespace tw

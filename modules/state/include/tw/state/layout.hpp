@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank writes which piece of a checkpoint, and which pieces a rank reads to fill its slices. Pure: values in, values out.
+// Plans which rank writes which piece of a checkpoint, and which pieces a rank reads to fill its slices. Pure.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct Box {
   std::string describe() const;
 };
 
-/// All of a tensor.
+/// The box of a whole tensor.
 Box whole_box(const std::vector<int64_t>& shape);
 
 /// A NamedShard without its values.
@@ -44,7 +44,8 @@ struct StoredPiece {
   bool operator==(const StoredPiece&) const = default;
 };
 
-/// A tensor in a checkpoint. The pieces of shard and replicate tile it; those of sum, mean and drop are whole, one of each rank that held it.
+/// A tensor in a checkpoint. For shard and replicate, the pieces tile the tensor; for sum, mean and drop, each is a whole tensor, one per rank that
+/// held it.
 struct StoredTensor {
   TensorSpec spec;
   std::vector<std::string> aliases;
@@ -53,24 +54,24 @@ struct StoredTensor {
   std::vector<StoredPiece> pieces = {};
 };
 
-/// Why `boxes` do not tile a tensor of `shape`, each element once; empty where they do.
+/// Why `boxes` do not cover each element of a tensor of `shape` exactly once; empty if they do.
 std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes);
 
 /// A piece that a rank writes.
 struct SavePiece {
-  int64_t shard = 0;  ///< which of the rank's shards it is cut from
+  int64_t shard = 0;  ///< index of the rank's shard that it is cut from
   std::string key;
   Box box;  ///< in the global tensor
 };
 
 struct SavePlan {
   std::vector<StoredTensor> tensors;            ///< in the order in which ranks 0, 1, ... first name them
-  std::vector<std::vector<SavePiece>> by_rank;  ///< what each writes
+  std::vector<std::vector<SavePiece>> by_rank;  ///< pieces that each rank writes
 };
 
-/// What several ranks hold is written once, spread over them so that all write equally many bytes as far as possible.
-/// @param by_rank the shards of every rank. @param smallest_cut_bytes tensors below that are not cut for the sake of evenness.
-/// @throws ContractError with every problem: names that come twice, ranks that disagree, slices that do not tile their tensor.
+/// Plans a save. Elements that several ranks hold are written once, divided so that ranks write about equally many bytes.
+/// @param by_rank the shards of every rank. @param smallest_cut_bytes smaller tensors are not cut to balance the ranks.
+/// @throws ContractError listing every problem: repeated names, ranks that disagree, slices that do not tile their tensor.
 SavePlan plan_save(const std::vector<std::vector<ShardSpec>>& by_rank, int64_t smallest_cut_bytes = int64_t{1} << 20);
 
 /// Part of a stored piece, and where it goes.
@@ -79,14 +80,14 @@ struct Read {
   std::string key;
   std::vector<int64_t> from;     ///< offsets in the stored piece
   std::vector<int64_t> to;       ///< offsets in the shard
-  std::vector<int64_t> lengths;  ///< of both
+  std::vector<int64_t> lengths;  ///< lengths in both
 };
 
 /// How one shard is filled.
 struct ShardReads {
   enum class Combine {
-    copy,  ///< the reads tile the shard
-    sum,   ///< each read covers the shard; their sum, zeros without any
+    copy,  ///< the reads together cover the shard, each element once
+    sum,   ///< each read covers the shard; their sum (zeros if there are none)
     mean,  ///< each read covers the shard; their mean
     keep,  ///< nothing is read
   };
@@ -94,12 +95,13 @@ struct ShardReads {
   std::vector<Read> reads = {};
 };
 
-/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: each missing, extra and misshapen tensor. Empty where it can.
-/// A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra at another number of ranks.
+/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line per missing, extra or misshapen tensor. Empty if it can. A name may
+/// match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if the number of ranks differs.
 std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// How `rank` fills its shards, in their order. For sum, mean and drop, the same number of ranks as before get their own values back; a rank that had
-/// none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which must have found none.
+/// How `rank` fills its shards, in their order. With the same number of ranks as before, sum, mean and drop return each rank's own values; a rank
+/// that had none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which must have found
+/// none.
 std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
                                   int64_t rank);
 

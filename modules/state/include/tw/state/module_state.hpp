@@ -10,11 +10,11 @@ class Module;
 
 namespace tw {
 
-/// Parameters and then buffers of `module`, for ranks that all hold it whole: each tensor once, under its first name, with its other names as
+/// Parameters and then buffers of `module`, if every rank holds all of it. Each tensor appears once, under its first name; its other names are
 /// aliases.
 std::vector<NamedShard> module_shards(const torch::nn::Module& module);
 
-/// The names of submodules that have neither parameters nor buffers, such as activations. LibTorch wants to find them in its files; see
+/// The names of submodules that have neither parameters nor buffers, such as activations. LibTorch expects them in its files; see
 /// export_for_libtorch().
 std::vector<std::string> empty_submodules(const torch::nn::Module& module);
 

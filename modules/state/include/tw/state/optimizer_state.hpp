@@ -12,26 +12,26 @@ class Optimizer;
 
 namespace tw {
 
-/// What one of LibTorch's optimizers remembers of each parameter, as named shards: SGD, Adam, AdamW, RMSprop, Adagrad. Learning rates and other
-/// options are the caller's.
+/// The per-parameter state of a LibTorch optimizer (SGD, Adam, AdamW, RMSprop or Adagrad) as named shards. Learning rates and other options are not
+/// included.
 ///
 /// To load:  state.prepare(names in the checkpoint);  auto shards = state.shards();  store.load(step, shards);  state.apply(shards);
 class OptimizerState {
  public:
   /// @param optimizer kept by reference. @param parameters names for all of its parameters.
-  /// @throws ContractError for other optimizers, by name, and for parameters without a name.
+  /// @throws ContractError naming an unsupported optimizer, and for parameters without a name.
   OptimizerState(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters);
-  /// The same for an optimizer that has slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). The state of a
-  /// slice has the slice's place in the parameter's shape, so it can be loaded under any other partition of the parameters.
+  /// The same for an optimizer that has slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). A slice's state
+  /// has the slice's place in the parameter, so it can be loaded under any other partition.
   OptimizerState(torch::optim::Optimizer& optimizer, std::vector<OptimizedTensor> parameters);
 
-  /// What exists now; nothing of a parameter that was never updated. Called optimizer/PARAMETER/WHAT, such as "optimizer/conv1.weight/exp_avg".
-  /// Tensors share the optimizer's memory. Steps are counters: new tensors, int64 of no dimension.
+  /// The existing state; a parameter that was never updated has none. Names are optimizer/PARAMETER/WHAT, such as "optimizer/conv1.weight/exp_avg".
+  /// Tensors share the optimizer's memory, except step counters: these are new 0-dimensional int64 tensors.
   std::vector<NamedShard> shards() const;
-  /// Makes and discards state, so that shards() returns exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
-  /// @throws Error for names that this optimizer does not have, all at once; of slices, loading finds that.
+  /// Creates and discards state so that shards() returns exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
+  /// @throws Error listing all names that this optimizer does not have (for slices, loading detects this).
   void prepare(const std::vector<std::string>& names);
-  /// Takes over the counters in `shards`, which shards() made; other tensors are the optimizer's own already.
+  /// Sets the step counters from `shards`, which shards() made; all other tensors already share the optimizer's memory.
   void apply(const std::vector<NamedShard>& shards);
 
  private:
@@ -39,7 +39,7 @@ class OptimizerState {
 
   torch::optim::Optimizer& optimizer_;
   std::vector<OptimizedTensor> parameters_;
-  bool sliced_ = true;  // so that other ranks may have what this one does not
+  bool sliced_ = true;  // other ranks may have names that this one does not
 };
 
 }  // namespace tw

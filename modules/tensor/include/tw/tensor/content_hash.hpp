@@ -6,8 +6,8 @@
 
 namespace tw {
 
-/// Of the elements' bytes in order, whatever the strides; shape and dtype do not count. See content_hash() of bytes.
-/// @param tensor dense; one on an accelerator is copied here, which waits.
+/// Hash of the elements' bytes in logical order, independent of strides, shape and dtype. See content_hash() of bytes.
+/// @param tensor dense; a tensor on an accelerator is copied to the host, which waits.
 uint64_t content_hash(const at::Tensor& tensor);
 
 }  // namespace tw

@@ -7,8 +7,8 @@
 
 namespace tw {
 
-/// Returns the result of `make`. If a device's memory is full meanwhile, the error states what it was for, and what would help.
-/// @param describe returns "bucket 2 of 5, of 25 MiB: shard the gradients": what was requested, and what to try
+/// Returns the result of `make`. If a device runs out of memory meanwhile, the error states what requested it and what to try.
+/// @param describe returns what was requested and what to try, such as "bucket 2 of 5, of 25 MiB: shard the gradients"
 /// @throws Error
 template <class Make, class Describe>
 auto in_device_memory(Make make, Describe describe) {

@@ -12,13 +12,13 @@ class DebugInfoGuard;
 
 namespace tw {
 
-/// Counts the memory that LibTorch allocates for tensors on a kind of device: on this thread and on threads that work for it, which are autograd's
-/// and a Loader's. It includes FlatBuffer's memory, but not shared_tensor()'s. Costs 0.1 us for each block. Memory freed on other threads counts as
-/// held until its address is reused. Holders on a thread end in the reverse order of construction, and only the newest one counts; LibTorch's
-/// profiler sees no memory meanwhile.
+/// Counts the memory that LibTorch allocates for tensors on one kind of device: on this thread, on autograd's threads and on a Loader's workers. It
+/// includes FlatBuffer's memory, but not shared_tensor()'s. Costs 0.1 us per block. Memory freed on other threads counts as held until its address is
+/// reused. Destroy several objects on a thread in reverse order of construction; only the newest one counts. LibTorch's profiler sees no memory
+/// meanwhile.
 class HeldMemory {
  public:
-  /// Called for each block, by one thread at a time. @param bytes negative: it was freed
+  /// Called for each block, by one thread at a time. @param bytes negative if the block was freed
   using OnBlock = std::function<void(const void* address, int64_t bytes)>;
 
   explicit HeldMemory(c10::DeviceType kind = c10::DeviceType::CPU, OnBlock on_block = {});
@@ -26,15 +26,15 @@ class HeldMemory {
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
 
-  /// Bytes allocated since the construction and not freed.
+  /// Bytes allocated since construction and not freed.
   int64_t now() const;
-  /// The most that now() was since the construction, or since the last call of forget_most().
+  /// The maximum of now() since construction, or since the last call of forget_most().
   int64_t most() const;
   void forget_most();
-  /// Forgets all, which is older then, and counts nothing, at no cost, until resume().
+  /// Forgets all blocks and stops counting, at no cost, until resume(). Blocks allocated before resume() are not counted later.
   void pause();
   void resume();
-  /// Whether the block that begins here is among them.
+  /// Whether the block that begins at `address` is counted.
   bool has(const void* address) const;
 
  private:
@@ -43,7 +43,7 @@ class HeldMemory {
   std::unique_ptr<c10::DebugInfoGuard> guard_;
 };
 
-/// The most that `run` holds at a time, beyond what there was before.
+/// The maximum that `run` holds at a time, in addition to what was held before.
 template <class Run>
 int64_t peak_bytes(c10::DeviceType kind, const Run& run) {
   const HeldMemory held(kind);

@@ -10,10 +10,10 @@
 
 namespace tw {
 
-/// A slice of a named tensor that lives on any number of ranks: what strategies hand to checkpoints and get back. On the ranks that saved it, every
-/// piece comes back bit for bit.
+/// A slice of a named tensor that is spread over any number of ranks: the form in which strategies save and load checkpoints. Loading on the same
+/// ranks restores every slice bit for bit.
 struct NamedShard {
-  std::string name;                  ///< of the global tensor; the same on all ranks
+  std::string name;                  ///< name of the global tensor; the same on all ranks
   std::vector<std::string> aliases;  ///< further names of the same tensor (tied parameters)
   std::vector<int64_t> global_shape;
   at::Tensor tensor;             ///< this rank's slice; any strides. Filled in place by loading
@@ -21,15 +21,16 @@ struct NamedShard {
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
 
-  /// Of the global tensor.
+  /// Spec of the global tensor.
   TensorSpec spec() const { return {name, global_shape, tensor.scalar_type()}; }
 };
 
 /// A tensor that every rank holds whole, with the same values.
 NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind);
 
-/// Consecutive elements of a row-major tensor as the boxes that they make up, in their order: at most 2 n - 1 for n dimensions.
-/// @param run the elements, shape [count], contiguous; the results are views of it. @param begin the first, in the flattened tensor of `shape`.
+/// Splits consecutive elements of a row-major tensor into boxes, in order: at most 2 n - 1 for n dimensions.
+/// @param run the elements, shape [count], contiguous; the results are views of it. @param begin index of the first element in the flattened tensor
+/// of `shape`.
 std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector<int64_t>& shape, const at::Tensor& run, int64_t begin,
                                       ShardKind kind);
 

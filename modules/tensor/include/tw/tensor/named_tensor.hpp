@@ -19,7 +19,7 @@ struct NamedTensor {
 /// The specs of `tensors`, in their order.
 std::vector<TensorSpec> specs_of(const std::vector<NamedTensor>& tensors);
 
-/// `tensors` without those that are the same tensor under a second name (shared parameters); first names stay.
+/// `tensors` without repeated tensors (shared parameters under a second name); each keeps its first name.
 std::vector<NamedTensor> without_aliases(std::vector<NamedTensor> tensors);
 
 }  // namespace tw

@@ -11,18 +11,19 @@ namespace tw {
 
 inline bool is_on_accelerator(const at::Tensor& tensor) { return at::accelerator::isAccelerator(tensor.device().type()); }
 
-/// That which this thread uses of a kind.
+/// This thread's current device of a kind.
 inline c10::Device current_device(c10::DeviceType kind) {
   return kind == c10::kCPU ? c10::Device(c10::kCPU) : c10::impl::VirtualGuardImpl(kind).getDevice();
 }
 
-/// For whatever reads or writes memory by itself. @param user for the message. @throws ContractError unless `tensor` is a dense one on the CPU.
+/// For code that reads or writes memory directly. @param user its name, for the message. @throws ContractError unless `tensor` is dense and on the
+/// CPU.
 inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {
   TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, user, " needs a dense tensor on the CPU, got ",
              tensor.layout() == at::kStrided ? "one on " : "a sparse one on ", tensor.device().str());
 }
 
-/// `tensor`, or a copy of it where it lies on an accelerator, which the host waits for. @throws ContractError unless that is a dense one on the CPU.
+/// `tensor`, or a copy if it lies on an accelerator; the host waits for the copy. @throws ContractError unless the result is dense and on the CPU.
 inline at::Tensor on_cpu(const at::Tensor& tensor, std::string_view user) {
   const at::Tensor here = is_on_accelerator(tensor) ? tensor.cpu() : tensor;
   expect_dense_on_cpu(here, user);

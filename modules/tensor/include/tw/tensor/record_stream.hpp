@@ -7,7 +7,7 @@
 
 namespace tw {
 
-/// Tensor::record_stream(), which LibTorch 2.13 frees the tensor's handle in where that is a conjugated or negated view.
+/// Tensor::record_stream() that is safe for conjugated and negated views: LibTorch 2.13 frees the tensor's handle for those.
 inline void record_stream(const at::Tensor& tensor, c10::Stream stream) {
   at::Tensor plain = tensor;
   if (plain.is_conj()) plain = at::_conj(plain);

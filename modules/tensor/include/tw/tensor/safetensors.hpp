@@ -2,9 +2,9 @@
 // Files in the safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes; all little-endian.
 // Ref: https://github.com/huggingface/safetensors, "Format".
 //
-// dtypes: BOOL U8 I8 I16 I32 I64 U16 U32 U64 F8_E5M2 F8_E4M3 F16 BF16 F32 F64 C64. A file with tensors of other dtypes can be read but for those. The
-// format has no complex128: such a tensor is stored as F64 with a trailing dimension of 2, and its name is listed in the metadata under
-// "torchweave.complex128" as a JSON array, by which it is read back as complex128.
+// dtypes: BOOL U8 I8 I16 I32 I64 U16 U32 U64 F8_E5M2 F8_E4M3 F16 BF16 F32 F64 C64. Tensors of other dtypes cannot be read; the rest of their file
+// can. The format has no complex128: such a tensor is stored as F64 with a trailing dimension of 2. The metadata lists its name under
+// "torchweave.complex128" (a JSON array), so that it is read back as complex128.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,17 +24,17 @@ struct SafetensorsEntry {
   TensorSpec spec;
   int64_t offset = 0;  ///< bytes from the start of the file
   int64_t bytes = 0;
-  std::string unsupported_dtype = "";  ///< the file's name of a dtype that is none of the above, where spec.dtype is Undefined; else empty
+  std::string unsupported_dtype = "";  ///< the file's name for an unsupported dtype (spec.dtype is then Undefined); otherwise empty
 };
 
 /// A file to be written: the header's bytes, and where each tensor goes after it.
 struct SafetensorsPlan {
   std::string header;                     ///< length, JSON and padding; a multiple of 64 bytes
-  std::vector<SafetensorsEntry> entries;  ///< in the order that was asked for; aligned to their elements
+  std::vector<SafetensorsEntry> entries;  ///< in the order of `tensors`; aligned to their elements
   int64_t file_bytes = 0;
 };
 
-/// Pure. @throws ContractError for names that are not UTF-8 or come twice, "__metadata__", and dtypes that the format lacks.
+/// Pure. @throws ContractError for names that are not UTF-8, repeated or "__metadata__", and for dtypes that the format lacks.
 SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const std::map<std::string, std::string>& metadata = {});
 
 /// What a file holds.
@@ -44,12 +44,12 @@ struct SafetensorsContents {
 };
 
 /// Reads the header of the file whose bytes are `file`; looks at nothing after it. Pure. @param path for messages.
-/// @throws FileError for whatever is malformed: lengths, JSON, names that come twice, shapes, tensors that overlap, leave holes or end
-///         elsewhere than the file.
+/// @throws FileError if anything is malformed: lengths, JSON, repeated names, shapes, tensors that overlap, leave gaps or do not end where the file
+/// does.
 SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);
 
-/// Writes `tensors` to `path`, as replace_file() does: the whole file or the one before. Local. @throws FileError; ContractError as
-/// plan_safetensors().
+/// Writes `tensors` to `path`, as replace_file() does: either the whole new file is there, or the previous one. Local. @throws FileError;
+/// ContractError as plan_safetensors().
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -59,20 +59,20 @@ class SafetensorsFile {
   /// @throws FileError when it cannot be opened, or is malformed.
   explicit SafetensorsFile(std::filesystem::path path);
   const std::filesystem::path& path() const noexcept { return file_.path(); }
-  /// In the order of their bytes.
+  /// Names in the order of the tensors' bytes.
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return entries_.contains(name); }
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
   /// The file's bytes.
   std::string_view bytes() const noexcept { return file_.content(); }
 
-  // Each throws FileError where there is no tensor of that name, its dtype is not supported, or a bool in it is neither 0 nor 1.
+  // Each throws FileError if there is no tensor of that name, its dtype is not supported, or it holds a bool that is neither 0 nor 1.
 
   const TensorSpec& spec(const std::string& name) const;
   /// A fresh copy.
   at::Tensor tensor(const std::string& name) const;
   /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination of the file's dtype.
-  /// @throws ContractError where the part does not lie inside, or the dtype is another.
+  /// @throws ContractError if the part exceeds the tensor, or the dtype differs.
   void read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const;
 
  private:

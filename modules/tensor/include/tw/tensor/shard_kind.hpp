@@ -7,13 +7,13 @@ namespace tw {
 /// What a piece of state is for.
 enum class ShardKind { parameter, buffer, optimizer, counter };
 
-/// What becomes of a piece of state where the ranks that load it are not those that saved it.
+/// How a piece of state is restored on a different set of ranks.
 enum class OnReshard {
   shard,      ///< the ranks' slices make up one tensor; each rank gets the slice it asks for. Equal slices on several ranks count once
-  replicate,  ///< every rank holds the whole, with the same values
-  sum,        ///< each rank holds a whole tensor of its own, of which only the sum matters: rank r of n gets the sum over the old ranks r, r + n, ...
-  mean,       ///< each rank holds a whole tensor of its own; every rank gets the mean over the old ranks
-  drop,       ///< each rank holds a whole tensor of its own, which means nothing to others: what the loading rank has stays
+  replicate,  ///< every rank holds the whole tensor, with the same values
+  sum,        ///< each rank holds its own whole tensor, and only their sum matters: rank r of n gets the sum over the old ranks r, r + n, ...
+  mean,       ///< each rank holds its own whole tensor; every rank gets the mean over the old ranks
+  drop,       ///< each rank holds its own whole tensor, meaningless to others: the loading rank keeps its current value
 };
 
 /// "parameter", "buffer", "optimizer", "counter".

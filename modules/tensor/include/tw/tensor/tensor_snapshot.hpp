@@ -7,14 +7,14 @@
 
 namespace tw {
 
-/// What tensors hold now, such as a module's buffers before a pass that may have to leave no trace. Keeps them alive.
+/// A copy of tensors' current values, such as a module's buffers before a pass that may be undone. Keeps the tensors alive.
 class TensorSnapshot {
  public:
   explicit TensorSnapshot(std::vector<at::Tensor> tensors);
   explicit TensorSnapshot(const std::vector<NamedTensor>& tensors);
 
-  /// Writes it back into the same memory. Without autograd's knowledge: versions stay, so that graphs that saved the tensors can still be run, and
-  /// take what is there then.
+  /// Writes the values back into the same memory, invisibly to autograd: version counters stay, so graphs that saved the tensors can still run. Such
+  /// graphs use the restored values.
   void put_back() const;
 
  private:
@@ -22,7 +22,7 @@ class TensorSnapshot {
   std::vector<at::Tensor> copies_;
 };
 
-/// Puts what tensors hold now back at the end of its life.
+/// Restores the tensors' current values on destruction.
 class RestoreOnExit {
  public:
   explicit RestoreOnExit(std::vector<at::Tensor> tensors);

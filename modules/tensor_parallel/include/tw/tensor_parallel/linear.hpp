@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of which every rank of the `tensor` axis holds a part. A column-parallel layer, something element by element, and a row-parallel
-// layer make an MLP that communicates twice a step: one all-reduce of the output in the forward pass, one of the input's gradient in the backward
-// pass.
+// Linear layers that are split over the ranks of the `tensor` axis. A column-parallel layer, an element-wise activation and a row-parallel layer form
+// an MLP that communicates twice per step: one all-reduce of the output in the forward pass, and one of the input's gradient in the backward pass.
 //
-// Every rank computes the same loss (see <tw/tensor_parallel/operations.hpp>); then gradients of split parameters are slices of what one process
-// would have, and gradients of replicated ones the same on all ranks. Nothing is left to be reduced along this axis; along a `data` axis,
-// DataParallel does.
+// Every rank computes the same loss (see <tw/tensor_parallel/operations.hpp>); then gradients of split parameters are slices of those of one process,
+// and gradients of replicated parameters are equal on all ranks. So no reduction along this axis is needed; along a `data` axis, DataParallel
+// reduces.
 //
-// A layer of P ranks has the parameters that torch::nn::Linear would have, seed for seed: each rank draws the whole layer, which takes its memory for
-// that moment, and keeps its slice. So generators must be in the same state on all ranks of the axis: call torch::manual_seed() alike.
+// For a given seed, a layer on P ranks has the same parameters as torch::nn::Linear: each rank draws the whole layer, which temporarily takes its
+// memory, and keeps its slice. So generators must be in the same state on all ranks of the axis: call torch::manual_seed() with the same seed.
 //
-// Forward and backward passes are collective. Of n features, rank r of P has those from n r / P to n (r + 1) / P, rounded down.
+// Forward and backward passes are collective. Of n features, rank r of P holds n r / P to n (r + 1) / P, rounded down.
 // Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
 #pragma once
 #include <torch/nn/pimpl.h>
@@ -21,7 +20,7 @@ namespace tw::tensor_parallel {
 
 struct ColumnParallelLinearOptions {
   bool bias = true;
-  /// Whether every rank gets the whole output. Otherwise each keeps its features, as a row-parallel layer takes them.
+  /// Whether every rank gets the whole output. Otherwise each keeps its own features, as input for a row-parallel layer.
   bool gather_output = false;
 };
 
@@ -37,7 +36,7 @@ class ColumnParallelLinearImpl : public SplitModule {
   torch::Tensor forward(const torch::Tensor& input);
 
   torch::Tensor weight;  ///< this rank's rows, [out_features / P, in_features]
-  torch::Tensor bias;    ///< this rank's, [out_features / P]; undefined without
+  torch::Tensor bias;    ///< this rank's part, [out_features / P]; undefined without bias
 
  private:
   int64_t in_features_;
@@ -48,7 +47,8 @@ TORCH_MODULE(ColumnParallelLinear);
 
 struct RowParallelLinearOptions {
   bool bias = true;
-  /// The input is this rank's features, such as a column-parallel layer's output. Otherwise it is whole and replicated, and each rank takes its part.
+  /// Whether the input is this rank's features, such as a column-parallel layer's output. Otherwise it is whole and replicated, and each rank uses
+  /// its part.
   bool input_is_parallel = true;
 };
 
@@ -64,7 +64,7 @@ class RowParallelLinearImpl : public SplitModule {
   torch::Tensor forward(const torch::Tensor& input);
 
   torch::Tensor weight;  ///< this rank's columns, [out_features, in_features / P]
-  torch::Tensor bias;    ///< replicated, [out_features]; undefined without
+  torch::Tensor bias;    ///< replicated, [out_features]; undefined without bias
 
  private:
   int64_t in_features_;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communication inside tensor-parallel layers, as autograd sees it. Every rank of the `tensor` axis computes the same loss L from the same
-// replicated values, so:
+// Differentiable communication for tensor-parallel layers. Every rank of the `tensor` axis computes the same loss L from the same replicated values,
+// so:
 // - a tensor that is replicated has a replicated gradient, dL/dx, the same on all ranks;
-// - a tensor that is split has a split gradient: each rank's slice of what one process would have;
-// - a partial tensor, of which the ranks' sum is meant, has the gradient of that sum.
-// <tw/comm/differentiable.hpp> takes the sum of the ranks' losses for the loss instead; do not mix the two in one graph.
+// - a tensor that is split has a split gradient: each rank's slice of the gradient in one process;
+// - a partial tensor, which stands for the sum over the ranks, has the gradient of that sum. <tw/comm/differentiable.hpp> defines the loss as the sum
+//   of the ranks' losses instead; do not mix the two in one graph.
 //
-// Split tensors are split along their last dimension: of `size` elements, rank r of P has those from size r / P to size (r + 1) / P, rounded down.
+// Split tensors are split along their last dimension: of `size` elements, rank r of P holds size r / P to size (r + 1) / P, rounded down.
 //
-// Each call is collective where its forward or backward pass communicates; all ranks run both, in the same order. Inputs are floating point, of the
-// same dtype on all ranks, and need a gradient on all ranks or on none. ContractError for inputs that do not fit.
+// A call is collective if its forward or backward pass communicates; all ranks run both, in the same order. Inputs are floating point, of the same
+// dtype on all ranks, and require a gradient on all ranks or on none. Every function throws ContractError for inputs that do not fit.
 // Ref: Shoeybi et al. 2019, Megatron-LM, section 3: the conjugate functions f and g.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -22,14 +22,14 @@ namespace tw::tensor_parallel {
 /// Passes a replicated `input`, of any shape, to computations that differ between ranks. Megatron's f. Backward: the sum of the ranks' gradients.
 at::Tensor copy_to_ranks(const Communicator& comm, const at::Tensor& input);
 
-/// The sum of the ranks' partial `input`s, of any shape; replicated. Megatron's g. Collective. Backward: the gradient as it is.
+/// The sum of the ranks' partial `input`s, of any shape; replicated. Megatron's g. Collective. Backward: the unchanged gradient.
 at::Tensor reduce_from_ranks(const Communicator& comm, const at::Tensor& input);
 
-/// The whole of a split tensor; replicated. Collective. Backward: this rank's slice of the gradient.
+/// The whole tensor, gathered from its slices; replicated. Collective. Backward: this rank's slice of the gradient.
 /// @param input this rank's slice, shape [..., n]. @param size of the last dimension of the whole. @return shape [..., size].
 at::Tensor gather_from_ranks(const Communicator& comm, const at::Tensor& input, int64_t size);
 
-/// This rank's slice of a replicated `input` of shape [..., size]. Backward: the whole gradient, out of the ranks' slices.
+/// This rank's slice of a replicated `input` of shape [..., size]. Backward: the whole gradient, gathered from the ranks' slices.
 at::Tensor scatter_to_ranks(const Communicator& comm, const at::Tensor& input);
 
 }  // namespace tw::tensor_parallel

@@ -13,23 +13,23 @@ namespace tw::tensor_parallel {
 
 /// Which slice of a parameter this rank holds.
 struct Split {
-  std::string name;                   ///< of the parameter in its module
-  std::vector<int64_t> global_shape;  ///< of the whole
-  std::vector<int64_t> offsets;       ///< where the slice begins, one per dimension; its lengths are those of the parameter
+  std::string name;                   ///< name of the parameter in its module
+  std::vector<int64_t> global_shape;  ///< shape of the whole parameter
+  std::vector<int64_t> offsets;       ///< where the slice begins, one per dimension; its lengths are the sizes of the parameter here
 };
 
-/// A module with parameters of which every rank of the `tensor` axis holds a slice: the base of the layers here.
+/// Base of tensor-parallel layers: a module with parameters that are split over the ranks of the `tensor` axis.
 class SplitModule : public torch::nn::Module, public SlicedModule {
  public:
   /// Its split parameters; the others are replicated.
   const std::vector<Split>& splits() const noexcept { return splits_; }
-  /// All its parameters for checkpoints, which any number of ranks can load. @param prefix its name in the model, such as "hidden"; "" for none.
+  /// All parameters for checkpoints, which any number of ranks can load. @param prefix the module's name in the model, such as "hidden"; "" for none.
   std::vector<NamedShard> shards(const std::string& prefix = "") const;
   const Communicator& holders() const noexcept override { return comm_; }
   std::vector<std::string> sliced_parameters() const override;
 
  protected:
-  /// @param comm of the `tensor` axis; shared, not duplicated.
+  /// @param comm the `tensor` axis; shared, not duplicated.
   explicit SplitModule(const Communicator& comm);
 
   const Communicator& comm() const noexcept { return comm_; }
@@ -41,11 +41,10 @@ class SplitModule : public torch::nn::Module, public SlicedModule {
   std::vector<Split> splits_;
 };
 
-/// `shards` with those that belong to split parameters of `model` marked as the slices they are, so that checkpoints of a model with split and
-/// ordinary modules re-shard between any numbers of ranks.
-/// @param model a SplitModule, or one that contains some. @param shards what `tw::module_shards(model)` gave, or `tw::OptimizerState::shards()`,
-/// whose
-///              tensors have the shapes of their parameters; both take every parameter for whole.
+/// Returns `shards`, with those of split parameters of `model` marked as slices. Checkpoints of a model with split and ordinary modules can then be
+/// loaded on any number of ranks.
+/// @param model a SplitModule, or a module that contains some. @param shards the result of `tw::module_shards(model)` or
+/// `tw::OptimizerState::shards()` (with tensors of the parameters' shapes); both treat every parameter as whole.
 std::vector<NamedShard> sliced(const torch::nn::Module& model, std::vector<NamedShard> shards);
 
 }  // namespace tw::tensor_parallel

@@ -8,10 +8,10 @@
 
 namespace tw::train {
 
-/// Shows a run to a person: a progress bar an epoch (plain lines where there is no terminal) and a summary at the end. For rank 0 alone.
+/// Prints a run's progress: a progress bar per epoch (plain lines without a terminal) and a summary at the end. Use it on rank 0 only.
 class Console : public Hook {
  public:
-  /// @param out kept by reference. @param unit what samples are called, such as "images".
+  /// @param out kept by reference. @param unit name of the samples, such as "images".
   Console(std::ostream& out, bool terminal, std::string unit = "samples");
 
   void on_start_epoch(State& state) override;

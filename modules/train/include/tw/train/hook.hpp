@@ -19,7 +19,7 @@ class Optimizer;
 
 namespace tw::train {
 
-/// Where a run stands. Hooks may change the tensors and the optimizer, on all ranks alike, and end the run.
+/// The state of a run. Hooks may change the tensors and the optimizer, on all ranks alike, and end the run.
 struct State {
   State(const Communicator& communicator, const Model& trained, torch::optim::Optimizer& by, const Options& as,
         std::function<double(double)> clip = {})
@@ -30,24 +30,25 @@ struct State {
   torch::optim::Optimizer& optimizer;
   const Options& options;
   int64_t epoch = 1;          ///< from 1
-  int64_t step = 0;           ///< updates so far, in all epochs
-  int64_t samples = 0;        ///< trained in this epoch so far, by all ranks
-  int64_t epoch_samples = 0;  ///< that this epoch will train, by all ranks
-  Batch batch;                ///< of this rank; may be empty. Rows of no elements where the model looks at no samples, such as on an inner stage
-  at::Tensor outputs;         ///< undefined where the model returns the loss alone
-  at::Tensor loss;            ///< of this rank's batch; on_forward() may put another in its place, where autograd's backward pass is still to come
-  double mean_loss = 0;       ///< the same as a number; 0 for an empty batch. On an accelerator known from on_update() on, and the last one's before
+  int64_t step = 0;           ///< updates so far, over all epochs
+  int64_t samples = 0;        ///< samples trained in this epoch so far, by all ranks
+  int64_t epoch_samples = 0;  ///< total samples of this epoch, over all ranks
+  Batch batch;         ///< this rank's batch; may be empty. Rows have no elements on ranks whose model part needs no samples, such as an inner stage
+  at::Tensor outputs;  ///< undefined if the model returns only the loss
+  at::Tensor loss;     ///< loss of this rank's batch; on_forward() may replace it, if autograd's backward pass comes later
+  double mean_loss =
+      0;  ///< the loss as a number; 0 for an empty batch. On an accelerator it is up to date from on_update(), and the previous step's before
   double learning_rate = 0;
   std::vector<std::string> figures{"loss"};  ///< names of the values that an evaluation returns, in order
 
-  /// Ends the run, with a checkpoint: after this step; from on_backward() on, after one more. Any rank may ask. Where ranks meet rarely, when they
-  /// do.
+  /// Ends the run with a checkpoint: after this step, or after the next one if called in on_backward() or later. Any rank may call it. With
+  /// strategies that synchronise rarely, the run ends at the next synchronisation.
   void stop(std::string reason) { stop_reason = std::move(reason); }
   std::string stop_reason;
 
-  /// In on_backward(): scales the gradients down to a norm of at most `max_norm`, with any strategy: the norm of all gradients of the model, each
-  /// element once, wherever its gradient lies. (LibTorch's clip_grad_norm_ sees this rank's tensors alone.) Called on all ranks.
-  /// @return the norm before, without the loss scale. The option max_gradient_norm does it in every step
+  /// Call this in on_backward(), on all ranks: scales the gradients down to a norm of at most `max_norm`, with any strategy. The norm counts each
+  /// element of the model's gradients once, whichever rank holds it. (LibTorch's clip_grad_norm_ uses this rank's tensors only.)
+  /// @return the norm before scaling, without the loss scale. The option max_gradient_norm does this in every step
   /// @throws ContractError outside a trainer's run
   double clip_gradient_norm(double max_norm) {
     TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() must be called in on_backward() of a hook of a Trainer");
@@ -58,16 +59,17 @@ struct State {
   std::function<double(double)> clip_;
 };
 
-/// Your own code inside the training loop, in the manner of torchnet's engine. Called on every rank; a hook that communicates does so on all.
+/// Your own code inside the training loop, in the manner of torchnet's engine. Called on every rank that added it; a hook that communicates must be
+/// added on all.
 class Hook {
  public:
   virtual ~Hook() = default;
   virtual void on_start(State& /*state*/) {}        ///< before the first step; after a resume too
   virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
-  virtual void on_sample(State& /*state*/) {}       ///< `batch` is there
-  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are there; a pipeline has made its backward passes too
-  /// Gradients are complete, and not yet used: reduced, each rank's own, or out of sight, as the strategy has it; those of scaled losses are still
-  /// as much too large (PrecisionOptions). To clip them, call State::clip_gradient_norm().
+  virtual void on_sample(State& /*state*/) {}       ///< `batch` is available
+  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are available; a pipeline has also made its backward passes
+  /// Gradients are complete, and not yet used. Depending on the strategy they are reduced, local to each rank, or not accessible. Gradients of scaled
+  /// losses still contain the scale (PrecisionOptions). To clip, call State::clip_gradient_norm().
   virtual void on_backward(State& /*state*/) {}
   virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}

@@ -5,15 +5,15 @@
 
 namespace tw::train {
 
-/// How the learning rate moves: a factor on what the optimizer was made with. Pure.
+/// The learning rate schedule: a factor on the optimizer's initial rate. Pure.
 struct LearningRateOptions {
   enum class Decay { constant, step, cosine };
   Decay decay = Decay::constant;
-  int64_t warm_up_steps = 0;  ///< rises linearly to the full rate in this many updates
+  int64_t warm_up_steps = 0;  ///< updates in which the rate rises linearly to its full value
   int64_t step_epochs = 1;    ///< step: multiply by step_factor every this many epochs
   double step_factor = 0.1;
-  double final_factor = 0;  ///< cosine: what is left at the end of the run
-  int64_t base_batch = 0;   ///< the global batch for which the optimizer's rate is meant; the rate grows with the batch. 0: leave it
+  double final_factor = 0;  ///< cosine: factor at the end of the run
+  int64_t base_batch = 0;   ///< global batch for which the optimizer's rate is meant; the rate scales with the actual one. 0: no scaling
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

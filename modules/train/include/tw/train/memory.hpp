@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's memory is for.
+// A rank's memory by use.
 #pragma once
 #include <array>
 #include <chrono>
@@ -12,11 +12,11 @@
 namespace tw::train {
 
 enum class MemoryUse {
-  parameters,   ///< what the rank keeps of them from step to step: all, its slices, or its part of a model in parts
-  gradients,    ///< those of its parameters, and the buckets in which they lie
-  optimizer,    ///< what is remembered of each parameter: the optimizer's state, float32 copies of half parameters, anchors and momenta of DiLoCo
-  buffers,      ///< the model's; those to gather, reduce or average in; the shards of a parameter server; a checkpoint being written
-  activations,  ///< all else that LibTorch holds: what backward passes need, batches, intermediate results, those of the optimizer's step too
+  parameters,   ///< the parameters that the rank keeps from step to step: all, its slices, or its part of the model
+  gradients,    ///< gradients of its parameters, and their buckets
+  optimizer,    ///< per-parameter state: the optimizer's, float32 master weights, anchors and momenta of DiLoCo
+  buffers,      ///< the model's buffers; buffers for gathering, reducing or averaging; shards of a parameter server; a checkpoint being written
+  activations,  ///< all other memory of LibTorch: activations for backward passes, batches, temporaries (also of the optimizer's step)
 };
 constexpr size_t memory_uses = 5;
 
@@ -33,34 +33,34 @@ struct MemoryByUse {
   bool operator==(const MemoryByUse&) const = default;
 };
 
-/// The moment at which a rank held most.
+/// The moment at which a rank held the most memory.
 struct MemoryPeak {
   MemoryByUse held;
   std::string during;  ///< "forward", "backward", "update", "evaluation", "checkpoint"; empty: nothing was counted
   int64_t step = 0;    ///< updates before it
 };
 
-/// Which held most. @param by_rank at least one
+/// The rank with the highest peak. @param by_rank at least one
 int worst_rank(const std::vector<MemoryPeak>& by_rank);
 
-/// "at most 12.3 MiB, on rank 1 (backward): parameters 1.6, gradients 1.6, optimizer 3.3, buffers 0.0, activations 5.8", of the rank that held most.
-/// @param by_rank at least one
+/// "at most 12.3 MiB, on rank 1 (backward): parameters 1.6, gradients 1.6, optimizer 3.3, buffers 0.0, activations 5.8", for the rank with the
+/// highest peak. @param by_rank at least one
 std::string memory_text(const std::vector<MemoryPeak>& by_rank);
 
-/// By rank, on every rank. Collective.
+/// All ranks' peaks, by rank, on every rank. Collective.
 std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine);
 
-/// What a rank held from a moment on.
+/// A rank's memory from a moment on.
 struct MemorySample {
   std::chrono::steady_clock::time_point time;
   const char* during;
   MemoryByUse held;
 };
 
-/// How a step went on a rank.
+/// A rank's memory over the course of a step.
 struct StepMemory {
   struct Moment {
-    double seconds = 0;  ///< from its beginning
+    double seconds = 0;  ///< since the beginning of the step
     std::string during;
     MemoryByUse held;  ///< until the next moment
   };
@@ -69,7 +69,7 @@ struct StepMemory {
   std::vector<Moment> moments;
 };
 
-/// What rank `root` held, on every rank. Collective. @param step, samples of that rank
+/// Rank `root`'s memory over a step, on every rank. Collective. @param step, samples used on `root` only
 StepMemory step_of_rank(const Communicator& comm, Rank root, int64_t step, const std::vector<MemorySample>& samples);
 
 }  // namespace tw::train

@@ -10,12 +10,13 @@
 
 namespace tw::train {
 
-/// Memory whose use is known.
+/// Memory blocks with known use.
 class KnownMemory {
  public:
-  /// Adds the block in which `tensor` lies; its first use counts. Undefined tensors are left out. @param sharers ranks that share the block
+  /// Adds the block that holds `tensor`; a block's first use counts. Undefined tensors are ignored. @param sharers number of ranks that share the
+  /// block
   void add(MemoryUse use, const at::Tensor& tensor, int sharers = 1);
-  /// Adds memory that is not a tensor's.
+  /// Adds memory that does not belong to a tensor.
   void add(MemoryUse use, int64_t bytes) { elsewhere_[use] += bytes; }
 
  private:
@@ -29,35 +30,36 @@ class KnownMemory {
   MemoryByUse elsewhere_;
 };
 
-/// What a rank holds, by use, from its construction on: the most of it, and how it went. Counts as HeldMemory does; what is older, or not LibTorch's,
-/// is there when it is known.
+/// Records a rank's memory by use, from construction: its peak and its course. Counts like HeldMemory. Memory that is older, or not LibTorch's, is
+/// included only as KnownMemory.
 ///
-/// Blocks that are still held at the end of a stretch get the use that is known then, from their allocation on; blocks of no known use are
-/// activations. So no use is declared in advance: gradients that autograd makes are gradients as soon as it makes them.
+/// Memory is recorded in stretches, such as an update. Blocks still held at the end of a stretch get the use known then, for all the time since their
+/// allocation; all other blocks are activations. So uses need not be declared in advance: autograd's gradients count as gradients from their
+/// allocation.
 class MemoryAccount {
  public:
   explicit MemoryAccount(c10::DeviceType kind, bool keeps_samples = false);
 
   /// Begins a stretch, such as an update.
   void begin();
-  /// Counts nothing until the next stretch begins, which takes no time; what lives then is older.
+  /// Stops counting, at no cost, until the next stretch begins. Memory allocated meanwhile counts as older.
   void rest();
-  /// What comes now, in this stretch. @param name a literal
+  /// Begins a phase of this stretch. @param name a string literal
   void phase(const char* name);
-  /// Whether the stretch may have held more than those before it, or samples are kept: then it is to be ended, by end(). Otherwise it may go by.
+  /// Whether to call end() for this stretch: it may have a new peak, or samples are kept. Otherwise end() may be skipped.
   bool matters() const;
   /// @param step updates before it
   void end(int64_t step, const KnownMemory& known);
 
   const MemoryPeak& peak() const noexcept { return peak_; }
-  /// Of the last stretch that was ended: where a phase began, and where something had changed by 1/256 of the most.
+  /// Samples of the last stretch that was ended: at the beginning of each phase, and at each change by 1/256 of the maximum.
   const std::vector<MemorySample>& samples() const noexcept { return samples_; }
 
  private:
   using Time = std::chrono::steady_clock::time_point;
   struct Event {
     const void* address;
-    int64_t bytes;  // negative: given back
+    int64_t bytes;  // negative: freed
     Time time;
   };
   struct Phase {
@@ -65,7 +67,7 @@ class MemoryAccount {
     size_t event;  // the first
     Time time;
   };
-  /// All that was noted of a stretch.
+  /// All records of a stretch.
   struct Stretch {
     int64_t before = 0;  // bytes counted
     int64_t most = 0;
@@ -78,14 +80,14 @@ class MemoryAccount {
   void replay(const Stretch& stretch, const KnownMemory& known, int64_t step);
 
   const bool keeps_samples_;
-  mutable std::mutex mutex_;  // of what other threads note
+  mutable std::mutex mutex_;  // guards records of other threads
   int64_t now_ = 0;
   Stretch stretch_;
 
   bool resting_ = false;
-  bool knows_ = false;           // what is not counted: a stretch was ended since the beginning, or since the rest
-  KnownMemory::Blocks earlier_;  // known at the end of the stretch before
-  int64_t not_counted_ = 0;      // of what is known
+  bool knows_ = false;           // not_counted_ is known: a stretch has ended since construction or since rest()
+  KnownMemory::Blocks earlier_;  // known blocks at the end of the previous stretch
+  int64_t not_counted_ = 0;      // bytes of known memory that is not counted
   MemoryPeak peak_;
   std::vector<MemorySample> samples_;
   HeldMemory held_;  // last: it reports blocks to the other members

@@ -5,12 +5,12 @@
 
 namespace tw::train {
 
-/// Writes metrics.jsonl into the run's folder, one JSON object a line: {"event":"epoch",...} for each epoch and at last {"event":"summary",...}; and
-/// the epochs as metrics.csv. Files of an earlier run are replaced; those of a resumed run are continued after the step that it resumes. For rank 0
-/// alone. A line that cannot be written may be lost, which log_error() reports once; training goes on.
+/// Writes metrics.jsonl into the run's folder, one JSON object a line: {"event":"epoch",...} for each epoch and {"event":"summary",...} at the end.
+/// Writes the epochs as metrics.csv too. Files of an earlier run are replaced; a resumed run continues its files from the step that it resumes. Use
+/// it on rank 0 only. If writing fails, lines may be lost and log_error() reports it once; training continues.
 class MetricsLog : public Hook {
  public:
-  /// Makes the folder. @throws FileError when that fails.
+  /// Creates the folder. @throws FileError if that fails.
   explicit MetricsLog(const Options& options);
 
   void on_start(State& state) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models and objectives that compute under LibTorch's autocast. The trainer does this by itself, by Options::precision.
+// Models and objectives that compute under LibTorch's autocast. The trainer does this by itself if Options::precision is set.
 #pragma once
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
@@ -7,14 +7,13 @@
 
 namespace tw::train {
 
-/// `model`, whose forward() and pass() run under autocast for the device that it lies on: forward pass and loss inside, as LibTorch wants it, the
-/// backward pass outside. Its tensors are the same. Of float32: the model as it is.
-/// @throws ContractError, naming it, where a trained parameter is not float32, which autocast would pass over, and where LibTorch knows no autocast
-/// for the device
+/// Returns `model` with forward() and pass() under autocast for its device: forward pass and loss inside, the backward pass outside, as LibTorch
+/// recommends. It has the same tensors. For float32: returns the model unchanged.
+/// @throws ContractError naming a trained parameter that is not float32, which autocast would skip; also if LibTorch has no autocast for the device
 Model under_autocast(Model model, ComputeType compute);
 
-/// `objective` with its loss computed under autocast for the device of the outputs, in float32, and its metrics computed on float32 outputs. For
-/// float32: the objective as it is.
+/// Returns `objective` with its loss computed under autocast for the outputs' device, in float32, and its metrics computed on float32 outputs. For
+/// float32: returns the objective unchanged.
 Objective under_autocast(Objective objective, ComputeType compute);
 
 }  // namespace tw::train

@@ -9,15 +9,14 @@
 
 namespace tw::train {
 
-/// What is trained, and its tensors on this rank, as model_of() makes it. A value that shares the model.
+/// A model for the trainer, with its tensors on this rank; made by model_of(). Copies share the model.
 struct Model : ModelTensors {
   std::shared_ptr<TrainableModel> trained;
-  std::vector<std::string> empty_submodules = {};  ///< such as activations, whose names LibTorch wants in its files
-  /// Whether its layers exchange something along `data`, such as SyncBatchNorm: ranks without samples then make a pass with the others, in an
-  /// IdlePass.
+  std::vector<std::string> empty_submodules = {};  ///< names of submodules without tensors, such as activations, which LibTorch expects in its files
+  /// Whether layers communicate along `data`, such as SyncBatchNorm: ranks without samples then run a pass with the others, in an IdlePass.
   bool exchanges_in_passes = false;
 
-  /// Whether ranks hold it together; otherwise each has the whole.
+  /// Whether several ranks hold the model together; otherwise each has all of it.
   bool is_in_parts() const { return !trained->axes().empty(); }
   /// See TrainableModel::forward(); ranks without samples do not call it.
   at::Tensor forward(const at::Tensor& inputs) const { return trained->forward(inputs); }
@@ -29,7 +28,7 @@ struct Model : ModelTensors {
 /// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
 Model model_of(const std::shared_ptr<TrainableModel>& model);
 
-/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws ContractError naming a SyncBatchNorm for
+/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws ContractError naming a SyncBatchNorm with
 /// Reduction::sample_weighted: the trainer weights losses itself, and sums gradients.
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward);
 
@@ -40,8 +39,8 @@ Model model_of(Holder holder) {
   return model_of(holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); });
 }
 
-/// A TorchScript file, such as Python's torch.jit.script(net).save(path) writes; its forward takes and returns one tensor.
-/// @throws FileError when it cannot be read or has no such forward.
+/// Loads a TorchScript file, as written by Python's torch.jit.script(net).save(path); its forward takes and returns one tensor. @throws FileError if
+/// it cannot be read or has no such forward.
 Model load_torchscript(const std::filesystem::path& path);
 
 }  // namespace tw::train

@@ -9,14 +9,14 @@ namespace tw::train {
 /// The dtype in which operators compute, where LibTorch's autocast allows it.
 enum class ComputeType { float32, bfloat16, float16 };
 
-/// How forward passes are computed, in training and in evaluation. Parameters, gradients, their reduction and the optimizer stay as the model has
-/// them, in float32; docs/strategies/precision.md lists the models that can and what it costs.
+/// Precision of forward passes, in training and in evaluation. Parameters, gradients, their reduction and the optimizer stay in float32.
+/// docs/strategies/precision.md lists supported models and the cost.
 struct PrecisionOptions {
-  ComputeType compute = ComputeType::float32;  ///< float32: as the model's parameters are, without autocast
-  bool scale_loss = false;                     ///< of bfloat16, which seldom needs it; with float16 losses are always scaled
+  ComputeType compute = ComputeType::float32;  ///< float32: the parameters' dtype, without autocast
+  bool scale_loss = false;                     ///< scale losses with bfloat16, which seldom needs it; with float16 they are always scaled
   LossScalerOptions loss_scale = {};
 
-  /// Whether a LossScaler is at work.
+  /// Whether losses are scaled.
   bool scales() const noexcept { return compute == ComputeType::float16 || (compute == ComputeType::bfloat16 && scale_loss); }
   /// Values that contradict each other. Keys as in Options.
   std::vector<Problem> contradictions() const;

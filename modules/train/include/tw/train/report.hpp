@@ -20,20 +20,20 @@ double figure(const Figures& figures, const std::string& name);
 struct EpochReport {
   int64_t epoch = 0;      ///< from 1
   int64_t step = 0;       ///< updates so far
-  double train_loss = 0;  ///< mean over the samples, each computed before the update that uses it; losses that are not finite are left out
-  Figures validation;     ///< empty where this epoch was not evaluated
-  bool best = false;      ///< better than all before
+  double train_loss = 0;  ///< mean over the samples, each before the update that uses it; non-finite losses are excluded
+  Figures validation;     ///< empty if this epoch was not evaluated
+  bool best = false;      ///< better than all previous epochs
   double learning_rate = 0;
   Seconds train_time{0};
-  int64_t samples = 0;  ///< trained, by all ranks
+  int64_t samples = 0;  ///< samples trained, by all ranks
 };
 
-/// The exchange between ranks and parameter servers, since the start or the resume.
+/// Statistics of the exchange between ranks and parameter servers, since the start or resume.
 struct ServerFigures {
   double pushes_per_s = 0;   ///< of all ranks
   double pulls_per_s = 0;    ///< likewise
-  double waiting_share = 0;  ///< time in which ranks waited for servers, or, in some algorithms, for other ranks, over the time of all steps
-  /// Pushes of all ranks by their age: how many pushes of others had come since the pull before. The last entry is that many or more.
+  double waiting_share = 0;  ///< time that ranks waited for servers (in some algorithms, for other ranks), divided by the time of all steps
+  /// Number of pushes of all ranks by staleness: the number of others' pushes since the preceding pull. The last entry includes all larger values.
   std::vector<int64_t> staleness;
 };
 
@@ -41,36 +41,36 @@ struct ServerFigures {
 struct SlowRank {
   int rank = 0;
   std::string host;
-  double share = 0;  ///< time in which the others waited longer for communication than it did itself, over the time of all steps; mean over them
+  double share = 0;  ///< how much longer the others waited for communication than this rank, divided by the time of all steps; mean over the others
 };
 
 /// A run that has ended, for any reason.
 struct Summary {
   int ranks = 1;
-  int64_t epochs = 0;      ///< completed, those before a resume included
-  int64_t steps = 0;       ///< updates, those before a resume included
+  int64_t epochs = 0;      ///< completed epochs, including those before a resume
+  int64_t steps = 0;       ///< updates, including those before a resume
   int64_t parameters = 0;  ///< trained elements
   int64_t test_samples = 0;
   int64_t global_batch = 0;
   Figures validation;                         ///< the last evaluation on the validation set; empty without one
-  Figures test;                               ///< of the model at the end, on the test set, which nothing looks at before; empty unless finished
-  double best = 0;                            ///< the best value of what early stopping watches, on the validation set
+  Figures test;                               ///< the final model on the test set, which is not used before; empty unless finished
+  double best = 0;                            ///< the best value of EarlyStopping::watch on the validation set
   int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
-  int64_t skipped_steps = 0;                  ///< left out because something was not finite
-  int64_t overflowed_steps = 0;               ///< left out because gradients of a scaled loss overflowed; of the rank that left out most
+  int64_t skipped_steps = 0;                  ///< updates skipped because a value was not finite
+  int64_t overflowed_steps = 0;               ///< updates skipped because gradients of a scaled loss overflowed; maximum over ranks
   std::string stopped_because;                ///< empty: all epochs were trained
-  bool diverged = false;                      ///< numbers that are not finite ended it
-  bool finished = true;                       ///< false: to be resumed
-  double samples_per_s = 0;                   ///< trained, by all ranks, evaluation not counted; since the start or the resume
-  double exposed_comm_share = 0;              ///< time in which ranks only waited for communication, over the time of all steps; mean over ranks
-  double bytes_per_step = 0;                  ///< that a rank gave to the strategy's collectives
-  double waited_for_data_share = 0;           ///< the same for data
-  Seconds train_time{0};                      ///< of all steps since the start or the resume
-  std::optional<SlowRank> slow_rank = {};     ///< where ranks meet, and one took 10 % or more of the others' time
-  std::optional<ServerFigures> servers = {};  ///< of strategy parameter_server
-  /// By rank: when it held most memory, evaluations and checkpoints included. Empty where nothing was trained.
+  bool diverged = false;                      ///< non-finite values ended the run
+  bool finished = true;                       ///< false: the run can be resumed
+  double samples_per_s = 0;                   ///< training samples of all ranks per second, without evaluation; since the start or resume
+  double exposed_comm_share = 0;              ///< time that ranks only waited for communication, divided by the time of all steps; mean over ranks
+  double bytes_per_step = 0;                  ///< bytes that a rank contributed to the strategy's collectives per step
+  double waited_for_data_share = 0;           ///< the same for waiting for data
+  Seconds train_time{0};                      ///< time of all steps since the start or resume
+  std::optional<SlowRank> slow_rank = {};     ///< set if ranks synchronise and one cost the others 10 % or more of their time
+  std::optional<ServerFigures> servers = {};  ///< for strategy parameter_server
+  /// Peak memory of each rank, including evaluations and checkpoints. Empty if nothing was trained.
   std::vector<MemoryPeak> memory = {};
-  /// Where a timeline was written: the last whole step of the rank that held most.
+  /// If a timeline was written: the last complete step on the rank with the highest peak.
   std::optional<StepMemory> step_memory = {};
 };
 

@@ -9,14 +9,14 @@ namespace tw::train {
 /// How the ranks train one model; docs/strategies.md compares them.
 enum class StrategyKind {
   data,              ///< gradients are reduced in every step (DataParallel)
-  sharded,           ///< the same, and each rank updates its share of the parameters (ShardedOptimizer)
+  sharded,           ///< the same, but each rank updates only its share of the parameters (ShardedOptimizer)
   fully_sharded,     ///< each rank keeps its share of parameters, gradients and state (FullySharded)
   local_sgd,         ///< ranks train alone, and average their parameters every `period` steps (LocalSgd)
   diloco,            ///< ranks train alone, and make an outer step every `period` steps (DiLoCo)
-  parameter_server,  ///< ranks train alone, and exchange with servers, which all ranks are, at times of their own (tw::parameter_server)
+  parameter_server,  ///< ranks train alone, and exchange asynchronously with parameter servers, which run on all ranks (tw::parameter_server)
 };
 
-/// The algorithm by which ranks train through servers; docs/parameter_server.md compares them.
+/// The parameter-server algorithm; docs/parameter_server.md compares them.
 enum class ServerAlgorithm {
   downpour,  ///< Downpour: an exchange every `period` steps
   easgd,     ///< ElasticAveraging: likewise
@@ -24,7 +24,7 @@ enum class ServerAlgorithm {
   ssp,       ///< StaleSynchronous
 };
 
-/// What gradients travel as.
+/// Compression of gradients.
 enum class CompressionKind { none, float16, bfloat16, top_k, power_sgd };
 
 struct StrategyOptions {
@@ -37,14 +37,15 @@ struct StrategyOptions {
   int64_t unit_bytes = int64_t{25} << 20;  ///< of `fully_sharded`, see FullyShardedOptions
   int prefetch_units = 0;                  ///< likewise
   int64_t resident_bytes = 0;              ///< likewise
-  int64_t period = 50;  ///< in steps, of `local_sgd`, `diloco` and `parameter_server` but `ssp`; ranks meet at the end of each epoch too
+  int64_t period = 50;  ///< steps between exchanges, of `local_sgd`, `diloco` and `parameter_server` (except `ssp`); ranks also synchronise at the
+                        ///< end of each epoch
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   ServerAlgorithm algorithm = ServerAlgorithm::easgd;  ///< of `parameter_server`
   double beta = 0.9;                                   ///< of `easgd` and `eamsgd`, see ElasticOptions
   int64_t staleness = 3;                               ///< of `ssp`, see StaleSynchronousOptions
 
-  /// What does not go together. Keys as in Options.
+  /// Values that contradict each other. Keys as in Options.
   std::vector<Problem> contradictions() const;
 };
 void visit(StrategyOptions& options, OptionVisitor& visitor);

@@ -9,19 +9,19 @@
 
 namespace tw::train {
 
-/// What this rank did when, for Chrome's about:tracing or ui.perfetto.dev: one process a rank, with rows for computing and for
-/// communication, and a track of its memory, by use.
+/// A timeline for Chrome's about:tracing or ui.perfetto.dev: one process per rank, with rows for computation and communication, and a track of its
+/// memory by use.
 class Timeline {
  public:
   using Time = std::chrono::steady_clock::time_point;
   enum class Row { compute = 0, communication = 1 };
 
-  /// Counts times from now, which is about the same moment on all ranks, and looks whether rank 0 can write `path`. Collective.
-  /// @throws FileError on every rank when it cannot.
+  /// Sets the origin of times to now, about the same moment on all ranks, and checks that rank 0 can write `path`. Collective. @throws FileError on
+  /// every rank if it cannot.
   void begin(const Communicator& comm, const std::filesystem::path& path);
-  /// Adds a span. After a million of them the rest is left out.
+  /// Adds a span. Spans after the first million are dropped.
   void add(Row row, const char* name, Time begin, Time end, int64_t number);
-  /// Adds what this rank held from a moment on. After a million of them the rest is left out.
+  /// Adds a memory sample. Samples after the first million are dropped.
   void add(const MemorySample& sample);
   /// Writes the spans and samples of all ranks on rank 0; times count from begin(), by each node's own clock. Collective.
   /// @throws FileError on every rank when rank 0 cannot write.

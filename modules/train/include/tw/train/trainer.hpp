@@ -15,49 +15,49 @@ namespace tw::train {
 
 /// Trains a model on all ranks, with checkpoints that any number of ranks can resume.
 ///
-/// An update takes the next `global_batch` samples of the epoch's order, which depends on seed and epoch alone; each rank has its share of them,
-/// which may be unequal or empty. A run that is killed and resumed on as many ranks has the bits of one that was not; on another number of ranks it
-/// trains the same samples in the same updates.
+/// An update uses the next `global_batch` samples of the epoch's order, which depends only on seed and epoch. The ranks' shares of these may be
+/// unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit. On a different number of
+/// ranks it trains the same samples in the same updates.
 ///
 /// SIGTERM and SIGUSR1 (what batch systems send before a job's time is over) end the run after a step, with a checkpoint.
 ///
-/// Epochs are evaluated on the validation set, and only that decides anything: early stopping, and which model is the best. The test set is looked
-/// at once, when the run has finished.
+/// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is used once, when the run has
+/// finished.
 ///
 /// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
 class Trainer {
  public:
-  /// Collective. Submodules train in the modes in which they are: what eval() has frozen stays frozen. Where the whole model is in
-  /// evaluation mode, all of it is put into training mode.
+  /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
+  /// put into training mode.
   /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test, validation borrowed. Without
   /// `validation` no epoch is evaluated and no best model is kept.
-  /// @throws ContractError for a wrong option; Error when another run holds the folder, an unfinished run would be lost, or one would be resumed with
-  /// other data, another optimizer or another global batch.
+  /// @throws ContractError for a wrong option; Error if another run holds the folder, an unfinished run would be lost, or a run would be resumed with
+  /// different data, optimizer or global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
-  /// The same over a mesh: along its axis `data` ranks take different samples; along the others, which are the model's axes(), they hold one model
-  /// together, take the same samples, and every one of them has parameters that are trained. The strategy is `data`. A resumed run finds the order
-  /// in which it reduces gradients again. Where the model needs no samples of a rank, none are read: State::batch has their rows, without content.
+  /// The same over a mesh: along its axis `data`, ranks use different samples. Along the other axes, which are the model's axes(), they hold one
+  /// model together and use the same samples, and each has trained parameters. The strategy must be `data`. A resumed run restores the order in which
+  /// it reduces gradients. On ranks where the model needs no samples, none are read: State::batch has the same rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
 
-  /// @param hook borrowed; called after those added before. On every rank, or on some: a hook that communicates, on every rank.
+  /// @param hook borrowed; called after hooks added earlier. Add a hook that communicates on every rank; others may be added on some ranks only.
   void add(Hook& hook);
 
-  // To keep the state of a run between two epochs elsewhere than in checkpoints. On all ranks alike; see OptimizerState.
+  // For saving a run's state between epochs outside of checkpoints. Call these on all ranks alike; see OptimizerState.
 
   /// The model, the state of its strategy, and the progress of the run; shares memory where it can.
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names);
   void apply(const std::vector<NamedShard>& shards);
-  /// run() begins after this many epochs. Not for a run that resumes a checkpoint.
+  /// Makes run() begin after this many epochs. Not for a run that resumes a checkpoint.
   void begin_after(int64_t epochs);
 
-  /// Trains to the end, or until something ends it. Collective, once. @throws Error on every rank, after the hooks' on_end, when the last checkpoint
-  /// or the timeline was not written. If the test set cannot be evaluated, even on one rank only, throws that error, after the checkpoint is written.
+  /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
+  /// checkpoint or the timeline was not written. If any rank cannot evaluate the test set, throws that error after writing the checkpoint.
   Summary run();
-  /// Loss and metrics of the model as it is now, every sample once, exact over all ranks. Leaves modes as they were. Collective.
+  /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Restores modes. Collective.
   Figures evaluate(const Dataset& dataset);
 
  private:
