@@ -26,7 +26,7 @@ ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Ten
           },
           options.share_memory),
       options_(options),
-      alpha_(options.beta / servers().crew().workers()) {}
+      alpha_(options.beta / servers().roles().workers()) {}
 
 bool ElasticAveraging::step() {
   if (++steps_ % options_.period != 0) return false;

@@ -12,13 +12,13 @@
 namespace tw::parameter_server {
 
 Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory) {
-  const RankRoles crew = agreed_roles(comm, roles);
+  const RankRoles rank_roles = agreed_roles(comm, roles);
   const std::vector<Rule> followed = on_all_ranks(comm, "making a worker of parameter servers", [&] {
     parameters_ = std::make_unique<FlatParameters>(std::move(parameters));
     return rules();
   });
   expect_same_on_all_ranks(comm, "the parameters that workers train", lines_of(parameters_->specs()));
-  centre_ = std::make_unique<Centre>(comm, crew, parameters_->values(), followed, share_memory);
+  centre_ = std::make_unique<Centre>(comm, rank_roles, parameters_->values(), followed, share_memory);
   parameters_->set(centre_->pull());
   comm.barrier();  // all ranks start from the same values before any of them pushes
 }

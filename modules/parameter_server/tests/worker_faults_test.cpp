@@ -149,12 +149,12 @@ TW_TEST_ON(Workers, WhoIsStoppedHoldsUpNobody, {.least = 2}) {
 
 /// All workers resume from the restored values, whatever their clocks were before.
 TEST(Workers, GoOnFromACheckpoint) {
-  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& rank_roles) {
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
     torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
     StaleSynchronous bounded(world(), parameters, {.staleness = 0, .roles = roles, .share_memory = share_memory});
     const auto train = [&](int steps) {
-      for (int step = 0; step < steps && crew.worker_of(world().rank()) >= 0; ++step) {
+      for (int step = 0; step < steps && rank_roles.worker_of(world().rank()) >= 0; ++step) {
         set_gradients(parameters, 0);
         sgd.step();
         bounded.step();
@@ -166,7 +166,7 @@ TEST(Workers, GoOnFromACheckpoint) {
     const at::Tensor then = flat(parameters).clone();
     const std::vector<NamedShard> kept = bounded.shards("centre");
     barrier(world());                               // otherwise workers would push before servers have copied
-    const bool reproducible = crew.workers() == 1;  // several workers push at varying times
+    const bool reproducible = rank_roles.workers() == 1;  // several workers push at varying times
     const at::Tensor expected = train(3);
     EXPECT_FALSE(expected.equal(then));
     int64_t at = 0;

@@ -38,12 +38,12 @@ inline void set_gradients(const std::vector<at::Tensor>& parameters, int rank) {
 
 /// Runs `turn` on one worker after another, each after the previous one's pushes are applied. Ranks that only serve have no turn.
 template <class Worker, class Turn>
-void in_turns(const Worker& worker, const RankRoles& crew, Turn turn) {
-  const int mine = crew.worker_of(world().rank());
-  for (int now = 0; now < crew.workers(); ++now) {
+void in_turns(const Worker& worker, const RankRoles& rank_roles, Turn turn) {
+  const int mine = rank_roles.worker_of(world().rank());
+  for (int now = 0; now < rank_roles.workers(); ++now) {
     if (now == mine) {
       turn();
-      while (crew.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().in_flight() > 0) progress(world());
+      while (rank_roles.leaders()[static_cast<size_t>(mine)] == world().rank() && worker.centre().in_flight() > 0) progress(world());
     }
     barrier(world());
   }

@@ -11,8 +11,8 @@ namespace workers_test {
 using namespace testing;
 
 TEST(Downpour, IsItsFormula) {
-  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
-    const int mine = crew.worker_of(world().rank());
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& rank_roles) {
+    const int mine = rank_roles.worker_of(world().rank());
     for (DownpourOptions o : {DownpourOptions{}, DownpourOptions{.push_interval = 2, .pull_interval = 3},
                               DownpourOptions{.push_interval = 3, .pull_interval = 2, .initial_delay = 2},
                               DownpourOptions{.push_interval = 1, .pull_interval = 3, .prefetch_lead = 2}}) {
@@ -23,11 +23,11 @@ TEST(Downpour, IsItsFormula) {
       Downpour worker(world(), parameters, o);
       // All workers, simulated here.
       at::Tensor c = flat(parameters_from(0.5));
-      std::vector<at::Tensor> x(static_cast<size_t>(crew.workers()), c);
+      std::vector<at::Tensor> x(static_cast<size_t>(rank_roles.workers()), c);
       std::vector<at::Tensor> g(x.size(), torch::zeros_like(c));
       std::vector<at::Tensor> fetched(x.size());
       for (int step = 1; step <= 7; ++step) {
-        in_turns(worker, crew, [&] {
+        in_turns(worker, rank_roles, [&] {
           set_gradients(parameters, mine);
           sgd.step();
           worker.step();
@@ -58,23 +58,23 @@ TEST(Downpour, IsItsFormula) {
 /// One after the other, so that a worker's parameters lag by all pushes of the others since its last one.
 TEST(Downpour, KnowsHowOldItsParametersAre) {
   for (const Roles& roles : all_roles()) {
-    const RankRoles crew(roles, world().size());
+    const RankRoles rank_roles(roles, world().size());
     const std::vector<at::Tensor> parameters = parameters_from(0.5);
     Downpour worker(world(), parameters, {.roles = roles});
     constexpr int steps = 5;
     for (int step = 0; step < steps; ++step) {
-      in_turns(worker, crew, [&] {
+      in_turns(worker, rank_roles, [&] {
         set_gradients(parameters, 0);
         worker.step();
       });
     }
     const Traffic traffic = worker.traffic();
     worker.finish();
-    if (crew.worker_of(world().rank()) < 0 || worker.group().rank() != 0) continue;
+    if (rank_roles.worker_of(world().rank()) < 0 || worker.group().rank() != 0) continue;
     EXPECT_EQ(traffic.pulls, 1 + steps);
     std::array<int64_t, std::tuple_size_v<decltype(traffic.staleness)>> expected{};
-    ++expected[static_cast<size_t>(crew.worker_of(world().rank()))];  // in the first step: the workers before it
-    expected[static_cast<size_t>(crew.workers() - 1)] += traffic.pushes - 1;
+    ++expected[static_cast<size_t>(rank_roles.worker_of(world().rank()))];  // in the first step: the workers before it
+    expected[static_cast<size_t>(rank_roles.workers() - 1)] += traffic.pushes - 1;
     EXPECT_EQ(traffic.staleness, expected);
     EXPECT_EQ(traffic.pushes, steps);
   }
@@ -101,18 +101,18 @@ TEST(Downpour, LetsServersFollowARule) {
 }
 
 TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
-  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
-    const int mine = crew.worker_of(world().rank());
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& rank_roles) {
+    const int mine = rank_roles.worker_of(world().rank());
     const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
     ElasticAveraging elastic(world(), parameters, {.period = 2, .beta = 0.8, .roles = roles, .share_memory = share_memory});
-    const double alpha = 0.8 / crew.workers();
+    const double alpha = 0.8 / rank_roles.workers();
     EXPECT_DOUBLE_EQ(elastic.alpha(), alpha);
     at::Tensor c = flat(parameters_from(0.5));
     const at::Tensor start = c.clone();
-    std::vector<at::Tensor> x(static_cast<size_t>(crew.workers()), c);
+    std::vector<at::Tensor> x(static_cast<size_t>(rank_roles.workers()), c);
     torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
     for (int step = 1; step <= 6; ++step) {
-      in_turns(elastic, crew, [&] {
+      in_turns(elastic, rank_roles, [&] {
         set_gradients(parameters, mine);
         sgd.step();
         EXPECT_EQ(elastic.step(), step % 2 == 0);
@@ -136,14 +136,14 @@ TEST(ElasticAveraging, IsItsFormulaAndMovesTheCentre) {
 
 TEST(StaleSynchronous, IsItsFormula) {
   for (const Roles& roles : all_roles()) {  // through memory, where a clock is read without delay
-    const RankRoles crew(roles, world().size());
-    const int mine = crew.worker_of(world().rank());
+    const RankRoles rank_roles(roles, world().size());
+    const int mine = rank_roles.worker_of(world().rank());
     for (const int64_t staleness : {1, 3}) {  // with 0 no worker could proceed in its turn
       const std::vector<at::Tensor> parameters = parameters_from(world().rank() == 0 ? 0.5 : 0.25);
       StaleSynchronous bounded(world(), parameters, {.staleness = staleness, .roles = roles});
       torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(lr));
       at::Tensor c = flat(parameters_from(0.5));
-      const auto workers = static_cast<size_t>(crew.workers());
+      const auto workers = static_cast<size_t>(rank_roles.workers());
       std::vector<at::Tensor> x(workers, c);
       std::vector<int64_t> clocks(workers, 0);
       std::vector<int64_t> seen(workers, 0);
@@ -159,7 +159,7 @@ TEST(StaleSynchronous, IsItsFormula) {
           x[w] = c;
           seen[w] = *std::min_element(clocks.begin(), clocks.end());
         }
-        in_turns(bounded, crew, [&] {
+        in_turns(bounded, rank_roles, [&] {
           set_gradients(parameters, mine);
           sgd.step();
           EXPECT_EQ(bounded.step(), pulls[static_cast<size_t>(mine)]) << "step " << step;
@@ -177,20 +177,20 @@ TEST(StaleSynchronous, IsItsFormula) {
 /// Each worker records its current step. None may finish a step that is more than s ahead of the slowest. Workers have different numbers of steps, of
 /// different lengths.
 TEST(StaleSynchronous, BoundsHowFarAnyoneIsAhead) {
-  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& crew) {
-    const int mine = crew.worker_of(world().rank());
+  for_all_roles([](const Roles& roles, bool share_memory, const RankRoles& rank_roles) {
+    const int mine = rank_roles.worker_of(world().rank());
     for (const int64_t staleness : {0, 2}) {
       const std::vector<at::Tensor> parameters = parameters_from(0.5);
       StaleSynchronous bounded(world(), parameters, {.staleness = staleness, .roles = roles, .share_memory = share_memory});
-      const at::Tensor steps = node_tensor(world(), {crew.workers()}, at::kLong);
+      const at::Tensor steps = node_tensor(world(), {rank_roles.workers()}, at::kLong);
       auto* in_step = steps.data_ptr<int64_t>();
       barrier(world());
       const int64_t own = mine < 0 ? 0 : 40 + 20 * mine;
       for (int64_t step = 1; step <= own; ++step) {
-        for (int64_t work = 0; work < 20000 * (crew.workers() - mine); ++work) std::atomic_signal_fence(std::memory_order_seq_cst);
+        for (int64_t work = 0; work < 20000 * (rank_roles.workers() - mine); ++work) std::atomic_signal_fence(std::memory_order_seq_cst);
         std::atomic_ref(in_step[mine]).store(step);
         bounded.step();
-        for (int other = 0; other < crew.workers(); ++other) {
+        for (int other = 0; other < rank_roles.workers(); ++other) {
           const int64_t at = std::atomic_ref(in_step[other]).load();
           EXPECT_TRUE(at >= step - staleness || at == 40 + 20 * other) << "worker " << other << " at " << at << ", this one after " << step;
         }

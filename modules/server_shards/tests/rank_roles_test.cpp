@@ -9,33 +9,33 @@ namespace rank_roles_test {
 
 using Ranks = std::vector<int>;
 
-Ranks workers_of(const RankRoles& crew, int ranks) {
+Ranks workers_of(const RankRoles& rank_roles, int ranks) {
   Ranks all;
-  for (int rank = 0; rank < ranks; ++rank) all.push_back(crew.worker_of(rank));
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(rank_roles.worker_of(rank));
   return all;
 }
 
 TEST(RankRoles, AllTrainAndServeUnlessToldOtherwise) {
-  const RankRoles crew({}, 3);
-  EXPECT_EQ(crew.workers(), 3);
-  EXPECT_EQ(workers_of(crew, 3), (Ranks{0, 1, 2}));
-  EXPECT_EQ(crew.servers(), (Ranks{0, 1, 2}));
-  EXPECT_EQ(crew.members(), (Ranks{0, 1, 2}));
+  const RankRoles rank_roles({}, 3);
+  EXPECT_EQ(rank_roles.workers(), 3);
+  EXPECT_EQ(workers_of(rank_roles, 3), (Ranks{0, 1, 2}));
+  EXPECT_EQ(rank_roles.servers(), (Ranks{0, 1, 2}));
+  EXPECT_EQ(rank_roles.members(), (Ranks{0, 1, 2}));
 }
 
 TEST(RankRoles, OnlyFirstRanksTalkToServers) {
-  const RankRoles crew({.ranks_per_worker = 2, .servers = {1}}, 6);
-  EXPECT_EQ(workers_of(crew, 6), (Ranks{0, 0, 1, 1, 2, 2}));
-  EXPECT_EQ(crew.leaders(), (Ranks{0, 2, 4}));
-  EXPECT_EQ(crew.members(), (Ranks{0, 1, 2, 4}));
+  const RankRoles rank_roles({.ranks_per_worker = 2, .servers = {1}}, 6);
+  EXPECT_EQ(workers_of(rank_roles, 6), (Ranks{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(rank_roles.leaders(), (Ranks{0, 2, 4}));
+  EXPECT_EQ(rank_roles.members(), (Ranks{0, 1, 2, 4}));
 }
 
 TEST(RankRoles, DedicatedServersDoNotTrain) {
-  const RankRoles crew({.ranks_per_worker = 2, .servers = {0, 3}, .dedicated = true}, 6);
-  EXPECT_EQ(workers_of(crew, 6), (Ranks{-1, 0, 0, -1, 1, 1}));
-  EXPECT_EQ(crew.leaders(), (Ranks{1, 4}));
-  EXPECT_EQ(crew.servers(), (Ranks{0, 3}));
-  EXPECT_EQ(crew.members(), (Ranks{0, 1, 3, 4}));
+  const RankRoles rank_roles({.ranks_per_worker = 2, .servers = {0, 3}, .dedicated = true}, 6);
+  EXPECT_EQ(workers_of(rank_roles, 6), (Ranks{-1, 0, 0, -1, 1, 1}));
+  EXPECT_EQ(rank_roles.leaders(), (Ranks{1, 4}));
+  EXPECT_EQ(rank_roles.servers(), (Ranks{0, 3}));
+  EXPECT_EQ(rank_roles.members(), (Ranks{0, 1, 3, 4}));
 }
 
 TEST(RankRoles, RefusesRolesThatDoNotFit) {
