@@ -15,9 +15,9 @@
 
 namespace tw::parameter_server {
 
-/// What one server holds of a tensor's memory, not nothing.
+/// The bytes of a tensor that lie on one server, at least one.
 struct Part {
-  at::Tensor of;  ///< keeps the memory
+  const at::Tensor& of;  ///< owns the memory
   std::span<std::byte> bytes;
 };
 
