@@ -170,16 +170,15 @@ std::vector<at::Tensor> by_hand(const Model& model, const std::vector<tw::Batch>
   return copies(model);
 }
 
-// Of one rank to the bit: strategies that average one model do nothing else. Casts of parameters that were kept for the next update would show.
-TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
-  const tw::Communicator comm = alone();
+// On one rank, to the bit: strategies that average one model do nothing else. Casts of parameters that were kept for the next update would show.
+TW_TEST_ON(Precision, IsAHandWrittenLoopUnderAutocast, {.most = 1}) {
   for (const auto make : {make_mlp, make_lenet, make_partly_full}) {
     for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
       const bool half = compute == ComputeType::float16;
       for (const auto& [name, strategy] : strategies) {
         if (name == "diloco" || name == "easgd") continue;  // have a rule of their own
         const auto options = options_for("by_hand", {.compute = compute, .loss_scale = {.scale = 1024}}, strategy);
-        const Trained trained = train(comm, make(), options);
+        const Trained trained = train(world(), make(), options);
         const auto expected = by_hand(make(), trained.batches, half ? at::kHalf : at::kBFloat16, half ? 1024 : 1);
         EXPECT_TRUE(bitwise_equal(trained.parameters, expected)) << name << (half ? ", float16" : ", bfloat16");
       }
@@ -188,7 +187,7 @@ TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
 }
 
 // From the first call, in which LibTorch looks at a script, to the third, from which on it has its own way of computing it.
-TEST(Precision, TakesScriptsAsModules) {
+TW_TEST_ON(Precision, TakesScriptsAsModules, {.most = 1}) {
   for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
     const auto options = options_for("script", {.compute = compute, .loss_scale = {.scale = 1024}});
     torch::manual_seed(3);
