@@ -16,6 +16,7 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/vector_clones.hpp>
 #include <tw/comm/backend.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
@@ -114,6 +115,7 @@ std::vector<Finding> examine(const Environment& mpi) {
       check_launcher(mpi.world().size()),
       check_threads(topology),
       check_openmp(),
+      {"vector loops", concat(vector_instructions(), ", for reductions, scaling and the rules of parameter servers"), ""},
       {"half precision", describe(half_arithmetic()), ""},
       check_shared_memory(),
       check_leftovers(),

@@ -277,7 +277,7 @@ TEST(Canary, StagesTimesDataWithAShardedOptimizerIsOneProcess) {
 }
 
 TEST(Canary, StagesTimesFullyShardedIsOneProcess) {
-  if (!tw::testing::device().is_cpu()) return;
+  if (!tw::testing::device().is_cpu()) GTEST_SKIP() << "on the CPU only";
   const auto directory = std::filesystem::path(std::getenv("TEST_TMPDIR")) / "canary_in_slices";
   constexpr int64_t before = 6;
   Reference reference;

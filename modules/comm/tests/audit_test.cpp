@@ -13,7 +13,7 @@ const tw::Communicator* audited = nullptr;
 template <class Usual, class Odd>
 void expect_mismatch(Usual usual, Odd odd, const std::string& odd_call, const std::string& usual_call) {
   const int last = audited->size() - 1;
-  if (last == 0) return;  // a single rank agrees with itself
+  if (last == 0) GTEST_SKIP() << "one rank agrees with itself";
   try {
     if (audited->rank() == last) {
       odd();
@@ -111,7 +111,7 @@ TEST(Audit, HoldsUpNoMessages) {
 }
 
 TEST(Audit, FindsATensorThatIsChangedInFlight) {
-  if (audited->size() == 1) return;  // nothing is in flight
+  if (audited->size() == 1) GTEST_SKIP() << "on one rank nothing is in flight";
   const at::Tensor tensor = torch::zeros({4});
   if (audited->rank() == 0) {
     tw::Work work = tw::irecv(*audited, tensor, tw::Rank(1));

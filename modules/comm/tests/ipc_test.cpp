@@ -35,7 +35,7 @@ std::optional<tw::Communicator> small_slots() {
   tw::Communicator comm = world().dup();
   tw::Link::make(comm, {.device_bytes = int64_t{64} * comm.size(), .device_flat_bytes = 64}, tw::ranks_of_this_node(comm));
   if (!why_not(comm).empty()) {
-    tw::testing::leave_out("no memory shared between devices: " + why_not(comm));
+    tw::testing::leave_out(why_not(comm));
     return {};
   }
   tw::choose_backend(comm, "ipc");
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Ipc, Sizes, testing::Values(0, 1, 8, 9, 100, 1001));
 
 TEST_P(Sizes, CollectivesGiveWhatTheHostGives) {
   const auto comm = small_slots();
-  if (!comm) return;
+  if (!comm) GTEST_SKIP() << "no memory shared between devices";
   const int ranks = comm->size();
   const auto whole = numbers(GetParam());
   const auto parts = numbers(GetParam() * ranks);
@@ -98,7 +98,7 @@ TEST_P(Sizes, CollectivesGiveWhatTheHostGives) {
 
 TEST(Ipc, CallsInFlightUseTheSlotsInTurn) {
   const auto comm = small_slots();
-  if (!comm) return;
+  if (!comm) GTEST_SKIP() << "no memory shared between devices";
   std::vector<at::Tensor> of_device;
   std::vector<at::Tensor> of_host;
   std::vector<tw::Work> works;
@@ -119,7 +119,7 @@ TEST(Ipc, CallsInFlightUseTheSlotsInTurn) {
 
 TEST(Ipc, NamesTheRanksThatCallSomethingElse) {
   const auto comm = small_slots();
-  if (!comm) return;
+  if (!comm) GTEST_SKIP() << "no memory shared between devices";
   const bool last = comm->rank() == comm->size() - 1;
   const at::Tensor other = last ? late(numbers(30)) : late(numbers(20));
   const at::Tensor elsewhere = last ? numbers(20) : late(numbers(20));

@@ -165,8 +165,7 @@ TEST(ShardedPasses, ReductionsThatArePutOff) {
 
 // The layer used twice has one cast, which LibTorch caches. Halves and quarters of gradients are exact, and so is their mean. Thirds are not, and the
 // smaller type would amplify that.
-TEST(ShardedPasses, UnderAutocast) {
-  if (world().size() == 3) return;
+TW_TEST_ON(ShardedPasses, UnderAutocast, {.most = 2}) {
   for (const tw::FullyShardedOptions& options : modes()) {
     const auto make = [] {
       torch::manual_seed(5);

@@ -4,14 +4,13 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/mul.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <tw/comm/pending_scalar.hpp>
 #include <type_traits>
 
-// Hand-written loops for contiguous CPU memory: for small gradients, ATen's dispatch takes longer than the work.
+#include "scaling_loops.hpp"
+
+// By hand where memory is contiguous and the host's: for small gradients ATen's dispatch takes longer than the work.
 namespace tw {
 namespace {
 
@@ -28,18 +27,9 @@ bool on_elements(const at::Tensor& tensor, Call call) {
   }
 }
 
-// A number is not finite if its exponent is all ones. As integers, the comparisons vectorise.
-template <class Bits>
-Bits is_bad(Bits value, Bits exponent) {
-  return static_cast<Bits>((value & exponent) == exponent);
-}
-
 bool halves_finite(const at::Tensor& tensor) {
   const uint16_t exponent = tensor.scalar_type() == at::kHalf ? 0x7C00 : 0x7F80;
-  const auto* values = static_cast<const uint16_t*>(tensor.const_data_ptr());
-  uint16_t bad = 0;
-  for (int64_t i = 0; i < tensor.numel(); ++i) bad |= is_bad(values[i], exponent);
-  return bad == 0;
+  return scaling_loops::halves_finite(static_cast<const uint16_t*>(tensor.const_data_ptr()), exponent, tensor.numel());
 }
 
 // For CPU memory.
@@ -47,19 +37,7 @@ bool scale_finite(const at::Tensor& tensor, double factor) {
   bool finite = true;
   const bool done = on_elements(tensor, [&](auto* values, int64_t n) {
     using Element = std::remove_pointer_t<decltype(values)>;
-    using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t, uint32_t>;
-    constexpr Bits exponent = std::bit_cast<Bits>(std::numeric_limits<Element>::infinity());
-    constexpr int64_t block = 4096;
-    const auto scale = static_cast<Element>(factor);
-    for (int64_t begin = 0; begin < n; begin += block) {
-      const int64_t end = std::min(n, begin + block);
-      Bits bad = 0;
-      for (int64_t i = begin; i < end; ++i) {
-        values[i] *= scale;
-        bad |= is_bad(std::bit_cast<Bits>(values[i]), exponent);
-      }
-      finite = finite && bad == 0;
-    }
+    finite = scaling_loops::multiply_finite(values, static_cast<Element>(factor), n);
   });
   if (done) return finite;
   scale(tensor, factor);
@@ -77,8 +55,7 @@ void scaled_copy(const at::Tensor& from, double factor, const at::Tensor& to) {
   const bool done = plain && on_elements(to, [&](auto* out, int64_t n) {
                       using Element = std::remove_pointer_t<decltype(out)>;
                       const auto* in = static_cast<const Element*>(from.const_data_ptr());
-                      const auto scale = static_cast<Element>(factor);
-                      std::transform(in, in + n, out, [scale](Element x) { return scale * x; });
+                      scaling_loops::multiply(in, static_cast<Element>(factor), out, n);
                     });
   if (done) return;
   at::Tensor out = to;

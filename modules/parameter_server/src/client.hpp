@@ -17,7 +17,7 @@ namespace tw::parameter_server {
 
 /// The part of a tensor's memory that belongs to one server; not empty.
 struct Part {
-  at::Tensor of;  ///< keeps the memory alive
+  const at::Tensor& of;  ///< owns the memory
   std::span<std::byte> bytes;
 };
 

@@ -128,10 +128,10 @@ class ShardedTensor::Impl {
   Handle push(const at::Tensor& pushed, std::string_view rule) {
     expect_fit(pushed, "what is pushed");
     const size_t index = index_of(rule);
-    const at::Tensor here = on_host(pushed);
-    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(here).all().item<bool>(), "what is pushed has elements that are not finite");
+    const c10::MaybeOwned<at::Tensor> here = on_host(pushed);
+    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(*here).all().item<bool>(), "what is pushed has elements that are not finite");
     return with_each_server(
-        here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
+        *here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
@@ -194,7 +194,10 @@ class ShardedTensor::Impl {
 
  private:
   at::Tensor pinned() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_).pinned_memory(true)); }
-  at::Tensor on_host(const at::Tensor& tensor) const { return tensor.is_cpu() ? tensor.contiguous() : pinned().copy_(tensor); }
+  /// Borrows what is contiguous on the host: counting references would take longer than adding 4 KiB.
+  c10::MaybeOwned<at::Tensor> on_host(const at::Tensor& tensor) const {
+    return tensor.is_cpu() ? tensor.expect_contiguous() : c10::MaybeOwned<at::Tensor>::owned(at::Tensor(pinned().copy_(tensor)));
+  }
 
   /// Whether this rank holds any elements.
   bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }

@@ -19,7 +19,8 @@ Trainee placed_trainee(uint64_t seed) {
 TEST(RandomModules, equalOneProcess) {
   std::vector<uint64_t> seeds(60);
   std::iota(seeds.begin(), seeds.end(), uint64_t{0});
-  if (!testing::device().is_cpu()) {  // the simulated accelerator is slow, and gradients in forward() run on another thread there
+  std::erase_if(seeds, [](uint64_t seed) { return seed % 2 != static_cast<uint64_t>(testing::world().size()) % 2; });
+  if (!testing::device().is_cpu()) {  // the simulated accelerator is slow; and gradients in forward() are the work of another thread there
     std::erase_if(seeds, [](uint64_t seed) { return random_trainee(seed).name.find("force") != std::string::npos; });
     seeds.resize(5);
   }

@@ -5,6 +5,7 @@
 #include <tw/base/bfloat16.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/vector_clones.hpp>
 #include <tw/server_shards/rule.hpp>
 #include <tw/shared_memory/reduce.hpp>
 #include <type_traits>
@@ -16,21 +17,9 @@ namespace {
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Numbers in memory, read and written in the type they are computed in.
 template <class T>
-struct Column {
-  T* at;
-  auto operator[](int64_t i) const { return static_cast<Computed<std::remove_const_t<T>>>(at[i]); }
-  void set(int64_t i, Computed<T> value) const { at[i] = static_cast<T>(value); }
-};
-
-template <class T>
-Column<T> column(std::byte* memory) {
-  return {reinterpret_cast<T*>(memory)};
-}
-template <class T>
-Column<const T> column(const std::byte* memory) {
-  return {reinterpret_cast<const T*>(memory)};
+Computed<T> load(T value) {
+  return static_cast<Computed<T>>(value);
 }
 
 /// Calls f.operator()<T>() with the C++ type of a stretch.
@@ -42,6 +31,75 @@ void with_type(ElementType type, Function f) {
     case ElementType::float16: return f.template operator()<_Float16>();
     case ElementType::bfloat16: return f.template operator()<BFloat16>();
     default: throw ContractError(concat("rules work on floating point numbers, not on ", name_of(type)));
+  }
+}
+
+template <class T>
+T* values_of(const Stretch& s) {
+  return reinterpret_cast<T*>(s.values);
+}
+template <class T>
+const T* pushed_of(const Stretch& s) {
+  return reinterpret_cast<const T*>(s.pushed);
+}
+template <class T>
+Computed<T>* state_of(const Stretch& s, size_t slot) {
+  return reinterpret_cast<Computed<T>*>(s.state[slot]);
+}
+
+// The loops: x are the values, g the pushed gradients, n the elements of each.
+
+template <class T>
+TW_VECTOR_CLONES void sum_up(Computed<T>* __restrict sums, const T* __restrict g, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] += load(g[i]);
+}
+
+template <class T>
+TW_VECTOR_CLONES void finish_mean(T* __restrict x, Computed<T>* __restrict sums, const T* __restrict g, int64_t n, Computed<T> count) {
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] = static_cast<T>((sums[i] + load(g[i])) / count);
+    sums[i] = 0;
+  }
+}
+
+template <class T>
+TW_VECTOR_CLONES void step_momentum(T* __restrict x, Computed<T>* __restrict m, const T* __restrict g, int64_t n, const MomentumOptions& o) {
+  const auto mu = static_cast<Computed<T>>(o.momentum);
+  const auto lr = static_cast<Computed<T>>(o.lr);
+  const bool nesterov = o.nesterov;
+  for (int64_t i = 0; i < n; ++i) {
+    const Computed<T> now = mu * m[i] + load(g[i]);
+    m[i] = now;
+    x[i] = static_cast<T>(load(x[i]) - lr * (nesterov ? load(g[i]) + mu * now : now));
+  }
+}
+
+template <class T>
+TW_VECTOR_CLONES void step_adagrad(T* __restrict x, Computed<T>* __restrict squares, const T* __restrict g, int64_t n, const AdagradOptions& o) {
+  const auto lr = static_cast<Computed<T>>(o.lr);
+  const auto epsilon = static_cast<Computed<T>>(o.epsilon);
+  for (int64_t i = 0; i < n; ++i) {
+    const Computed<T> sum = squares[i] + load(g[i]) * load(g[i]);
+    squares[i] = sum;
+    x[i] = static_cast<T>(load(x[i]) - lr * load(g[i]) / (std::sqrt(sum) + epsilon));
+  }
+}
+
+template <class T>
+TW_VECTOR_CLONES void step_adam(T* __restrict x, Computed<T>* __restrict m, Computed<T>* __restrict v, const T* __restrict g, int64_t n,
+                                const AdamOptions& o, double updates) {
+  using C = Computed<T>;
+  const auto b1 = static_cast<C>(o.beta1);
+  const auto b2 = static_cast<C>(o.beta2);
+  const auto step = static_cast<C>(o.lr / (1 - std::pow(o.beta1, updates)));
+  const auto scale = static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, updates)));
+  const auto epsilon = static_cast<C>(o.epsilon);
+  for (int64_t i = 0; i < n; ++i) {
+    const C mean = b1 * m[i] + (1 - b1) * load(g[i]);
+    const C square = b2 * v[i] + (1 - b2) * load(g[i]) * load(g[i]);
+    m[i] = mean;
+    v[i] = square;
+    x[i] = static_cast<T>(load(x[i]) - step * mean / (std::sqrt(square) * scale + epsilon));
   }
 }
 
@@ -67,16 +125,9 @@ Rule add() {
 Rule mean(int count) {
   TW_EXPECTS(count >= 1, "a mean is that of 1 push at least, got ", count);
   return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Stretch& s) {
-            const bool complete = (s.updates + 1) % count == 0;
             with_type(s.type, [&]<class T>() {
-              const auto x = column<T>(s.values);
-              const auto sums = column<Computed<T>>(s.state[0]);
-              const auto g = column<T>(s.pushed);
-              for (int64_t i = 0; i < s.count; ++i) {
-                const auto sum = sums[i] + g[i];
-                sums.set(i, complete ? 0 : sum);
-                if (complete) x.set(i, sum / static_cast<Computed<T>>(count));
-              }
+              if ((s.updates + 1) % count != 0) return sum_up(state_of<T>(s, 0), pushed_of<T>(s), s.count);
+              finish_mean(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, static_cast<Computed<T>>(count));
             });
           }};
 }
@@ -117,60 +168,21 @@ void visit(AdamOptions& o, OptionVisitor& visitor) {
 
 Rule momentum(const MomentumOptions& o) {
   return {.name = "momentum", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
-            with_type(s.type, [&]<class T>() {
-              const auto mu = static_cast<Computed<T>>(o.momentum);
-              const auto lr = static_cast<Computed<T>>(o.lr);
-              const auto x = column<T>(s.values);
-              const auto m = column<Computed<T>>(s.state[0]);
-              const auto g = column<T>(s.pushed);
-              for (int64_t i = 0; i < s.count; ++i) {
-                const auto now = mu * m[i] + g[i];
-                m.set(i, now);
-                x.set(i, x[i] - lr * (o.nesterov ? g[i] + mu * now : now));
-              }
-            });
+            with_type(s.type, [&]<class T>() { step_momentum(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adagrad(const AdagradOptions& o) {
   return {.name = "adagrad", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
-            with_type(s.type, [&]<class T>() {
-              const auto lr = static_cast<Computed<T>>(o.lr);
-              const auto epsilon = static_cast<Computed<T>>(o.epsilon);
-              const auto x = column<T>(s.values);
-              const auto squares = column<Computed<T>>(s.state[0]);
-              const auto g = column<T>(s.pushed);
-              for (int64_t i = 0; i < s.count; ++i) {
-                const auto sum = squares[i] + g[i] * g[i];
-                squares.set(i, sum);
-                x.set(i, x[i] - lr * g[i] / (std::sqrt(sum) + epsilon));
-              }
-            });
+            with_type(s.type, [&]<class T>() { step_adagrad(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adam(const AdamOptions& o) {
   return {.name = "adam", .settings = settings_of(o), .slots = 2, .apply = [o](const Stretch& s) {
-            const auto t = static_cast<double>(s.updates + 1);
-            with_type(s.type, [&]<class T>() {
-              using C = Computed<T>;
-              const auto b1 = static_cast<C>(o.beta1);
-              const auto b2 = static_cast<C>(o.beta2);
-              const auto step = static_cast<C>(o.lr / (1 - std::pow(o.beta1, t)));
-              const auto scale = static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, t)));
-              const auto epsilon = static_cast<C>(o.epsilon);
-              const auto x = column<T>(s.values);
-              const auto m = column<Computed<T>>(s.state[0]);
-              const auto v = column<Computed<T>>(s.state[1]);
-              const auto g = column<T>(s.pushed);
-              for (int64_t i = 0; i < s.count; ++i) {
-                const C mean = b1 * m[i] + (1 - b1) * g[i];
-                const C square = b2 * v[i] + (1 - b2) * g[i] * g[i];
-                m.set(i, mean);
-                v.set(i, square);
-                x.set(i, x[i] - step * mean / (std::sqrt(square) * scale + epsilon));
-              }
-            });
+            const auto updates = static_cast<double>(s.updates + 1);
+            with_type(s.type,
+                      [&]<class T>() { step_adam(values_of<T>(s), state_of<T>(s, 0), state_of<T>(s, 1), pushed_of<T>(s), s.count, o, updates); });
           }};
 }
 

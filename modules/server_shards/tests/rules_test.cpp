@@ -89,7 +89,24 @@ TEST(Rules, AreTheirFormulas) {
   });
 }
 
-/// The final value of one 16-bit float that starts at 0, after pushing these gradients.
+/// Servers on processors of different generations must agree: no two operations become one. This test is compiled for the oldest, which fuses none.
+TEST(Rules, RoundEachOperationOnEveryProcessor) {
+  constexpr float lr = 0.1F;
+  constexpr float mu = 0.8F;
+  std::vector<float> x(elements);
+  std::vector<float> m(elements);
+  for (int i = 0; i < elements; ++i) x[static_cast<size_t>(i)] = static_cast<float>(start_of(i));
+  for (int push = 0; push < pushes; ++push) {
+    for (int i = 0; i < elements; ++i) {
+      const auto at = static_cast<size_t>(i);
+      m[at] = mu * m[at] + static_cast<float>(pushed_at(i, push));
+      x[at] -= lr * m[at];
+    }
+  }
+  EXPECT_EQ(ours<float>(rules::momentum({.lr = lr, .momentum = mu}), ElementType::float32), std::vector<double>(x.begin(), x.end()));
+}
+
+/// What becomes of one half, 0 at first, to which these are pushed.
 template <class Half>
 double after(const Rule& rule, ElementType type, const std::vector<double>& gradients) {
   Half x{};

@@ -5,19 +5,8 @@
 #include <complex>
 #include <cstring>
 #include <tw/base/bfloat16.hpp>
+#include <tw/base/vector_clones.hpp>
 #include <type_traits>
-
-// One copy of each loop per generation of x86 processors, chosen at program load. Sanitizers cannot run that early.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
-#define TW_FOR_EACH_PROCESSOR
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TW_FOR_EACH_PROCESSOR
-#endif
-#endif
-#ifndef TW_FOR_EACH_PROCESSOR
-#define TW_FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#endif
 
 namespace tw::shared_memory {
 namespace {
@@ -120,8 +109,8 @@ struct Loop {
   using Stored = typename Element::Stored;
   using Computed = typename Element::Computed;
 
-  TW_FOR_EACH_PROCESSOR static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
-                                        int64_t count) {
+  TW_VECTOR_CLONES static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
+                                   int64_t count) {
     if (input_count == 2 && output_count == 1 && outputs[0] == inputs[0]) {
       return accumulate(reinterpret_cast<Stored*>(outputs[0]), reinterpret_cast<const Stored*>(inputs[1]), count);
     }
@@ -148,7 +137,7 @@ struct Loop {
   }
 
   // The case of most pushes to a parameter server. It keeps no partial results: five times as fast in the second-level cache.
-  TW_FOR_EACH_PROCESSOR static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
+  TW_VECTOR_CLONES static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       Computed value = combine<op, Computed>(start(Element::load(values[i])), Element::load(in[i]));  // NOLINT(misc-const-correctness)
       if constexpr (op == ReduceOp::average) value = divide(value, 2);

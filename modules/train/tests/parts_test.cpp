@@ -273,6 +273,7 @@ TEST(Parts, AllLeaveOutWhatIsNotFiniteInOnePart) {
 
 TEST(Parts, TheTimelineShowsPhases) {
   Options options = three_epochs("phases");
+  options.epochs = 1;
   options.trace = std::filesystem::path(testing::TempDir()) / "tw_train" / tw::concat("phases_", world().size(), ".json");
   std::filesystem::create_directories(options.trace.parent_path());
   std::shared_ptr<LayerParallel> net;

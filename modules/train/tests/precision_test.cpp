@@ -170,15 +170,14 @@ std::vector<at::Tensor> by_hand(const Model& model, const std::vector<tw::Batch>
 }
 
 // On one rank, bitwise: strategies that average a single model change nothing. Parameter casts kept for the next update would show.
-TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
-  const tw::Communicator comm = alone();
+TW_TEST_ON(Precision, IsAHandWrittenLoopUnderAutocast, {.most = 1}) {
   for (const auto make : {make_mlp, make_lenet, make_partly_full}) {
     for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
       const bool half = compute == ComputeType::float16;
       for (const auto& [name, strategy] : strategies) {
         if (name == "diloco" || name == "easgd") continue;  // have their own update rules
         const auto options = options_for("by_hand", {.compute = compute, .loss_scale = {.scale = 1024}}, strategy);
-        const Trained trained = train(comm, make(), options);
+        const Trained trained = train(world(), make(), options);
         const auto expected = by_hand(make(), trained.batches, half ? at::kHalf : at::kBFloat16, half ? 1024 : 1);
         EXPECT_TRUE(bitwise_equal(trained.parameters, expected)) << name << (half ? ", float16" : ", bfloat16");
       }
@@ -187,7 +186,7 @@ TEST(Precision, IsAHandWrittenLoopUnderAutocast) {
 }
 
 // From the first call, in which LibTorch profiles a script, to the third, from which on it runs its optimised version.
-TEST(Precision, TakesScriptsAsModules) {
+TW_TEST_ON(Precision, TakesScriptsAsModules, {.most = 1}) {
   for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
     const auto options = options_for("script", {.compute = compute, .loss_scale = {.scale = 1024}});
     torch::manual_seed(3);
