@@ -69,8 +69,6 @@ TEST(PromotionSearch, TheBestOfEachRungGoOn) {
     const SearchResult result = search.run();
     EXPECT_EQ(result.complete + result.pruned, 60) << result.first_failure;
     EXPECT_GT(result.complete, 0);
-    EXPECT_GT(result.pruned, 30);
-    EXPECT_LT(result.best.loss, 0.2);
     world().barrier();
     if (world().rank() != 0) continue;
     const Ledger ledger = read_ledger(folder, line());
@@ -83,6 +81,8 @@ TEST(PromotionSearch, TheBestOfEachRungGoOn) {
       EXPECT_EQ(entry.individual.loss, entry.reports.back().value);
     }
     if (world().size() > 1) continue;
+    EXPECT_GT(result.pruned, 30);
+    EXPECT_LT(result.best.loss, 0.2);
     if (attaches) {
       EXPECT_EQ(taken, reported) << "no step is made twice";
     } else {
