@@ -28,13 +28,14 @@ std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const Se
     return propagator;
   }
   // All members of a population begin before one has ended: there is nothing to learn from.
-  if (options.population_training) return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
+  if (std::holds_alternative<PopulationTrainingOptions>(options.scheduler))
+    return std::make_unique<Sobol>(seat.space, seat.seed, Share{.first = seat.worker, .stride = seat.workers});
   return automatic(seat.space, seat.evaluations, seat.seed, seat.worker, seat.workers, seat.objectives);
 }
 
 std::string breeding_of(const SearchOptions& options, const Seat& seat) {
   if (options.propagator) return "the propagator that was asked for";
-  if (options.population_training) return "sobol: all members of a population begin before one has ended";
+  if (std::holds_alternative<PopulationTrainingOptions>(options.scheduler)) return "sobol: all members of a population begin before one has ended";
   const Choice choice = choose(seat.space, seat.evaluations > 0 ? seat.evaluations : std::numeric_limits<int64_t>::max(), seat.objectives);
   return concat(name_of(choice.method), ": ", choice.reason);
 }
@@ -115,7 +116,7 @@ void Worker::restore() {
   const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
   // Before what they came to, as it was; trials that are repeated will report again.
   for (const Report& report : all.reports) {
-    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
+    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.scheduler().observe(report, /*worker=*/-1);
   }
   for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
     if (island_of(individual) != place_.island) continue;

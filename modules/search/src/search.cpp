@@ -24,7 +24,7 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   for (std::string& line : value_lines(options)) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "a search's space and options", lines);
   options.validate(comm.size());
-  if (options.population_training) options.population_training->validate(space);
+  if (const auto* training = std::get_if<PopulationTrainingOptions>(&options.scheduler)) training->validate(space);
   TW_EXPECTS(objective != nullptr, "a search needs an objective");
   SearchOptions own = options;
   if (own.journal.empty()) return own;
@@ -48,7 +48,7 @@ class Search::Impl {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     releasing_others(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed, std::max<size_t>(1, options_.objectives.size()));
-      if (options_.population_training) evaluator_->connect(comm_, layout_);
+      if (std::holds_alternative<PopulationTrainingOptions>(options_.scheduler)) evaluator_->connect(comm_, layout_);
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });

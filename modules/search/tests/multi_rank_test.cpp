@@ -160,7 +160,7 @@ TEST(MultiRank, TheFirstRankDecidesWhetherATrialGoesOn) {
                   EXPECT_TRUE(all_agree(trial.comm(), std::to_string(step)));
                   return c.real("x");
                 },
-                {.ranks_per_worker = ranks_of_a_worker(), .evaluations = 60, .stopping = [] { return median_rule(); }});
+                {.ranks_per_worker = ranks_of_a_worker(), .evaluations = 60, .scheduler = [] { return median_rule(); }});
   const SearchResult result = search.run();
   EXPECT_EQ(result.pruned + result.complete, 60);
   if (world().size() == ranks_of_a_worker()) {

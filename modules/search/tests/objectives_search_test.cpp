@@ -155,8 +155,8 @@ TEST(ObjectivesSearch, RefusesWhatGoesByOneLoss) {
   refused({.objectives = {"error", "error"}});
   refused({.objectives = {"error", ""}});
   refused({.target = 1, .objectives = names});
-  refused({.objectives = names, .stopping = [] { return median_rule(); }});
-  refused({.objectives = names, .promotion = {{}}});
+  refused({.objectives = names, .scheduler = [] { return median_rule(); }});
+  refused({.objectives = names, .scheduler = PromotionOptions()});
 }
 
 }  // namespace objectives_search_test

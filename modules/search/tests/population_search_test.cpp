@@ -73,7 +73,8 @@ struct Walk {
 TEST(PopulationSearch, MembersGoOnFromWhereBetterOnesAre) {
   const auto folder = fresh_folder("walk");
   Walk walk;
-  Search search(world(), rates(), std::ref(walk), {.evaluations = 16, .seed = 3, .journal = folder, .population_training = {{.interval = 2}}});
+  Search search(world(), rates(), std::ref(walk),
+                {.evaluations = 16, .seed = 3, .journal = folder, .scheduler = PopulationTrainingOptions{.interval = 2}});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, 16) << result.first_failure;
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
@@ -126,7 +127,7 @@ std::string content_of(const Population& population) {
 TW_TEST_ON(PopulationSearch, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {
   const auto run = [](uint64_t seed) {
     Walk walk;
-    Search search(world(), rates(), std::ref(walk), {.evaluations = 8, .seed = seed, .population_training = PopulationTrainingOptions()});
+    Search search(world(), rates(), std::ref(walk), {.evaluations = 8, .seed = seed, .scheduler = PopulationTrainingOptions()});
     search.run();
     return content_of(search.population());
   };
@@ -137,7 +138,8 @@ TW_TEST_ON(PopulationSearch, IsAFunctionOfItsSeedOnOneWorker, {.most = 1}) {
 TEST(PopulationSearch, WorkersOfSeveralRanks) {
   const int ranks = world().size() % 2 == 0 ? 2 : world().size();
   Walk walk;
-  Search search(world(), rates(), std::ref(walk), {.ranks_per_worker = ranks, .evaluations = 8, .seed = 1, .population_training = {{.interval = 3}}});
+  Search search(world(), rates(), std::ref(walk),
+                {.ranks_per_worker = ranks, .evaluations = 8, .seed = 1, .scheduler = PopulationTrainingOptions{.interval = 3}});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, 8) << result.first_failure;
   EXPECT_TRUE(all_agree(world(), concat(result.best.trial, ' ', result.best.loss)));
@@ -157,7 +159,7 @@ TW_TEST_ON(PopulationSearch, WorkersOfDifferentSizes, {.least = 3}) {
     return carried.distance();
   };
   Search search(world(), rates(), objective,
-                {.worker_ranks = {1, world().size() - 1}, .evaluations = 16, .seed = 3, .population_training = {{.interval = 2}}});
+                {.worker_ranks = {1, world().size() - 1}, .evaluations = 16, .seed = 3, .scheduler = PopulationTrainingOptions{.interval = 2}});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete, 16) << result.first_failure;
 }
@@ -165,13 +167,13 @@ TW_TEST_ON(PopulationSearch, WorkersOfDifferentSizes, {.least = 3}) {
 /// One worker is much slower: the others end meanwhile, and whom it would copy may be gone.
 TEST(PopulationSearch, NobodyHangsWhereSpeedsDiffer) {
   Walk walk{.pace = std::chrono::microseconds(world().rank() == 0 ? 3000 : 100)};
-  Search search(world(), rates(), std::ref(walk), {.evaluations = 12, .seed = 5, .population_training = PopulationTrainingOptions()});
+  Search search(world(), rates(), std::ref(walk), {.evaluations = 12, .seed = 5, .scheduler = PopulationTrainingOptions()});
   EXPECT_EQ(search.run().complete, 12);
 }
 
 TEST(PopulationSearch, OneMemberForEachWorker) {
   Walk walk{.pace = std::chrono::microseconds(200)};
-  Search search(world(), rates(), std::ref(walk), {.evaluations = world().size(), .seed = 2, .population_training = {{.interval = 3}}});
+  Search search(world(), rates(), std::ref(walk), {.evaluations = world().size(), .seed = 2, .scheduler = PopulationTrainingOptions{.interval = 3}});
   EXPECT_EQ(search.run().complete, world().size());
 }
 
@@ -179,7 +181,7 @@ TW_TEST_ON(PopulationSearch, AnIslandIsAPopulation, {.least = 2}) {
   const auto folder = fresh_folder("islands");
   Walk walk;
   Search search(world(), rates(), std::ref(walk),
-                {.islands = 2, .evaluations = 16, .seed = 2, .journal = folder, .population_training = PopulationTrainingOptions()});
+                {.islands = 2, .evaluations = 16, .seed = 2, .journal = folder, .scheduler = PopulationTrainingOptions()});
   EXPECT_EQ(search.run().complete, 16);
   if (world().rank() != 0) return;
   const Ledger ledger = read_ledger(folder, rates());
@@ -203,7 +205,7 @@ TEST(PopulationSearch, WhatDivergesIsRescued) {
                   }
                   return x.item<double>();
                 },
-                {.evaluations = 12, .seed = 1, .population_training = PopulationTrainingOptions{.resample = 0}});
+                {.evaluations = 12, .seed = 1, .scheduler = PopulationTrainingOptions{.resample = 0}});
   const SearchResult result = search.run();
   EXPECT_LT(sound, 12);
   EXPECT_GT(result.complete, sound);
@@ -218,7 +220,7 @@ TEST(PopulationSearch, SaysThatNothingIsAttached) {
                   }
                   return c.real("rate");
                 },
-                {.evaluations = 4, .population_training = PopulationTrainingOptions()});
+                {.evaluations = 4, .scheduler = PopulationTrainingOptions()});
   const SearchResult result = search.run();
   EXPECT_GT(result.failed, 0);
   EXPECT_NE(result.first_failure.find("must attach"), std::string::npos) << result.first_failure;
@@ -226,8 +228,7 @@ TEST(PopulationSearch, SaysThatNothingIsAttached) {
 
 TEST(PopulationSearch, EndsInTime) {
   Walk walk{.pace = std::chrono::milliseconds(5)};
-  Search search(world(), rates(), std::ref(walk),
-                {.evaluations = 40 * world().size(), .seconds = 0.3, .population_training = PopulationTrainingOptions()});
+  Search search(world(), rates(), std::ref(walk), {.evaluations = 40 * world().size(), .seconds = 0.3, .scheduler = PopulationTrainingOptions()});
   const SearchResult result = search.run();
   EXPECT_GT(result.pruned, 0) << "all would take 2.4 s; those that were paused have what they reported last";
   EXPECT_LT(result.best.loss, 0);
@@ -239,7 +240,7 @@ TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
   const auto run = [&] {
     Walk walk;
     Search search(world(), rates(), std::ref(walk),
-                  {.evaluations = 6, .seed = 2, .journal = folder, .attempts = 1, .population_training = PopulationTrainingOptions()});
+                  {.evaluations = 6, .seed = 2, .journal = folder, .attempts = 1, .scheduler = PopulationTrainingOptions()});
     EXPECT_EQ(search.run().failed, 0);
     return content_of(search.population());
   };
@@ -266,11 +267,8 @@ TW_TEST_ON(PopulationSearch, GoesOnFromItsJournal, {.most = 1}) {
 
 TEST(PopulationSearch, RefusesWhatIsWrong) {
   Walk walk;
-  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.seconds = 1, .population_training = PopulationTrainingOptions()}), ContractError);
-  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.evaluations = 4, .population_training = PopulationTrainingOptions{.frozen = {"width"}}}),
-               ContractError);
-  EXPECT_THROW(Search(world(), rates(), std::ref(walk),
-                      {.evaluations = 4, .stopping = [] { return median_rule(); }, .population_training = PopulationTrainingOptions()}),
+  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.seconds = 1, .scheduler = PopulationTrainingOptions()}), ContractError);
+  EXPECT_THROW(Search(world(), rates(), std::ref(walk), {.evaluations = 4, .scheduler = PopulationTrainingOptions{.frozen = {"width"}}}),
                ContractError);
 }
 

@@ -88,7 +88,7 @@ Outcome fall(const Configuration& c, Trial& trial) {
 
 TEST(Search, StopsByTheCurvesOfOthers) {
   const auto run = [](const Communicator& comm) {
-    Search search(comm, plane(), fall, {.evaluations = 60, .seed = 1, .stopping = [] { return curve_rule(parametric_curves()); }});
+    Search search(comm, plane(), fall, {.evaluations = 60, .seed = 1, .scheduler = [] { return curve_rule(parametric_curves()); }});
     const SearchResult result = search.run();
     EXPECT_EQ(result.complete + result.pruned, 60) << result.first_failure;
     return result;
@@ -116,8 +116,9 @@ TEST(Search, ModelsOfCurvesLearnAllTrialsAndThoseOfEarlierRuns) {
   world().barrier();
   for (const bool again : {false, true}) {
     std::vector<LearningCurve> learnt;
-    Search search(world(), plane(), fall,
-                  {.evaluations = 20, .seed = 1, .journal = folder, .stopping = [&] { return curve_rule(std::make_unique<CountingModel>(learnt)); }});
+    Search search(world(), plane(), fall, {.evaluations = 20, .seed = 1, .journal = folder, .scheduler = [&] {
+                                             return curve_rule(std::make_unique<CountingModel>(learnt));
+                                           }});
     if (!again) search.run();
     EXPECT_EQ(learnt.size(), 20U) << (again ? "continued" : "first");
     for (const LearningCurve& each : learnt) {
@@ -137,8 +138,8 @@ TEST(Search, NamesAFactoryThatMakesNothing) {
   options.propagator = [](const Seat& /*seat*/) { return std::unique_ptr<Propagator>(); };
   EXPECT_NE(refusal_of(options).find("propagator gave none"), std::string::npos);
   options.propagator = {};
-  options.stopping = [] { return std::unique_ptr<StoppingRule>(); };
-  EXPECT_NE(refusal_of(options).find("stopping gave no rule"), std::string::npos);
+  options.scheduler = [] { return std::unique_ptr<StoppingRule>(); };
+  EXPECT_NE(refusal_of(options).find("returned no stopping rule"), std::string::npos);
 }
 
 /// Workers do not know what others have in flight; what they tried themselves they know.
@@ -262,7 +263,7 @@ TEST(Search, StopsTrialsEarly) {
                 },
                 {.evaluations = 120,  // by chance, so that late ones are no better than early ones
                  .propagator = [](const Seat& seat) { return std::make_unique<Breeder>(seat.space, uniform_child()); },
-                 .stopping = [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = 16}); }});
+                 .scheduler = [] { return halving_rule({.grace = 1, .eta = 4, .max_steps = 16}); }});
   const SearchResult result = search.run();
   EXPECT_EQ(result.complete + result.pruned, 120);
   if (world().size() == 1) {
@@ -308,7 +309,7 @@ TEST(Search, EndsWhereItsRuleIsBroken) {
   };
   const auto search = [] {
     Search(world(), plane(), [](const Configuration& c, Trial& trial) -> Outcome { return trial.report(1, 1) ? sphere(c) : 1; },
-           {.evaluations = 8, .stopping = [] { return std::make_unique<Broken>(); }})
+           {.evaluations = 8, .scheduler = [] { return std::make_unique<Broken>(); }})
         .run();
   };
   EXPECT_ANY_THROW(search());  // on other ranks the news of it, which may come while they still wait for each other before it begins

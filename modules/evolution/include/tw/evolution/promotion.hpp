@@ -10,13 +10,16 @@ namespace tw::search {
 
 class PromotionRung;
 
+/// The last rung lies at or before `max_steps`, not before it as with halving_rule().
+struct PromotionOptions : HalvingOptions {};
+
 /// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
 /// nothing is spent on a trial before it has earned it. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
 ///
 /// With m values at a rung, a report or a query costs O(log m).
 class Promotion {
  public:
-  /// @param options `max_steps`: the last rung lies at or before it. @throws ContractError for wrong ones
+  /// @throws ContractError for wrong options
   explicit Promotion(const HalvingOptions& options);
   Promotion(const Promotion&) = delete;
   Promotion& operator=(const Promotion&) = delete;

@@ -5,13 +5,13 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tw/base/option.hpp>
 #include <tw/evolution/population_training.hpp>
 #include <tw/evolution/promotion.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/stopping.hpp>
+#include <variant>
 #include <vector>
 
 namespace tw::search {
@@ -41,6 +41,18 @@ struct Seat {
   size_t objectives = 1;
 };
 
+/// All trials run to their ends.
+struct RunToEnd {};
+/// Makes the rule that stops trials early: `[] { return median_rule(); }`.
+using StoppingFactory = std::function<std::unique_ptr<StoppingRule>()>;
+/// What happens to trials that report: one of
+/// - RunToEnd
+/// - a StoppingFactory
+/// - PromotionOptions: trials pause at rungs; those among the best 1/eta of a rung are resumed, before new ones begin
+/// - PopulationTrainingOptions: the trials of an island are a population, each worker's train in turn, and bad ones continue from the states of good
+///   ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them
+using Scheduler = std::variant<RunToEnd, StoppingFactory, PromotionOptions, PopulationTrainingOptions>;
+
 struct SearchOptions {
   int islands = 1;                       ///< of as equal numbers of workers as can be
   std::vector<int> island_workers = {};  ///< workers of each island, which then need not be counted
@@ -52,7 +64,7 @@ struct SearchOptions {
   double seconds = std::numeric_limits<double>::infinity();  ///< trials in flight are finished
   double target = -std::numeric_limits<double>::infinity();  ///< a loss that will do
 
-  /// Names of what the objective returns, in that order: all are to be small. One, or none: a loss. With several, no trial stops early.
+  /// Names of what the objective returns, in that order: all are to be small. One, or none: a loss. With several, all trials run to their ends.
   std::vector<std::string> objectives = {};
 
   uint64_t seed = 0;
@@ -66,13 +78,7 @@ struct SearchOptions {
   MigrationOptions migration = {};
   /// By default automatic().
   std::function<std::unique_ptr<Propagator>(const Seat&)> propagator = {};
-  /// None: nothing stops early.
-  std::function<std::unique_ptr<StoppingRule>()> stopping = {};
-  /// Trials pause at the rungs, and those that are among the best 1/eta there go on, before new ones begin. Instead of `stopping`.
-  std::optional<HalvingOptions> promotion = {};
-  /// The trials of an island are a population: all train side by side, each worker's in turn, and bad ones go on from where good ones are.
-  /// `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them. Instead of `stopping`.
-  std::optional<PopulationTrainingOptions> population_training = {};
+  Scheduler scheduler = {};
   bool progress = false;  ///< rank 0 shows how far this run has come: of its evaluations, or else of its seconds
 
   /// What cannot be had together, on however many ranks.
@@ -81,7 +87,7 @@ struct SearchOptions {
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Visits the options of workers, budget and journal: not `promotion`, `population_training`, `migration`, and what only C++ can set.
+/// Visits the options of workers, budget and journal: not `scheduler`, `migration`, and what only C++ can set.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search
