@@ -6,7 +6,7 @@
 #include <tw/base/absolute_path.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/releasing_others.hpp>
 #include <tw/state/directory_lock.hpp>
 
@@ -14,6 +14,17 @@
 #include "end_marks.hpp"
 #include "space_lines.hpp"
 #include "worker.hpp"
+
+namespace tw {
+
+template <>
+struct Fields<search::SearchResult> {
+  using R = search::SearchResult;
+  static constexpr auto all =
+      std::tuple(&R::best, &R::front, &R::complete, &R::pruned, &R::failed, &R::infeasible, &R::seconds, &R::busy, &R::first_failure);
+};
+
+}  // namespace tw
 
 namespace tw::search {
 namespace {
@@ -65,15 +76,15 @@ class Search::Impl {
     ran_ = true;
     const EndMark mark(options_.journal, layout_.worker_of_rank(comm_.rank()), members_.rank(), members_.size());
     return releasing_others(comm_, [&] {
-      if (!worker_) {
+      SearchResult result;
+      if (worker_) {
+        worker_->run();
+        evaluator_->dismiss();
+        result = worker_->result();
+      } else {
         evaluator_->serve();
-        return received();
       }
-      worker_->run();
-      evaluator_->dismiss();
-      SearchResult result = worker_->result();
-      send(result);
-      return result;
+      return broadcast_object(members_, result, Rank(0));
     });
   }
 
@@ -81,31 +92,6 @@ class Search::Impl {
   const Population& population() const noexcept { return worker_ ? worker_->population() : nobody_; }
 
  private:
-  void send(const SearchResult& result) {
-    Bytes bytes;
-    put(bytes, static_cast<uint32_t>(result.front.size()));
-    for (const Individual& each : result.front) put(bytes, each);
-    for (const int64_t each : {result.complete, result.pruned, result.failed, result.infeasible}) put(bytes, each);
-    put(bytes, result.seconds);
-    put(bytes, result.busy);
-    put(bytes, result.first_failure);
-    broadcast_string(members_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, Rank(0));
-  }
-
-  SearchResult received() {
-    const std::string bytes = broadcast_string(members_, "", Rank(0));
-    Reading reading(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-    SearchResult result;
-    result.front.resize(reading.get<uint32_t>());
-    for (Individual& each : result.front) each = reading.get_individual();
-    if (!result.front.empty()) result.best = result.front.front();
-    for (int64_t* each : {&result.complete, &result.pruned, &result.failed, &result.infeasible}) *each = reading.get<int64_t>();
-    result.seconds = reading.get<double>();
-    result.busy = reading.get<double>();
-    result.first_failure = reading.get_text();
-    return result;
-  }
-
   Communicator comm_;
   Space space_;
   Objective objective_;

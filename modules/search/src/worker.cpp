@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tw/base/concat.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/evolution/pareto.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <utility>
@@ -208,13 +208,10 @@ std::vector<Individual> Worker::front_of_all() {
   } else if (best_) {
     own.push_back(*best_);
   }
-  Bytes mine;
-  for (const Individual* each : front_of(own)) put(mine, *each);
+  std::vector<Individual> mine;
+  for (const Individual* each : front_of(own)) mine.push_back(*each);
   std::vector<Individual> all;
-  for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
-    Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());
-    while (!reading.at_end()) all.push_back(reading.get_individual());
-  }
+  for (const std::vector<Individual>& each : allgather_objects(workers_, mine)) all.insert(all.end(), each.begin(), each.end());
   std::vector<Individual> front;
   for (const Individual* each : front_of(all)) front.push_back(*each);
   return front;
