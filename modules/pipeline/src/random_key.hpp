@@ -16,11 +16,7 @@ struct RandomKey {
 };
 
 /// Of all that call `call` of run() draws.
-inline uint64_t key_of_call(uint64_t seed, uint64_t call) {
-  CounterRng of_call(seed, call);
-  const uint64_t high = of_call();
-  return high << 32U | of_call();
-}
+inline uint64_t key_of_call(uint64_t seed, uint64_t call) { return derived_seed(seed, call); }
 
 /// Of all that a forward() draws which is number `number` since call `call` of run() was to come, from 0.
 inline uint64_t key_of_forward(uint64_t seed, uint64_t call, uint64_t number) { return derived_seed(key_of_call(seed, call), number + 1); }
