@@ -151,8 +151,8 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
 
 /// Nobody is compared at a trial's last step.
 void end_with(search::SearchOptions& options, int64_t steps) {
-  if (options.promotion) options.promotion->max_steps = std::min(options.promotion->max_steps, steps);
-  if (options.population_training) options.population_training->max_steps = steps;
+  if (auto* promotion = std::get_if<search::PromotionOptions>(&options.scheduler)) promotion->max_steps = std::min(promotion->max_steps, steps);
+  if (auto* training = std::get_if<search::PopulationTrainingOptions>(&options.scheduler)) training->max_steps = steps;
 }
 
 void run_search(SearchArguments arguments, Environment& mpi) {
@@ -193,7 +193,7 @@ void run_search(SearchArguments arguments, Environment& mpi) {
     if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks: a program is started by one rank"});
     arguments.command.objectives = config.options.objectives;
     arguments.command.constraints = config.constraints;
-    if (config.options.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
+    if (config.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
   watch(mpi, task.stall);

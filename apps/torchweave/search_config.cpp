@@ -18,16 +18,17 @@ std::vector<std::string> names_of_propagators() {
   return names;
 }
 
-void choose_stopping(const StoppingOptions& stopping, SearchOptions& options) {
+search::Scheduler scheduler_of(const StoppingOptions& stopping) {
   const search::HalvingOptions& halving = stopping.halving;
   const search::MedianOptions median{.grace = halving.grace, .min_trials = static_cast<size_t>(stopping.min_trials)};
-  if (stopping.rule == "median") options.stopping = [median] { return search::median_rule(median); };
-  if (stopping.rule == "halving") options.stopping = [halving] { return search::halving_rule(halving); };
-  if (stopping.rule == "promotion") options.promotion = halving;
+  if (stopping.rule == "median") return [median] { return search::median_rule(median); };
+  if (stopping.rule == "halving") return [halving] { return search::halving_rule(halving); };
+  if (stopping.rule == "promotion") return search::PromotionOptions{halving};
   const search::CurveRuleOptions curves{
       .grace = halving.grace, .min_complete = static_cast<size_t>(stopping.min_complete), .probability = stopping.probability};
-  if (stopping.rule == "learning_curve") options.stopping = [curves] { return search::curve_rule(search::parametric_curves(), curves); };
-  if (stopping.rule == "hyperband") options.stopping = [brackets = stopping.brackets, halving] { return search::hyperband_rule(brackets, halving); };
+  if (stopping.rule == "learning_curve") return [curves] { return search::curve_rule(search::parametric_curves(), curves); };
+  if (stopping.rule == "hyperband") return [brackets = stopping.brackets, halving] { return search::hyperband_rule(brackets, halving); };
+  return search::RunToEnd();
 }
 
 void report_contradictions(Config& config, SearchOptions& options) {
@@ -61,7 +62,7 @@ void visit(SearchConfig& config, OptionVisitor& visitor) {
   visit_run(config.options, visitor);
   visitor.field("propagator", config.propagator, names_of_propagators(), {.meaning = "how trials are chosen"});
   visit(config.stopping, visitor);
-  visitor.group("population_training", config.options.population_training);
+  visitor.group("population_training", config.population_training);
   visitor.group("migration", config.options.migration);
   if (!config.trains) {
     visitor.field("constraints", config.constraints, {.meaning = "what programs report, at most 0 where a configuration is allowed; of programs"});
@@ -82,7 +83,11 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
   ConfigBinder(config).group("search", read);
   read.parameters = read_parameters(config);
   read.starts = read_starts(config, read.parameters);
-  choose_stopping(read.stopping, read.options);
+  read.options.scheduler = scheduler_of(read.stopping);
+  if (read.population_training) {
+    if (read.stopping.rule != "none") config.report({"search.stopping", "cannot be combined with search.population_training", "\"none\""});
+    read.options.scheduler = *read.population_training;
+  }
   for (const search::NamedPropagator& each : search::named_propagators()) {
     if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself
     read.options.propagator = [make = each.make](const WorkerContext& context) {

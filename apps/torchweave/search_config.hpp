@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <tw/base/config.hpp>
 #include <tw/search/options.hpp>
@@ -21,11 +22,12 @@ struct StoppingOptions {
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);
 
-/// All that a file's tables [search], [search.space.NAME] and [search.start.NAME] say.
+/// What a file's tables [search], [search.space.NAME] and [search.start.NAME] say.
 struct SearchConfig {
   search::SearchOptions options = {};
   std::string propagator = "automatic";
   StoppingOptions stopping = {};
+  std::optional<search::PopulationTrainingOptions> population_training = {};
   std::vector<search::Parameter> parameters = {};
   std::vector<Start> starts = {};
 

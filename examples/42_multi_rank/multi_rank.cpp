@@ -58,8 +58,9 @@ int main(int argc, char** argv) {
   tw::Communicator comm = mpi.world().dup();
   const Space space{real("lr", 1e-4, 1e-1, log_scale), ordinal("width", {8, 16, 32, 64, 128})};
   const int ranks = comm.size() % 2 == 0 ? 2 : 1;
-  Search search(comm, space, objective,
-                {.ranks_per_worker = ranks, .evaluations = 40, .stopping = [] { return halving_rule({.grace = 3, .eta = 3, .max_steps = epochs}); }});
+  Search search(comm, space, objective, {.ranks_per_worker = ranks, .evaluations = 40, .scheduler = [] {
+                                           return halving_rule({.grace = 3, .eta = 3, .max_steps = epochs});
+                                         }});
   const SearchResult result = search.run();
   const Configuration best(space, result.best.values);
   const tw::Communicator worker = comm.split(comm.rank() / ranks, comm.rank());

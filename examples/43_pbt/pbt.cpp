@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
   const Space space{real("lr", 1e-4, 1, log_scale), real("momentum", 0, 0.95)};
   Networks networks;
   const auto objective = [&](const Configuration& c, Trial& trial) { return train(c, trial, networks); };
-  Search search(comm, space, objective, {.evaluations = 8, .journal = folder, .population_training = {{.interval = 3, .max_steps = epochs}}});
+  Search search(comm, space, objective,
+                {.evaluations = 8, .journal = folder, .scheduler = PopulationTrainingOptions{.interval = 3, .max_steps = epochs}});
   const SearchResult result = search.run();
   const double wrong = test(comm, networks, result.best.trial);
   if (comm.rank() != 0) return 0;

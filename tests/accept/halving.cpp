@@ -146,9 +146,9 @@ int main(int argc, char** argv) {
       SearchOptions options = seeded(trials * rounds, seed);
       options.target = goal;
       if (promotes) {
-        options.promotion = halving;
+        options.scheduler = PromotionOptions{halving};
       } else {
-        options.stopping = [&] { return halving_rule(halving); };
+        options.scheduler = [&] { return halving_rule(halving); };
       }
       return search(alone, argv[1], options, most).steps / most;
     });

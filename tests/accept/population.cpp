@@ -36,7 +36,7 @@ double best_of_population(const tw::Communicator& comm, uint64_t seed) {
   Search search(comm, {real("lr", lowest_rate, highest_rate, log_scale)}, train,
                 {.evaluations = members_of_a_worker * comm.size(),
                  .seed = seed,
-                 .population_training = {{.interval = interval, .max_steps = NoisyRegression::steps}}});
+                 .scheduler = PopulationTrainingOptions{.interval = interval, .max_steps = NoisyRegression::steps}});
   return search.run().best.loss;
 }
 

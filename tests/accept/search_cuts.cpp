@@ -65,9 +65,9 @@ std::vector<std::pair<std::string, SearchOptions>> searches() {
       {"CMA-ES, IPOP", with(CmaOptions{.restarts = CmaOptions::Restarts::ipop})},
       {"CMA-ES, one run", with(CmaOptions{.restarts = CmaOptions::Restarts::none})},
       {"pollination", {.migration = {.copies = true}}},
-      {"halving", {.stopping = [] { return halving_rule({.grace = 1, .eta = 3}); }}},
-      {"promotion", {.promotion = {{.grace = 1, .eta = 3, .max_steps = steps}}}},
-      {"population", {.population_training = {{.interval = 3, .max_steps = steps}}}},
+      {"halving", {.scheduler = [] { return halving_rule({.grace = 1, .eta = 3}); }}},
+      {"promotion", {.scheduler = PromotionOptions{{.grace = 1, .eta = 3, .max_steps = steps}}}},
+      {"population", {.scheduler = PopulationTrainingOptions{.interval = 3, .max_steps = steps}}},
   };
   for (const NamedPropagator& named : named_propagators()) all.emplace_back(named.name, with(named));
   return all;

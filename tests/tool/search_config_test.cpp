@@ -71,7 +71,7 @@ const Refused refused[] = {
      {"--set: search.islands is 3, but island_workers are those of 2; the nearest valid value is 2"}},
     {{"search.stopping=halving", "search.eta=1"}, {"--set: search.eta must be at least 2, got 1; the nearest valid value is 2"}},
     {{"search.stopping=median", "search.population_training.interval=2"},
-     {"--set: search.stopping cannot be had with another that decides on the same, of stopping, promotion and population_training; the nearest valid "
+     {"--set: search.stopping cannot be combined with search.population_training; the nearest valid "
       "value is \"none\""}},
     {{"search.evaluations=0", "search.seconds=5", "search.population_training.quantile=0.75"},
      {"--set: search.population_training.quantile must be at most 0.5, got 0.75; the nearest valid value is 0.5",
@@ -122,19 +122,16 @@ TEST(SearchConfig, MakesOptionsOfNames) {
   EXPECT_EQ(read({}).options.journal, "runs/search");
   EXPECT_FALSE(read({}).options.propagator) << "automatic is the search's own";
   EXPECT_TRUE(read({"search.propagator=tpe"}).options.propagator);
-  EXPECT_FALSE(read({}).options.stopping);
-  EXPECT_TRUE(read({"search.stopping=hyperband"}).options.stopping);
-  const auto stopping = read({"search.stopping=learning_curve", "search.probability=0.1"}).options.stopping;
-  ASSERT_TRUE(stopping);
-  EXPECT_NE(stopping(), nullptr);
+  const auto scheduler = [&](const Settings& settings) { return read(settings).options.scheduler; };
+  EXPECT_TRUE(std::holds_alternative<tw::search::RunToEnd>(scheduler({})));
+  for (const char* rule : {"median", "halving", "hyperband", "learning_curve"}) {
+    EXPECT_NE(std::get<tw::search::StoppingFactory>(scheduler({tw::concat("search.stopping=", rule)}))(), nullptr) << rule;
+  }
   EXPECT_EQ(read({"search.objectives=['error','seconds']"}).options.objectives, (std::vector<std::string>{"error", "seconds"}));
-  const auto promotion = read({"search.stopping=promotion", "search.eta=3"}).options.promotion;
-  ASSERT_TRUE(promotion);
-  EXPECT_EQ(promotion->eta, 3);
+  EXPECT_EQ(std::get<tw::search::PromotionOptions>(scheduler({"search.stopping=promotion", "search.eta=3"})).eta, 3);
   EXPECT_EQ(read({"search.island_workers=[2,1,1]"}).options.islands, 3);
   const auto population = read({"search.population_training.frozen=[\"x\"]"});
-  ASSERT_TRUE(population.options.population_training);
-  EXPECT_EQ(population.options.population_training->frozen, std::vector<std::string>{"x"});
+  EXPECT_EQ(std::get<tw::search::PopulationTrainingOptions>(population.options.scheduler).frozen, std::vector<std::string>{"x"});
   EXPECT_EQ(population.propagator, "sobol") << "members begin before there is anything to breed from";
   EXPECT_EQ(read({"search.islands=3", "search.migration.topology.2=[0,0,0]"}).options.migration.topology.back(), (std::vector<double>{0, 0, 0}));
 }

@@ -4,65 +4,36 @@
 #include <ATen/ops/empty.h>
 
 #include <map>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 
 namespace tw {
 namespace {
 
 /// A slice that one rank holds.
 struct Slice {
-  int rank = 0;
-  size_t index = 0;  // in its rank's list
+  std::string name;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<int64_t> global_shape = {};
   std::vector<int64_t> offsets = {};
   std::vector<int64_t> sizes = {};
+  int rank = 0;
+  size_t index = 0;  // among the slices of that rank
+  static constexpr auto fields =
+      std::tuple(&Slice::name, &Slice::dtype, &Slice::global_shape, &Slice::offsets, &Slice::sizes, &Slice::rank, &Slice::index);
 };
-
-void write(std::ostream& out, at::IntArrayRef numbers) {
-  out << numbers.size();
-  for (const int64_t number : numbers) out << ' ' << number;
-  out << ' ';
-}
-
-std::vector<int64_t> read_numbers(std::istream& in) {
-  size_t size = 0;
-  in >> size;
-  std::vector<int64_t> numbers(size);
-  for (int64_t& number : numbers) in >> number;
-  return numbers;
-}
 
 }  // namespace
 
 void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
                           const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
-  TextWriter mine;
+  std::vector<Slice> mine;
   for (const NamedShard& shard : shards) {
-    mine << shard.name << '\n' << static_cast<int>(shard.tensor.scalar_type()) << ' ';
-    write(mine, shard.global_shape);
-    write(mine, shard.offsets);
-    write(mine, shard.tensor.sizes());
-    mine << '\n';
+    mine.push_back({shard.name, shard.tensor.scalar_type(), shard.global_shape, shard.offsets, shard.tensor.sizes().vec(), comm.rank(), mine.size()});
   }
   std::map<std::string, std::vector<Slice>> slices;
-  const std::vector<std::string> lists = allgather_strings(comm, std::move(mine).str());
-  for (size_t rank = 0; rank < lists.size(); ++rank) {
-    TextReader in(lists[rank]);
-    std::string name;
-    for (size_t index = 0; std::getline(in, name); ++index) {
-      Slice slice{static_cast<int>(rank), index};
-      int dtype = 0;
-      in >> dtype;
-      slice.dtype = static_cast<c10::ScalarType>(dtype);
-      slice.global_shape = read_numbers(in);
-      slice.offsets = read_numbers(in);
-      slice.sizes = read_numbers(in);
-      in.ignore(2);  // a space and the end of the line
-      slices[name].push_back(std::move(slice));
-    }
+  for (const std::vector<Slice>& of_rank : allgather_objects(comm, mine)) {
+    for (const Slice& slice : of_rank) slices[slice.name].push_back(slice);
   }
   for (const auto& [name, parts] : slices) {
     const at::Tensor whole = at::empty(parts.front().global_shape, parts.front().dtype);

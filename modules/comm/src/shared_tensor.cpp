@@ -7,6 +7,7 @@
 #include <c10/util/accumulate.h>
 #include <algorithm>
 #include <tw/base/concat.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
@@ -30,7 +31,7 @@ at::Tensor shared_tensor(const Communicator& comm, at::IntArrayRef shape, const 
   const int64_t bytes = agreed_bytes(comm, shape, c10::typeMetaToScalarType(options.dtype()));
   if (!options.device().is_cpu()) return at::zeros(shape, options);
   const Link& link = Link::made(comm);
-  const int64_t share = std::max<int64_t>(1, (bytes + page - 1) / page) * page;
+  const int64_t share = std::max<int64_t>(1, divide_up(bytes, page)) * page;
   const auto& neighbours = link.neighbours();
   const auto memory = make_node_memory(comm, neighbours, share * static_cast<int64_t>(neighbours.size()));
   mpi::with_engine_paused(comm, [&] { link.channel()->add_window(memory, share); });

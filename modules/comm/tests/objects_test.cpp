@@ -61,6 +61,23 @@ TEST(BroadcastString, GivesEveryRankTheRoots) {
   }
 }
 
+struct Named {
+  std::string name;
+  std::vector<int> numbers;
+  static constexpr auto fields = std::tuple(&Named::name, &Named::numbers);
+  bool operator==(const Named&) const = default;
+};
+
+TEST(TypedObjects, ArriveAsTheyWere) {
+  const auto of = [](int rank) { return Named{std::string(static_cast<size_t>(rank), 'x'), std::vector<int>(static_cast<size_t>(rank), rank)}; };
+  std::vector<Named> expected;
+  for (int rank = 0; rank < world().size(); ++rank) expected.push_back(of(rank));
+  const tw::Rank last(world().size() - 1);
+  EXPECT_EQ(tw::allgather_objects(world(), of(world().rank())), expected);
+  EXPECT_EQ(tw::gather_objects(world(), of(world().rank()), last), world().rank() == last ? expected : std::vector<Named>());
+  EXPECT_EQ(tw::broadcast_object(world(), of(world().rank()), last), expected.back());
+}
+
 TEST(AllAgree, IsTrueOnEveryRankWhereAllSayTheSame) {
   for (const Kind& kind : kinds) EXPECT_TRUE(tw::all_agree(world(), kind.text(7))) << kind.name;
 }

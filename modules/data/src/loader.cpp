@@ -19,9 +19,7 @@ namespace {
 
 // Random numbers for one sample's augmentation.
 CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
-  CounterRng of_epoch(seed, static_cast<uint64_t>(epoch));
-  const uint64_t high = of_epoch();
-  return CounterRng(high << 32 | of_epoch(), static_cast<uint64_t>(sample));
+  return CounterRng(derived_seed(seed, static_cast<uint64_t>(epoch)), static_cast<uint64_t>(sample));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <typeinfo>
@@ -60,12 +61,9 @@ void set_options(Optimizer& optimizer, const std::string& saved) {
 
 // Creates on every rank the state entries that the root has, with any values.
 void prepare_like_root(const Communicator& comm, OptimizerState& state, Rank root) {
-  std::string names;
-  for (const NamedShard& shard : state.shards()) names += shard.name + "\n";
-  TextReader lines(broadcast_string(comm, names, root));
-  std::vector<std::string> wanted;
-  for (std::string line; std::getline(lines, line);) wanted.push_back(line);
-  state.prepare(wanted);
+  std::vector<std::string> names;
+  for (const NamedShard& shard : state.shards()) names.push_back(shard.name);
+  state.prepare(broadcast_object(comm, names, root));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 
 #include <c10/core/ScalarType.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int64_t cache_line_bytes = 64;
 
-int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t rounded_up(int64_t value, int64_t multiple) { return divide_up(value, multiple) * multiple; }
 
 int64_t element_bytes(c10::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/tensor/content_hash.hpp>
 #include <utility>
@@ -44,13 +44,12 @@ std::vector<SlicesOf> slices_by_holders(const torch::nn::Module& module) {
 
 /// By slice of the whole model, in the same order on all ranks: ranks that hold it, ascending.
 std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ranks, const std::map<std::string, std::string>& mine) {
-  std::string lines;
-  for (const auto& [slice, name] : mine) lines += slice + '\n';
+  std::vector<std::string> slices;
+  for (const auto& [slice, name] : mine) slices.push_back(slice);
   std::map<std::string, std::vector<int>> holders;
-  const std::vector<std::string> of_ranks = allgather_strings(ranks, lines);
+  const auto of_ranks = allgather_objects(ranks, slices);
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    TextReader in(of_ranks[rank]);
-    for (std::string line; std::getline(in, line);) holders[line].push_back(static_cast<int>(rank));
+    for (const std::string& slice : of_ranks[rank]) holders[slice].push_back(static_cast<int>(rank));
   }
   return holders;
 }

@@ -6,40 +6,11 @@
 #include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 
 namespace tw::layer_training {
 namespace {
-
-std::string text_of(const std::vector<RowPart>& parts) {
-  TextWriter out;
-  for (const RowPart& part : parts) {
-    out << part.name << '\n' << static_cast<int>(part.dtype) << ' ' << part.begin << ' ' << part.end << ' ' << part.shape.size();
-    for (const int64_t length : part.shape) out << ' ' << length;
-    out << '\n';
-  }
-  return std::move(out).str();
-}
-
-std::vector<RowPart> parts_of(const std::string& text) {
-  std::vector<RowPart> parts;
-  TextReader in(text);
-  for (std::string name; std::getline(in, name);) {
-    RowPart part;
-    int dtype = 0;
-    size_t dimensions = 0;
-    in >> dtype >> part.begin >> part.end >> dimensions;
-    part.name = std::move(name);
-    part.dtype = static_cast<c10::ScalarType>(dtype);
-    part.shape.resize(dimensions);
-    for (int64_t& length : part.shape) in >> length;
-    in.ignore();  // end of the line
-    parts.push_back(std::move(part));
-  }
-  return parts;
-}
 
 /// Index of the part that has row `row` of the tensor `name`.
 std::optional<size_t> index_of(const std::vector<RowPart>& parts, const std::string& name, int64_t row) {
@@ -57,11 +28,7 @@ RowPart part_of(const NamedShard& shard) {
   return {shard.name, shard.global_shape, shard.tensor.scalar_type(), begin, begin + in_rows(shard.tensor).size(0)};
 }
 
-PartsByRank gather_parts(const Communicator& comm, const std::vector<RowPart>& mine) {
-  PartsByRank all;
-  for (const std::string& text : allgather_strings(comm, text_of(mine))) all.push_back(parts_of(text));
-  return all;
-}
+PartsByRank gather_parts(const Communicator& comm, const std::vector<RowPart>& mine) { return allgather_objects(comm, mine); }
 
 const RowPart* find_part(const PartsByRank& parts, const std::string& name) {
   for (const auto& of_rank : parts) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_shard.hpp>
 #include <vector>
@@ -18,6 +19,7 @@ struct RowPart {
   c10::ScalarType dtype = c10::ScalarType::Float;
   int64_t begin = 0;
   int64_t end = 0;
+  static constexpr auto fields = std::tuple(&RowPart::name, &RowPart::shape, &RowPart::dtype, &RowPart::begin, &RowPart::end);
 };
 
 /// The rows of its tensor that `shard` has, which must be whole rows. A tensor without dimensions is one row.

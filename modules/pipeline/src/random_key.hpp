@@ -16,11 +16,7 @@ struct RandomKey {
 };
 
 /// Seed of all random numbers in call `call` of run().
-inline uint64_t key_of_call(uint64_t seed, uint64_t call) {
-  CounterRng of_call(seed, call);
-  const uint64_t high = of_call();
-  return high << 32U | of_call();
-}
+inline uint64_t key_of_call(uint64_t seed, uint64_t call) { return derived_seed(seed, call); }
 
 /// Seed of all random numbers in a forward(). @param number of the forward(), counted from 0 since the last run(). @param call number of the next
 /// run()

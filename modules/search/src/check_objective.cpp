@@ -8,14 +8,23 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/exact_text.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/stopping.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 
-#include "bytes.hpp"
 #include "evaluator.hpp"
 #include "space_lines.hpp"
+
+namespace tw {
+
+template <>
+struct Fields<search::ObjectiveCheck> {
+  using C = search::ObjectiveCheck;
+  static constexpr auto all = std::tuple(&C::problems, &C::seconds, &C::slowest_seconds);
+};
+
+}  // namespace tw
 
 namespace tw::search {
 namespace {
@@ -98,22 +107,6 @@ ObjectiveCheck checked(Evaluator& evaluator, const Space& space, const Objective
   return check;
 }
 
-std::string packed(const ObjectiveCheck& check) {
-  Bytes bytes;
-  put(bytes, check.seconds);
-  put(bytes, check.slowest_seconds);
-  for (const std::string& each : check.problems) put(bytes, each);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-ObjectiveCheck unpacked(const std::string& text) {
-  Reading reading(reinterpret_cast<const std::byte*>(text.data()), text.size());
-  ObjectiveCheck check{.seconds = reading.get<double>()};
-  check.slowest_seconds = reading.get<double>();
-  while (!reading.at_end()) check.problems.push_back(reading.get_text());
-  return check;
-}
-
 }  // namespace
 
 void ObjectiveCheckOptions::validate() const { TW_EXPECTS(configurations >= 1, "configurations must be at least 1, got ", configurations); }
@@ -129,14 +122,14 @@ ObjectiveCheck check_objective(const Communicator& comm, const Space& space, con
   const Communicator worker = comm.dup();
   return revoke_on_exception(worker, [&] {
     Evaluator evaluator(worker, space, objective, options.seed);
-    std::string result;
+    ObjectiveCheck check;
     if (evaluator.leads()) {
-      result = packed(checked(evaluator, space, options));
+      check = checked(evaluator, space, options);
       evaluator.dismiss();
     } else {
       evaluator.serve();
     }
-    return unpacked(broadcast_string(worker, result, Rank(0)));
+    return broadcast_object(worker, check, Rank(0));
   });
 }
 

@@ -28,8 +28,7 @@ Bytes packed(const std::vector<NamedTensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
     put(bytes, name);
     put(bytes, static_cast<int8_t>(tensor.scalar_type()));
-    put(bytes, static_cast<uint32_t>(tensor.dim()));
-    for (const int64_t size : tensor.sizes()) put(bytes, size);
+    put(bytes, tensor.sizes().vec());
   }
   for (const auto& [name, tensor] : tensors) {
     expect_dense_on_cpu(tensor, concat("a checkpoint of a trial's ", name));
@@ -42,15 +41,13 @@ Bytes packed(const std::vector<NamedTensor>& tensors) {
 }
 
 std::vector<NamedTensor> unpacked(const Bytes& bytes) {
-  Reading reading(bytes.data(), bytes.size());
+  ByteReader reading(bytes.data(), bytes.size());
   reading.get<uint64_t>();
   std::vector<NamedTensor> tensors(reading.get<uint32_t>());
   for (auto& [name, tensor] : tensors) {
-    name = reading.get_text();
+    name = reading.get<std::string>();
     const auto type = static_cast<at::ScalarType>(reading.get<int8_t>());
-    std::vector<int64_t> shape(reading.get<uint32_t>());
-    for (int64_t& size : shape) size = reading.get<int64_t>();
-    tensor = at::empty(shape, type);
+    tensor = at::empty(reading.get<std::vector<int64_t>>(), type);
   }
   for (auto& [name, tensor] : tensors) reading.get_bytes(tensor.mutable_data_ptr(), tensor.nbytes());
   TW_ASSERT(reading.is_good() && reading.at_end());
@@ -106,7 +103,7 @@ void Checkpoints::send(int64_t trial, int rank) {
 
 void Checkpoints::receive(int rank, int64_t trial) {
   Bytes bytes = letter_from(rank).bytes;
-  const auto size = Reading(bytes.data(), bytes.size()).get<uint64_t>();
+  const auto size = ByteReader(bytes.data(), bytes.size()).get<uint64_t>();
   while (bytes.size() < size) {
     const Bytes more = letter_from(rank).bytes;
     bytes.insert(bytes.end(), more.begin(), more.end());

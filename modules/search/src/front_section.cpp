@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <tw/base/concat.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/evolution/hypervolume.hpp>
 
 #include "axis.hpp"
@@ -60,7 +61,7 @@ std::string scatter(const Findings& findings, const std::vector<const LedgerEntr
     const std::vector<double>& values = entry.individual.objectives;
     if (plane.contains(values[0], values[1])) plane.svg().circle(plane.at(values[0], values[1]), radius, colour, tip_of(entry, findings.space));
   };
-  const size_t stride = (findings.ranked.size() + max_points - 1) / max_points;
+  const auto stride = static_cast<size_t>(divide_up(std::ssize(findings.ranked), max_points));
   for (size_t i = 0; i < findings.ranked.size(); i += stride) dot(*findings.ranked[i], 1.5, "#9fc5dd");
   for (const LedgerEntry* entry : front) dot(*entry, 3, front_colour);
   return plane.svg().in_page();

@@ -16,6 +16,17 @@
 
 #include "bytes.hpp"
 
+namespace tw {
+
+template <>
+struct Fields<search::JournalHeader> {
+  using H = search::JournalHeader;
+  static constexpr auto all =
+      std::tuple(&H::space, &H::seed, &H::epoch, &H::worker, &H::evaluations, &H::first_trial, &H::islands, &H::ranks, &H::objectives, &H::breeding);
+};
+
+}  // namespace tw
+
 namespace tw::search {
 namespace {
 
@@ -30,84 +41,36 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 std::string file_name(const JournalHeader& header) { return padded_text(header.epoch, 3) + '-' + padded_text(header.worker, 5) + ".journal"; }
 
-void put_header(Bytes& bytes, const JournalHeader& header) {
-  put(bytes, magic);
-  put(bytes, header.space);
-  put(bytes, header.seed);
-  put(bytes, header.epoch);
-  put(bytes, header.worker);
-  put(bytes, header.evaluations);
-  put(bytes, header.first_trial);
-  put(bytes, header.islands);
-  put(bytes, header.ranks);
-  put(bytes, header.objectives);
-  put(bytes, header.breeding);
-}
-
-/// @return whether it is one
-bool get_header(Reading& reading, JournalHeader& header) {
-  if (reading.get<uint64_t>() != magic) return false;
-  header.space = reading.get<uint64_t>();
-  header.seed = reading.get<uint64_t>();
-  header.epoch = reading.get<int32_t>();
-  header.worker = reading.get<int32_t>();
-  header.evaluations = reading.get<int64_t>();
-  header.first_trial = reading.get<int64_t>();
-  header.islands = reading.get_values<int32_t>();
-  header.ranks = reading.get_values<int32_t>();
-  header.objectives = reading.get_texts();
-  header.breeding = reading.get_text();
-  return reading.is_good() && reading.at_end();
-}
-
-bool get_record(Reading& reading, Record& record) {
-  record.kind = reading.get<Record::Kind>();
-  record.time = reading.get<double>();
-  switch (record.kind) {
-    case Record::Kind::start:
-      record.individual = reading.get_individual();
-      record.again = reading.get<bool>();
-      break;
-    case Record::Kind::end:
-      record.individual.trial = reading.get<int64_t>();
-      record.individual.loss = reading.get<double>();
-      record.individual.objectives = reading.get_values();
-      record.individual.violation = reading.get<double>();
-      record.individual.state = reading.get<TrialState>();
-      record.individual.seconds = reading.get<double>();
-      record.message = reading.get_text();
-      if (!reading.at_end()) record.constraints = reading.get_values();
-      break;
-    case Record::Kind::report:
-      record.individual.trial = reading.get<int64_t>();
-      record.step = reading.get<int64_t>();
-      record.value = reading.get<double>();
-      break;
+/// Calls `field` with the fields that records of this kind have, in their order. @return whether there is such a kind
+template <class Field>
+bool visit_fields(Record& r, const Field& field) {
+  const auto all = [&](auto&... each) {
+    (field(each), ...);
+    return true;
+  };
+  Individual& i = r.individual;
+  switch (r.kind) {
+    case Record::Kind::start: return all(i, r.again);
+    case Record::Kind::end: return all(i.trial, i.loss, i.objectives, i.violation, i.state, i.seconds, r.message);
+    case Record::Kind::report: return all(i.trial, r.step, r.value);
     case Record::Kind::arrival:
     case Record::Kind::departure:
     case Record::Kind::pause:
-    case Record::Kind::resume:
-      record.individual.trial = reading.get<int64_t>();
-      record.individual.moves = reading.get<int32_t>();
-      break;
-    case Record::Kind::adoption:
-      record.individual = reading.get_individual();
-      record.from = reading.get<int32_t>();
-      break;
-    case Record::Kind::copy:
-      record.individual.trial = reading.get<int64_t>();
-      record.individual.values = reading.get_values();
-      record.step = reading.get<int64_t>();
-      record.original = reading.get<int64_t>();
-      break;
-    case Record::Kind::loss:
-      record.individual.trial = reading.get<int64_t>();
-      record.blame = reading.get<Blame>();
-      break;
-    case Record::Kind::known: record.individual = reading.get_individual(); break;
-    default: return false;
+    case Record::Kind::resume: return all(i.trial, i.moves);
+    case Record::Kind::adoption: return all(i, r.from);
+    case Record::Kind::copy: return all(i.trial, i.values, r.step, r.original);
+    case Record::Kind::loss: return all(i.trial, r.blame);
+    case Record::Kind::known: return all(i);
   }
-  return reading.is_good() && reading.at_end();
+  return false;
+}
+
+bool get_record(ByteReader& reader, Record& record) {
+  record.kind = reader.get<Record::Kind>();
+  record.time = reader.get<double>();
+  const bool is_known = visit_fields(record, [&](auto& field) { field = reader.get<std::remove_reference_t<decltype(field)>>(); });
+  if (record.kind == Record::Kind::end && !reader.at_end()) record.constraints = reader.get<std::vector<double>>();
+  return is_known && reader.is_good() && reader.at_end();
 }
 
 Bytes content_of(const std::filesystem::path& path) {
@@ -122,7 +85,7 @@ Bytes content_of(const std::filesystem::path& path) {
 /// The payload of the record at `at`; empty: it is not whole.
 Bytes payload_at(const Bytes& bytes, size_t at) {
   if (bytes.size() - at < prefix) return {};
-  Reading reading(bytes.data() + at, prefix);
+  ByteReader reading(bytes.data() + at, prefix);
   const size_t size = reading.get<uint32_t>();
   const auto expected = reading.get<uint32_t>();
   if (size == 0 || size > bytes.size() - at - prefix) return {};
@@ -146,14 +109,17 @@ bool read_file(JournalFile& file) {
   const Bytes first = payload_at(bytes, 0);
   if (first.empty()) expect_cut(file.path, bytes, 0);
   if (first.empty() && bytes.size() < 4096) return false;
-  Reading header(first.data(), first.size());
-  if (!get_header(header, file.header)) throw FileError(file.path, 0, "is no journal of a search, or one of another version than 4");
+  ByteReader header(first.data(), first.size());
+  const bool is_journal = header.get<uint64_t>() == magic;
+  file.header = header.get<JournalHeader>();
+  if (!is_journal || !header.is_good() || !header.at_end())
+    throw FileError(file.path, 0, "is no journal of a search, or one of another version than 4");
   size_t at = prefix + first.size();
   while (true) {
     const Bytes payload = payload_at(bytes, at);
     if (payload.empty()) break;
     Record record;
-    Reading reading(payload.data(), payload.size());
+    ByteReader reading(payload.data(), payload.size());
     if (!get_record(reading, record)) throw FileError(file.path, static_cast<int64_t>(at), "has a record that this version does not read");
     file.records.push_back(std::move(record));
     at += prefix + payload.size();
@@ -196,7 +162,8 @@ JournalWriter::JournalWriter(const std::filesystem::path& folder, const JournalH
   }
   if (bytes > 0) return;
   pending_.resize(prefix);
-  put_header(pending_, header);
+  put(pending_, magic);
+  put(pending_, header);
   close_record(0);
   write();
 }
@@ -205,12 +172,15 @@ JournalWriter::~JournalWriter() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-size_t JournalWriter::open_record(Record::Kind kind) {
+void JournalWriter::append(Record record) {
   const size_t at = pending_.size();
   pending_.resize(at + prefix);
-  put(pending_, kind);
+  put(pending_, record.kind);
   put(pending_, now());
-  return at;
+  visit_fields(record, [&](const auto& field) { put(pending_, field); });
+  // Left out where there are none, as they were before single ones were kept: files of either kind can be read.
+  if (!record.constraints.empty()) put(pending_, record.constraints);
+  close_record(at);
 }
 
 void JournalWriter::close_record(size_t at) {
@@ -221,69 +191,23 @@ void JournalWriter::close_record(size_t at) {
 }
 
 void JournalWriter::start(const Individual& individual, bool again) {
-  const size_t at = open_record(Record::Kind::start);
-  put(pending_, individual);
-  put(pending_, again);
-  close_record(at);
+  append({.kind = Record::Kind::start, .individual = individual, .again = again});
 }
-
-/// Constraints are left out where there are none, as they were before single ones were kept: files of either kind can be read.
 void JournalWriter::end(const Individual& individual, const std::string& message, const std::vector<double>& constraints) {
-  const size_t at = open_record(Record::Kind::end);
-  put(pending_, individual.trial);
-  put(pending_, individual.loss);
-  put(pending_, individual.objectives);
-  put(pending_, individual.violation);
-  put(pending_, individual.state);
-  put(pending_, individual.seconds);
-  put(pending_, message);
-  if (!constraints.empty()) put(pending_, constraints);
-  close_record(at);
+  append({.kind = Record::Kind::end, .individual = individual, .message = message, .constraints = constraints});
 }
-
 void JournalWriter::report(int64_t trial, int64_t step, double value) {
-  const size_t at = open_record(Record::Kind::report);
-  put(pending_, trial);
-  put(pending_, step);
-  put(pending_, value);
-  close_record(at);
+  append({.kind = Record::Kind::report, .individual = {.trial = trial}, .step = step, .value = value});
 }
-
-void JournalWriter::note(Record::Kind kind, int64_t trial, int32_t moves) {
-  const size_t at = open_record(kind);
-  put(pending_, trial);
-  put(pending_, moves);
-  close_record(at);
-}
-
+void JournalWriter::note(Record::Kind kind, int64_t trial, int32_t moves) { append({.kind = kind, .individual = {.trial = trial, .moves = moves}}); }
 void JournalWriter::adopt(const Individual& individual, int32_t from) {
-  const size_t at = open_record(Record::Kind::adoption);
-  put(pending_, individual);
-  put(pending_, from);
-  close_record(at);
+  append({.kind = Record::Kind::adoption, .individual = individual, .from = from});
 }
-
 void JournalWriter::copy(const Individual& individual, int64_t step, int64_t original) {
-  const size_t at = open_record(Record::Kind::copy);
-  put(pending_, individual.trial);
-  put(pending_, individual.values);
-  put(pending_, step);
-  put(pending_, original);
-  close_record(at);
+  append({.kind = Record::Kind::copy, .individual = individual, .step = step, .original = original});
 }
-
-void JournalWriter::lose(int64_t trial, Blame blame) {
-  const size_t at = open_record(Record::Kind::loss);
-  put(pending_, trial);
-  put(pending_, blame);
-  close_record(at);
-}
-
-void JournalWriter::know(const Individual& individual) {
-  const size_t at = open_record(Record::Kind::known);
-  put(pending_, individual);
-  close_record(at);
-}
+void JournalWriter::lose(int64_t trial, Blame blame) { append({.kind = Record::Kind::loss, .individual = {.trial = trial}, .blame = blame}); }
+void JournalWriter::know(const Individual& individual) { append({.kind = Record::Kind::known, .individual = individual}); }
 
 void JournalWriter::write() {
   while (!pending_.empty()) {

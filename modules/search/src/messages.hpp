@@ -85,6 +85,6 @@ using Message = std::variant<ResultMessage, DepartureMessage, ImmigrantMessage, 
 
 void put(Bytes& bytes, const Message& message);
 /// Makes the reading bad where there is none.
-Message get_message(Reading& reading);
+Message get_message(ByteReader& reading);
 
 }  // namespace tw::search

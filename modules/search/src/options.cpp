@@ -64,9 +64,11 @@ void visit(SearchOptions& options, OptionVisitor& visitor) {
   visit_run(options, visitor);
   visitor.field("progress", options.progress, {.meaning = "whether rank 0 shows how far this run has come"});
   visitor.presence("propagator", static_cast<bool>(options.propagator));
-  visitor.presence("stopping", static_cast<bool>(options.stopping));
-  visitor.group("promotion", options.promotion);
-  visitor.group("population_training", options.population_training);
+  const std::vector<std::string> schedulers{"none", "stopping", "promotion", "population_training"};
+  std::string chosen = schedulers.at(options.scheduler.index());
+  visitor.field("scheduler", chosen, schedulers, {.meaning = "whether trials stop early, pause until they are promoted, or train as a population"});
+  if (auto* promotion = std::get_if<PromotionOptions>(&options.scheduler)) visitor.group("promotion", *promotion);
+  if (auto* training = std::get_if<PopulationTrainingOptions>(&options.scheduler)) visitor.group("population_training", *training);
   visitor.group("migration", options.migration);
 }
 
@@ -82,14 +84,10 @@ std::vector<Problem> SearchOptions::contradictions() const {
   if (ranks_per_worker != 1 && !worker_ranks.empty()) {
     problems.push_back({"ranks_per_worker", concat("is ", ranks_per_worker, ", but worker_ranks are given"), "1"});
   }
-  if ((stopping ? 1 : 0) + (promotion ? 1 : 0) + (population_training ? 1 : 0) > 1) {
-    problems.push_back(
-        {"stopping", "cannot be had with another that decides on the same, of stopping, promotion and population_training", "\"none\""});
-  }
-  if (population_training && evaluations == 0) {
+  if (std::holds_alternative<PopulationTrainingOptions>(scheduler) && evaluations == 0) {
     problems.push_back({"evaluations", "must be given with population_training: the number of members", "8"});
   }
-  if (objectives.size() > 1 && (stopping || promotion || population_training)) {
+  if (objectives.size() > 1 && !std::holds_alternative<RunToEnd>(scheduler)) {
     problems.push_back({"objectives", "cannot be several with stopping, promotion or population_training, which go by one number", "[]"});
   }
   if (objectives.size() > 1 && std::isfinite(target)) problems.push_back({"target", "is of one loss, not of several objectives", "-inf"});
@@ -105,7 +103,7 @@ std::vector<Problem> SearchOptions::contradictions() const {
 
 void SearchOptions::validate(int ranks) const {
   expect_none(out_of_bounds(*this));
-  if (promotion) promotion->validate();
+  if (const auto* promotion = std::get_if<PromotionOptions>(&scheduler)) promotion->validate();
   expect_none(contradictions());
   TW_EXPECTS(ranks % ranks_per_worker == 0, "ranks_per_worker is ", ranks_per_worker, ", which does not divide the ", ranks, " ranks");
   TW_EXPECTS(worker_ranks.empty() || std::accumulate(worker_ranks.begin(), worker_ranks.end(), 0) == ranks, "worker_ranks must add up to ", ranks,

@@ -46,7 +46,7 @@ void Post::send_gathered(bool at_once) {
 }
 
 void Post::open(const mpi::Mailbox::Message& parcel) {
-  Reading reading(parcel.bytes.data(), parcel.bytes.size());
+  ByteReader reading(parcel.bytes.data(), parcel.bytes.size());
   while (!reading.at_end()) {
     const Message message = get_message(reading);
     TW_ASSERT(reading.is_good());

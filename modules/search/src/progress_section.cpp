@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <tw/base/concat.hpp>
+#include <tw/base/numbers.hpp>
 
 #include "axis.hpp"
 #include "chart.hpp"
@@ -73,7 +74,7 @@ std::string progress_section(const Findings& findings) {
   std::vector<double> losses;
   for (const LedgerEntry* entry : findings.ranked) losses.push_back(entry->individual.loss);
   const Axis y_axis = Axis::of_losses(losses);
-  const size_t stride = (losses.size() + max_dots - 1) / max_dots;
+  const auto stride = static_cast<size_t>(divide_up(std::ssize(losses), max_dots));
   const auto above = std::ranges::count_if(losses, [&](double loss) { return !y_axis.contains(loss); });
   const Axis evaluations(0, static_cast<double>(findings.ended.size()), /*logarithmic=*/false);
   const Axis seconds(0, findings.clock.total(), /*logarithmic=*/false);

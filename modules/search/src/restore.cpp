@@ -1,51 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker gets to where the journal ends.
+// How a worker gets to where the journal ends: see past.hpp for what the journal says.
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <span>
 #include <tuple>
 #include <tw/base/concat.hpp>
-#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
-#include <tw/evolution/automatic.hpp>
-#include <tw/evolution/distinct.hpp>
-#include <tw/evolution/sampling.hpp>
 
 #include "end_marks.hpp"
 #include "gaps.hpp"
 #include "known_results.hpp"
+#include "proposer.hpp"
 #include "worker.hpp"
 
 namespace tw::search {
 namespace {
-
-std::unique_ptr<Propagator> propagator_of(const SearchOptions& options, const WorkerContext& context) {
-  if (options.propagator) {
-    auto propagator = options.propagator(context);
-    TW_EXPECTS(propagator != nullptr, "propagator gave none for worker ", context.worker, " of island ", context.island);
-    return propagator;
-  }
-  // All members of a population begin before one has ended: there is nothing to learn from.
-  if (options.population_training)
-    return std::make_unique<Sobol>(context.space, context.seed, Share{.first = context.worker, .stride = context.workers});
-  return automatic(context.space, context.evaluations, context.seed, context.worker, context.workers, context.objectives);
-}
-
-std::string breeding_of(const SearchOptions& options, const WorkerContext& context) {
-  if (options.propagator) return "the propagator that was asked for";
-  if (options.population_training) return "sobol: all members of a population begin before one has ended";
-  const Choice choice =
-      choose(context.space, context.evaluations > 0 ? context.evaluations : std::numeric_limits<int64_t>::max(), context.objectives);
-  return concat(name_of(choice.method), ": ", choice.reason);
-}
-
-std::unique_ptr<Propagator> breeder_of(const SearchOptions& options, const WorkerContext& context) {
-  auto propagator = propagator_of(options, context);
-  if (options.allow_duplicates) return propagator;
-  return std::make_unique<Distinct>(context.space, std::move(propagator));
-}
 
 std::vector<Individual> results_to_begin_with(const Place& place) {
   if (place.options.warm_start.empty()) return {};
@@ -57,111 +27,86 @@ std::vector<Individual> results_to_begin_with(const Place& place) {
   return std::move(known.individuals);
 }
 
-std::vector<JournalFile> before_epoch(const std::vector<JournalFile>& files, int epoch) {
-  std::vector<JournalFile> earlier;
-  std::copy_if(files.begin(), files.end(), std::back_inserter(earlier), [&](const JournalFile& file) { return file.header.epoch < epoch; });
-  return earlier;
-}
-
-/// "[error, seconds]"
-std::string list_text(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
-  return '[' + text + ']';
-}
-
 }  // namespace
 
 void Worker::restore() {
-  JournalHeader header{.space = place_.space.hash(), .seed = place_.options.seed, .worker = place_.worker, .objectives = place_.options.objectives};
-  for (int island = 0; island < place_.layout.islands(); ++island) header.islands.push_back(place_.layout.workers_of(island));
-  for (int worker = 0; worker < place_.layout.workers(); ++worker) header.ranks.push_back(place_.layout.ranks_of(worker));
-  const std::vector<JournalFile> files = place_.options.journal.empty() ? std::vector<JournalFile>() : read_journal(place_.options.journal);
-  for (const JournalFile& file : files) {
-    if (file.header.space != header.space) throw FileError(file.path, 0, "is the journal of a search over another space");
-    if (file.header.seed != header.seed)
-      throw FileError(file.path, 0, concat("is the journal of a search with seed ", file.header.seed, ", not ", header.seed));
-    if (file.header.objectives != header.objectives) {
-      throw FileError(
-          file.path, 0,
-          concat("is the journal of a search with the objectives ", list_text(file.header.objectives), ", not ", list_text(header.objectives)));
-    }
+  const std::filesystem::path& folder = place_.options.journal;
+  const JournalHeader own = header_of(place_);
+  Past past = past_of(read_past(folder, own), own, marked_workers(folder), place_.options.migration.copies);
+  if (!past.gap.empty() && place_.worker == 0) {
+    log_warning("the journal in ", folder.string(), " is not whole: ", past.gap,
+                ", as after a cut. The search keeps what is there, and continues as on another number of ranks");
   }
-  History all = history_of(files);
-  all.interrupted = judged(std::move(all.interrupted), marked_workers(place_.options.journal));
-  const auto layout_of = [](const JournalHeader& each) { return std::tie(each.islands, each.ranks); };
-  const bool same_layout = !files.empty() && layout_of(files.back().header) == layout_of(header);
-  const std::string gap = same_layout ? gap_in(files, place_.options.migration.copies) : "";
-  if (!gap.empty() && place_.worker == 0)
-    log_warning("the journal in ", place_.options.journal.string(), " is not whole: ", gap,
-                ", as after a cut. What it has is kept, and the search goes on as on another number of ranks");
-  const bool replays = same_layout && gap.empty();
-  header.epoch = replays ? all.epochs - 1 : all.epochs;
-  header.first_trial = replays ? files.back().header.first_trial : all.next_trial;
-  header.evaluations = replays ? files.back().header.evaluations : place_.options.evaluations;
-  first_trial_ = header.first_trial;
-  // Another seed for each layout, or what goes by the seed alone would try the same again.
-  const WorkerContext context{.space = place_.space,
-                              .evaluations = header.evaluations,
-                              .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
-                              .worker = place_.worker - place_.layout.first_worker(place_.island),
-                              .workers = place_.layout.workers_of(place_.island),
-                              .island = place_.island,
-                              .objectives = std::max<size_t>(1, place_.options.objectives.size())};
-  header.breeding = breeding_of(place_.options, context);
-  island_.breed_by(breeder_of(place_.options, context));
+  const bool begins = past.all.next_trial == 0;
+  if (begins) past.all.known = results_to_begin_with(place_);
+  rebuild(past);
+  workers_.barrier();  // all have read before anyone writes
+  continue_journal(past, begins);
+  catch_up(past);
+  requeue(past);
+}
 
-  const bool begins = all.next_trial == 0;
-  if (begins) all.known = results_to_begin_with(place_);
-  for (const Individual& each : all.known) island_.absorb(each);
-  const auto island_of = [&](const Individual& individual) { return individual.island % place_.layout.islands(); };
-  // Before what they came to, as it was; trials that are repeated will report again.
-  for (const Report& report : all.reports) {
-    if (island_of(all.ended.at(report.trial)) == place_.island) trials_.observe(report);
+/// The propagator, the scheduler and the island, as they were when this worker's file ended.
+void Worker::rebuild(Past& past) {
+  first_trial_ = past.header.first_trial;
+  // Each layout has a seed of its own, or propagators that use the seed alone would propose the same again.
+  Proposer proposer = proposer_of(place_.options, {.space = place_.space,
+                                                   .evaluations = past.header.evaluations,
+                                                   .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
+                                                   .worker = place_.worker - place_.layout.first_worker(place_.island),
+                                                   .workers = place_.layout.workers_of(place_.island),
+                                                   .island = place_.island,
+                                                   .objectives = std::max<size_t>(1, place_.options.objectives.size())});
+  past.header.breeding = std::move(proposer.about);
+  island_.breed_by(std::move(proposer.propagator));
+  for (const Individual& each : past.all.known) island_.absorb(each);
+  // Before the ends of their trials, as it was; repeated trials will report again.
+  for (const Report& report : past.all.reports) {
+    if (is_of_island(past.all.ended.at(report.trial))) trials_.scheduler().observe(report, /*worker=*/-1);
   }
-  for (const auto& [trial, individual] : history_of(before_epoch(files, header.epoch)).ended) {
-    if (island_of(individual) != place_.island) continue;
+  for (const auto& [trial, individual] : past.ended_before()) {
+    if (!is_of_island(individual)) continue;
     island_.absorb(individual);
     if (individual.counts() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.residents().add(individual);
   }
-  const auto mine = std::find_if(files.begin(), files.end(),
-                                 [&](const JournalFile& file) { return file.header.epoch == header.epoch && file.header.worker == place_.worker; });
-  if (mine != files.end()) replay(*mine, all);
+  if (const JournalFile* mine = past.own_file()) replay(*mine, past.all);
+}
 
-  workers_.barrier();  // all have read before anyone writes
-  if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, header, mine == files.end() ? 0 : mine->bytes);
-  if (journal_ && (begins || mine == files.end())) {
-    for (const Individual& each : all.known) journal_->know(each);
+/// Opens this worker's file. A new one names all that went before: others would not miss what is cut from their files otherwise.
+void Worker::continue_journal(const Past& past, bool begins) {
+  const JournalFile* mine = past.own_file();
+  if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, past.header, mine == nullptr ? 0 : mine->bytes);
+  if (journal_ && (begins || mine == nullptr)) {
+    for (const Individual& each : past.all.known) journal_->know(each);
   }
-  if (place_.worker == 0) queue_.put_back(all);
-  // What others ended and this one had not heard of. A new file names all that went before: what is cut from others would not be missed otherwise.
-  for (const auto& [trial, individual] : all.ended) {
+  if (place_.worker == 0) queue_.put_back(past.all);
+  for (const auto& [trial, individual] : past.all.ended) {
     const bool is_known = population().find(trial) != nullptr;
-    if (island_of(individual) != place_.island || (is_known && mine != files.end())) continue;
+    if (!is_of_island(individual) || (is_known && mine != nullptr)) continue;
     if (!is_known) island_.absorb(individual);
     if (journal_) journal_->note(Record::Kind::arrival, trial, individual.moves);
   }
-  const std::span same_epoch(std::ranges::find(files, header.epoch, [](const JournalFile& file) { return file.header.epoch; }), files.end());
-  catch_up(same_epoch);
-  bring_home(same_epoch, all);
-  for (const auto& [trial, individual] : all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
-  past_ = static_cast<int64_t>(all.ended.size());
-  constexpr int64_t no_limit = int64_t{1} << 60;
-  const int64_t total = place_.options.evaluations > 0 ? std::max<int64_t>(0, place_.options.evaluations - past_) : no_limit;
-  for (const Interrupted& each : all.interrupted) {
-    if (journal_ && each.was_in_flight && who_repeats(each, all, replays) == place_.worker) journal_->lose(each.individual.trial, each.blame);
-  }
-  write_journal();
-  const int64_t repeated = std::min(total, static_cast<int64_t>(all.interrupted.size()));
-  all.interrupted.resize(static_cast<size_t>(repeated));
-  turns_ = Turns(all.interrupted, place_.options.max_attempts);
-  for (const Interrupted& each : all.interrupted) {
-    if (who_repeats(each, all, replays) == place_.worker) queue(each);
-  }
-  quota_ = Quota(total - repeated, place_.worker, place_.layout.workers(), static_cast<int64_t>(interrupted_.size()));
 }
 
-/// Does again what the file says that this worker did; what it bred then, it breeds now.
+/// Notes the losses of trials that this worker repeats, and what is left to evaluate.
+void Worker::requeue(const Past& past) {
+  for (const auto& [trial, individual] : past.all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
+  past_ = std::ssize(past.all.ended);
+  for (const Interrupted& each : past.all.interrupted) {
+    if (journal_ && each.was_in_flight && past.worker_for(each) == place_.worker) journal_->lose(each.individual.trial, each.blame);
+  }
+  write_journal();
+  Backlog backlog = backlog_of(past, place_.options.evaluations, place_.options.max_attempts);
+  turns_ = std::move(backlog.turns);
+  for (Interrupted& each : backlog.interrupted) {
+    each.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
+    each.individual.island = place_.island;
+    interrupted_.push_back(std::move(each));
+  }
+  quota_ = Quota(backlog.evaluations, place_.worker, place_.layout.workers(), std::ssize(interrupted_));
+}
+
+/// Repeats what the file says that this worker did, proposals included.
 void Worker::replay(const JournalFile& mine, const History& all) {
   const auto known = [&](int64_t trial) -> const Individual* {
     const auto found = all.ended.find(trial);
@@ -175,7 +120,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         ++bred_;
         if (is_queued(record.individual.tag)) break;
         if (!same_values(island_.propose(trial).values, record.individual.values))
-          throw FileError(mine.path, 0, concat("trial ", trial, " would not be bred again as it was: the propagator is another one"));
+          throw FileError(mine.path, 0, concat("trial ", trial, " would not be proposed again as it was: the propagator is another one"));
         break;
       }
       case Record::Kind::end:
@@ -207,12 +152,12 @@ void Worker::replay(const JournalFile& mine, const History& all) {
   }
 }
 
-/// Who had come to the island, and left it, without this worker's having been told when the job ended.
-void Worker::catch_up(std::span<const JournalFile> files) {
+/// Individuals that had come to the island, and left it, without this worker's knowledge when the job ended.
+void Worker::catch_up(const Past& past) {
   using Kind = Record::Kind;
   std::set<std::tuple<Kind, int64_t, int32_t>> heard;
   std::vector<const Record*> others;
-  for (const JournalFile& file : files) {
+  for (const JournalFile& file : past.files_of_epoch()) {
     if (place_.layout.island_of(file.header.worker) != place_.island) continue;
     for (const Record& record : file.records) {
       if (file.header.worker == place_.worker) {
@@ -233,17 +178,17 @@ void Worker::catch_up(std::span<const JournalFile> files) {
     }
     journal_->note(kind, individual.trial, individual.moves);
   }
+  if (!place_.options.migration.copies) bring_home(past);  // otherwise who left made room for a copy
 }
 
-/// Who was on the way to another island when the job ended counts at home again.
-void Worker::bring_home(std::span<const JournalFile> files, const History& all) {
-  if (place_.options.migration.copies) return;  // who left made room for a copy
+/// Individuals that were on their way to another island when the job ended count at home again.
+void Worker::bring_home(const Past& past) {
   std::set<int> workers;
   for (int worker = 0; worker < place_.layout.workers(); ++worker) {
     if (place_.layout.island_of(worker) == place_.island) workers.insert(worker);
   }
-  for (const auto& [trial, moves] : left_and_not_arrived(files, workers)) {
-    Individual individual = all.ended.at(trial);
+  for (const auto& [trial, moves] : left_and_not_arrived(past.files_of_epoch(), workers)) {
+    Individual individual = past.all.ended.at(trial);
     individual.moves = moves + 1;
     island_.absorb(individual);
     if (place_.layout.host_of(trial, place_.island) == place_.worker) {
@@ -253,18 +198,6 @@ void Worker::bring_home(std::span<const JournalFile> files, const History& all) 
       journal_->note(Record::Kind::arrival, trial, individual.moves);
     }
   }
-}
-
-/// The worker that had begun it, where that goes on with the same file.
-int Worker::who_repeats(const Interrupted& interrupted, const History& all, bool replays) const {
-  const bool has_worker = replays && interrupted.epoch == all.epochs - 1;
-  return has_worker ? interrupted.worker : static_cast<int>(interrupted.individual.trial % place_.layout.workers());
-}
-
-void Worker::queue(Interrupted interrupted) {
-  interrupted.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
-  interrupted.individual.island = place_.island;
-  interrupted_.push_back(std::move(interrupted));
 }
 
 }  // namespace tw::search

@@ -6,7 +6,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/state/directory_lock.hpp>
 
@@ -14,6 +14,17 @@
 #include "end_marks.hpp"
 #include "space_lines.hpp"
 #include "worker.hpp"
+
+namespace tw {
+
+template <>
+struct Fields<search::SearchResult> {
+  using R = search::SearchResult;
+  static constexpr auto all =
+      std::tuple(&R::best, &R::front, &R::complete, &R::pruned, &R::failed, &R::infeasible, &R::seconds, &R::busy, &R::first_failure);
+};
+
+}  // namespace tw
 
 namespace tw::search {
 namespace {
@@ -24,7 +35,7 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   for (std::string& line : value_lines(options)) lines.push_back(std::move(line));
   expect_same_on_all_ranks(comm, "a search's space and options", lines);
   options.validate(comm.size());
-  if (options.population_training) options.population_training->validate(space);
+  if (const auto* training = std::get_if<PopulationTrainingOptions>(&options.scheduler)) training->validate(space);
   TW_EXPECTS(objective != nullptr, "a search needs an objective");
   SearchOptions own = options;
   if (own.journal.empty()) return own;
@@ -48,7 +59,7 @@ class Search::Impl {
     if (!options_.journal.empty()) lock_.emplace(comm_, options_.journal);
     revoke_on_exception(comm_, [&] {
       evaluator_.emplace(members_, space_, objective_, options_.seed, std::max<size_t>(1, options_.objectives.size()));
-      if (options_.population_training) evaluator_->connect(comm_, layout_);
+      if (std::holds_alternative<PopulationTrainingOptions>(options_.scheduler)) evaluator_->connect(comm_, layout_);
       if (evaluator_->leads()) worker_.emplace(leaders_, *evaluator_, space_, options_, layout_);
       comm_.barrier();
     });
@@ -65,15 +76,15 @@ class Search::Impl {
     ran_ = true;
     const EndMark mark(options_.journal, layout_.worker_of_rank(comm_.rank()), members_.rank(), members_.size());
     return revoke_on_exception(comm_, [&] {
-      if (!worker_) {
+      SearchResult result;
+      if (worker_) {
+        worker_->run();
+        evaluator_->dismiss();
+        result = worker_->result();
+      } else {
         evaluator_->serve();
-        return received();
       }
-      worker_->run();
-      evaluator_->dismiss();
-      SearchResult result = worker_->result();
-      send(result);
-      return result;
+      return broadcast_object(members_, result, Rank(0));
     });
   }
 
@@ -81,31 +92,6 @@ class Search::Impl {
   const Population& population() const noexcept { return worker_ ? worker_->population() : nobody_; }
 
  private:
-  void send(const SearchResult& result) {
-    Bytes bytes;
-    put(bytes, static_cast<uint32_t>(result.front.size()));
-    for (const Individual& each : result.front) put(bytes, each);
-    for (const int64_t each : {result.complete, result.pruned, result.failed, result.infeasible}) put(bytes, each);
-    put(bytes, result.seconds);
-    put(bytes, result.busy);
-    put(bytes, result.first_failure);
-    broadcast_string(members_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, Rank(0));
-  }
-
-  SearchResult received() {
-    const std::string bytes = broadcast_string(members_, "", Rank(0));
-    Reading reading(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-    SearchResult result;
-    result.front.resize(reading.get<uint32_t>());
-    for (Individual& each : result.front) each = reading.get_individual();
-    if (!result.front.empty()) result.best = result.front.front();
-    for (int64_t* each : {&result.complete, &result.pruned, &result.failed, &result.infeasible}) *each = reading.get<int64_t>();
-    result.seconds = reading.get<double>();
-    result.busy = reading.get<double>();
-    result.first_failure = reading.get_text();
-    return result;
-  }
-
   Communicator comm_;
   Space space_;
   Objective objective_;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <tw/base/number_text.hpp>
+#include <tw/base/numbers.hpp>
 
 namespace tw::search {
 namespace {
@@ -21,7 +22,7 @@ std::vector<Tick> ticks_of(const Space& space, size_t index) {
   const Parameter& parameter = space.parameters()[index];
   std::vector<Tick> ticks;
   if (parameter.has_choices()) {
-    const size_t stride = (parameter.choices.size() + max_choices - 1) / max_choices;
+    const auto stride = static_cast<size_t>(divide_up(std::ssize(parameter.choices), max_choices));
     for (size_t i = 0; i < parameter.choices.size(); i += stride)
       ticks.push_back({space.to_unit(index, static_cast<double>(i)), parameter.choices[i]});
     return ticks;

@@ -2,92 +2,111 @@
 #include "trials.hpp"
 
 #include <cmath>
-#include <tw/base/contract.hpp>
+#include <tw/base/concat.hpp>
+#include <utility>
+#include <variant>
+
+#include "match.hpp"
 
 namespace tw::search {
+namespace {
+
+std::unique_ptr<TrialScheduler> scheduler_of(const SchedulerContext& worker) {
+  return std::visit(Match{[](const RunToEnd&) { return std::make_unique<TrialScheduler>(); },
+                          [](const StoppingFactory& factory) { return early_stopping(factory); },
+                          [&](const PromotionOptions& options) { return halving_promotion(options, worker); },
+                          [&](const PopulationTrainingOptions& options) { return population_scheduler(options, worker); }},
+                    worker.place.options.scheduler);
+}
+
+/// A copy that has not reported remains what it was.
+Individual ended(const Course& course) {
+  Individual individual = course.individual;
+  if (course.copied) individual.values = course.copied->own_values;
+  return individual;
+}
+
+}  // namespace
 
 Trials::Trials(const Place& place, Evaluator& evaluator, Post& post, std::optional<JournalWriter>& journal, Island& island, const Quota& quota,
                End end)
-    : place_(place), evaluator_(evaluator), post_(post), journal_(journal), island_(island), quota_(quota), end_(std::move(end)) {
-  const SearchOptions& options = place.options;
-  if (options.stopping) {
-    stopping_ = options.stopping();
-    TW_EXPECTS(stopping_ != nullptr, "stopping gave no rule");
-  }
-  if (options.promotion) promotion_.emplace(*options.promotion);
-  if (options.population_training) training_.emplace(*options.population_training);
-}
+    : evaluator_(evaluator),
+      post_(post),
+      journal_(journal),
+      island_(island),
+      shares_reports_(!std::holds_alternative<RunToEnd>(place.options.scheduler)),
+      end_(std::move(end)),
+      scheduler_(scheduler_of({place, evaluator, post, quota, trials_})) {}
 
 void Trials::begin(Individual individual) {
-  if (stopping_) stopping_->begin(individual);
+  scheduler_->begin(individual);
   run_on({.individual = std::move(individual)});
 }
 
 void Trials::run_on(Course course) {
   const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); }, .attend = [this] { attend(); }};
-  running_ = std::move(course);
-  const Individual& individual = running_->individual;
-  Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, running_->step, listener);
+  trials_.running = std::move(course);
+  const Individual& individual = trials_.running->individual;
+  Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, trials_.running->step, listener);
   busy_s_ += evaluation.seconds;
   usual_s_ += 0.1 * (evaluation.seconds - usual_s_);
-  running_->individual.seconds += evaluation.seconds;
-  const Course now = *std::exchange(running_, std::nullopt);
-  if (evaluation.paused) {
-    pause(now);
+  trials_.running->individual.seconds += evaluation.seconds;
+  Course now = *std::exchange(trials_.running, std::nullopt);
+  const int64_t trial = now.individual.trial;
+  if (!evaluation.paused) {
+    // It had come to its end before it paused, and has not found anything since.
+    if (evaluation.state == TrialState::complete && now.is_unchanged()) evaluation.loss = now.value;
+    end_(ended(now), evaluation);
     return;
   }
-  // It had come to its end before it paused, and has not found anything since.
-  if (evaluation.state == TrialState::complete && now.is_unchanged()) evaluation.loss = now.value;
-  end_(now.ended(), evaluation);
+  if (journal_) journal_->note(Record::Kind::pause, trial);
+  now.paused_at = now.step;
+  trials_.paused[trial] = std::move(now);
+  scheduler_->pause(trial);
 }
 
-/// A copy that has not reported remains what it was.
-Individual Trials::Course::ended() const {
-  Individual ended = individual;
-  if (copied) ended.values = own_values;
-  return ended;
+bool Trials::resume_one() {
+  const std::optional<int64_t> next = scheduler_->next();
+  if (!next) return false;
+  if (journal_) {
+    journal_->note(Record::Kind::resume, *next);
+    journal_->write();
+  }
+  run_on(std::move(trials_.paused.extract(*next).mapped()));
+  return true;
+}
+
+void Trials::end_paused() {
+  for (const auto& [trial, course] : std::exchange(trials_.paused, {})) {
+    if (std::isfinite(course.value)) {
+      end_(ended(course), {.loss = course.value, .state = TrialState::pruned});
+    } else {
+      end_(ended(course), {.state = TrialState::failed, .message = concat("the loss is ", course.value)});
+    }
+  }
 }
 
 Verdict Trials::report(int64_t step, double value) {
-  // It has begun once more, without a state to go on from, and was here before.
-  if (step <= running_->resumed_at) return Verdict::go_on;
-  const Report report{running_->individual.trial, step, value};
-  running_->step = step;
-  running_->value = value;
-  const std::optional<int64_t> original = std::exchange(running_->copied, std::nullopt);
+  Course& course = *trials_.running;
+  // It has begun once more, without a state to resume from, and was here before.
+  if (step <= course.paused_at) return Verdict::go_on;
+  const Report report{course.individual.trial, step, value};
+  course.step = step;
+  course.value = value;
+  const std::optional<Course::Copied> copied = std::exchange(course.copied, std::nullopt);
   if (journal_) {
-    if (original) journal_->copy(running_->individual, running_->resumed_at, *original);
+    if (copied) journal_->copy(course.individual, course.paused_at, copied->original);
     journal_->report(report.trial, step, value);
     journal_->write();
   }
-  if (stopping_ || promotion_ || training_) island_.tell(ReportMessage{report});
+  if (shares_reports_) island_.tell(ReportMessage{report});
   attend();
-  if (training_) return verdict_in_population(report);
-  if (promotion_ && promotion_->arrive(report)) return Verdict::pause;
-  if (!stopping_) return std::isnan(value) ? Verdict::stop : Verdict::go_on;
-  stopping_->observe(report);
-  return stopping_->goes_on(report) ? Verdict::go_on : Verdict::stop;
+  return scheduler_->decide(report);
 }
 
 void Trials::attend() {
   post_.send_gathered(true);
   post_.deliver();
-}
-
-void Trials::observe(const Report& report) {
-  if (stopping_) stopping_->observe(report);
-  if (promotion_) promotion_->observe(report);
-  if (training_) training_->observe(report);
-}
-
-void Trials::note_end(const Individual& individual) {
-  if (stopping_) stopping_->tell(individual);
-  if (training_) training_->end(individual.trial);
-}
-
-void Trials::take(const ReportMessage& message, int from) {
-  observe(message.report);
-  if (training_) homes_[message.report.trial] = from;
 }
 
 }  // namespace tw::search

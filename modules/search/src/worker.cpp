@@ -4,20 +4,17 @@
 #include <algorithm>
 #include <iterator>
 #include <tw/base/concat.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/evolution/pareto.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <utility>
+
+#include "match.hpp"
 
 namespace tw::search {
 namespace {
 
 constexpr double shorter_than_a_message_s = 20e-6;
-
-template <class... Cases>
-struct Match : Cases... {
-  using Cases::operator()...;
-};
 
 }  // namespace
 
@@ -39,23 +36,23 @@ void Worker::run() {
   progress_.begin(past_);
   since_begin_ = Stopwatch();
   do work();
-  while (trials_.anyone_goes_on(workers_, stopped_));
+  while (trials_.scheduler().anyone_resumes(workers_, stopped_));
   trials_.end_paused();
   write_journal();
   progress_.tell(status());
   // What hosts hand on to their islands in the first round arrives in the second.
   post_.settle();
   post_.settle();
-  trials_.exchange();  // what comes for trials that have ended
+  trials_.scheduler().exchange();  // what comes for trials that have ended
   write_journal();
   progress_.finish();
 }
 
-/// Until nothing is left to begin, and no paused trial of this worker goes on.
+/// Until nothing is left to begin, and no paused trial of this worker is resumed.
 void Worker::work() {
   while (true) {
     post_.deliver();
-    trials_.exchange();
+    trials_.scheduler().exchange();
     if (is_time_up()) stopped_ = true;
     if (stopped_) return;
     if (trials_.resume_one()) {
@@ -154,11 +151,11 @@ void Worker::take(const Message& message, int from) {
                  [&](const ResultMessage& each) { island_.take(each); },
                  [&](const DepartureMessage& each) { island_.take(each); },
                  [&](const ImmigrantMessage& each) { island_.take(each, from); },
-                 [&](const ReportMessage& each) { trials_.take(each, from); },
+                 [&](const ReportMessage& each) { trials_.scheduler().observe(each.report, from); },
                  [&](const QuotaRequest& /*each*/) { post_.send(QuotaResponse{.evaluations = stopped_ ? 0 : quota_.give()}, from); },
                  [&](const QuotaResponse& each) { quota_.answer(each.evaluations); },
-                 [&](const StateRequest& each) { trials_.take(each, from); },
-                 [&](const StateResponse& each) { trials_.take(each, from); },
+                 [&](const StateRequest& each) { trials_.scheduler().take(each, from); },
+                 [&](const StateResponse& each) { trials_.scheduler().take(each, from); },
                  [&](const TurnMessage& each) { turns_.take(each.over); },
                  [&](const StopMessage& /*each*/) { stopped_ = true; },
                  [&](const StatusMessage& each) { progress_.take(each, from); },
@@ -169,7 +166,7 @@ void Worker::take(const Message& message, int from) {
 /// An individual of the island that was not known before.
 void Worker::note_new(const Individual& individual) {
   if (individual.trial < 0) return;  // a result from elsewhere
-  trials_.note_end(individual);
+  trials_.scheduler().end(individual);
   if (individual.counts() && (!best_ || individual.loss < best_->loss)) best_ = individual;
   if (individual.counts() && individual.loss <= place_.options.target) stop_all();
 }
@@ -211,13 +208,10 @@ std::vector<Individual> Worker::front_of_all() {
   } else if (best_) {
     own.push_back(*best_);
   }
-  Bytes mine;
-  for (const Individual* each : front_of(own)) put(mine, *each);
+  std::vector<Individual> mine;
+  for (const Individual* each : front_of(own)) mine.push_back(*each);
   std::vector<Individual> all;
-  for (const std::string& each : allgather_strings(workers_, std::string(reinterpret_cast<const char*>(mine.data()), mine.size()))) {
-    Reading reading(reinterpret_cast<const std::byte*>(each.data()), each.size());
-    while (!reading.at_end()) all.push_back(reading.get_individual());
-  }
+  for (const std::vector<Individual>& each : allgather_objects(workers_, mine)) all.insert(all.end(), each.begin(), each.end());
   std::vector<Individual> front;
   for (const Individual* each : front_of(all)) front.push_back(*each);
   return front;

@@ -2,7 +2,6 @@
 #pragma once
 #include <deque>
 #include <optional>
-#include <span>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/search/journal.hpp>
@@ -10,10 +9,9 @@
 #include <tw/search/search.hpp>
 #include <vector>
 
-#include "blame.hpp"
 #include "evaluator.hpp"
-#include "history.hpp"
 #include "island.hpp"
+#include "past.hpp"
 #include "place.hpp"
 #include "post.hpp"
 #include "progress_line.hpp"
@@ -38,11 +36,12 @@ class Worker {
  private:
   // The past: restore.cpp.
   void restore();
+  void rebuild(Past& past);
   void replay(const JournalFile& mine, const History& all);
-  void catch_up(std::span<const JournalFile> files);
-  void bring_home(std::span<const JournalFile> files, const History& all);
-  int who_repeats(const Interrupted& interrupted, const History& all, bool replays) const;
-  void queue(Interrupted interrupted);
+  void continue_journal(const Past& past, bool begins);
+  void catch_up(const Past& past);
+  void bring_home(const Past& past);
+  void requeue(const Past& past);
 
   // Evaluations.
   void work();
@@ -63,6 +62,7 @@ class Worker {
   void write_journal() {
     if (journal_) journal_->write();
   }
+  bool is_of_island(const Individual& individual) const { return individual.island % place_.layout.islands() == place_.island; }
   bool is_time_up() const { return since_begin_.elapsed().count() >= place_.options.seconds; }
 
   Communicator workers_;

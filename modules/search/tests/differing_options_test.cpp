@@ -61,10 +61,9 @@ TEST(DifferingOptions, AreNamedOnAllRanks) {
                     {[](SearchOptions& o) { o.max_attempts = 3; }, "'max_attempts 3'", "'max_attempts 2'"},
                     {[](SearchOptions& o) { o.progress = true; }, "'progress true'", "'progress false'"},
                     {[&](SearchOptions& o) { o.propagator = none; }, "'propagator given'", "'propagator not given'"},
-                    {[](SearchOptions& o) { o.stopping = [] { return median_rule(); }; }, "'stopping given'", "'stopping not given'"},
-                    {[](SearchOptions& o) { o.promotion = HalvingOptions(); }, "'promotion given'", "'promotion not given'"},
-                    {[](SearchOptions& o) { o.population_training = PopulationTrainingOptions(); }, "'population_training given'",
-                     "'population_training not given'"},
+                    {[](SearchOptions& o) { o.scheduler = [] { return median_rule(); }; }, "'scheduler stopping'", "'scheduler none'"},
+                    {[](SearchOptions& o) { o.scheduler = PromotionOptions(); }, "'scheduler promotion'", "'scheduler none'"},
+                    {[](SearchOptions& o) { o.scheduler = PopulationTrainingOptions(); }, "'scheduler population_training'", "'scheduler none'"},
                     {[](SearchOptions& o) { o.migration.probability = 0.5; }, "'migration.probability 0.5'", "'migration.probability 0.05'"},
                     {[](SearchOptions& o) { o.migration.copies = true; }, "'migration.copies true'", "'migration.copies false'"},
                     {[](SearchOptions& o) { o.migration.emigrant = Pick::worst; }, "'migration.emigrant worst'", "'migration.emigrant best'"},
@@ -74,16 +73,18 @@ TEST(DifferingOptions, AreNamedOnAllRanks) {
 }
 
 TEST(DifferingOptions, OfPromotionsAreNamed) {
-  expect_all_named({.evaluations = 8, .promotion = HalvingOptions()},
-                   {{[](SearchOptions& o) { o.promotion->grace = 2; }, "'promotion.grace 2'", "'promotion.grace 1'"},
-                    {[](SearchOptions& o) { o.promotion->eta = 3; }, "'promotion.eta 3'", "'promotion.eta 4'"},
-                    {[](SearchOptions& o) { o.promotion->max_steps = 27; }, "'promotion.max_steps 27'", "'promotion.max_steps 1073741824'"}});
+  using Options = PromotionOptions;
+  const auto of = [](const auto& change) { return [change](SearchOptions& o) { change(std::get<Options>(o.scheduler)); }; };
+  expect_all_named({.evaluations = 8, .scheduler = Options()},
+                   {{of([](Options& o) { o.grace = 2; }), "'promotion.grace 2'", "'promotion.grace 1'"},
+                    {of([](Options& o) { o.eta = 3; }), "'promotion.eta 3'", "'promotion.eta 4'"},
+                    {of([](Options& o) { o.max_steps = 27; }), "'promotion.max_steps 27'", "'promotion.max_steps 1073741824'"}});
 }
 
 TEST(DifferingOptions, OfPopulationsAreNamed) {
-  const auto of = [](const auto& change) { return [change](SearchOptions& o) { change(*o.population_training); }; };
   using Options = PopulationTrainingOptions;
-  expect_all_named({.evaluations = 8, .population_training = Options()},
+  const auto of = [](const auto& change) { return [change](SearchOptions& o) { change(std::get<Options>(o.scheduler)); }; };
+  expect_all_named({.evaluations = 8, .scheduler = Options()},
                    {{of([](Options& o) { o.interval = 2; }), "'population_training.interval 2'", "'population_training.interval 1'"},
                     {of([](Options& o) { o.max_steps = 27; }), "'population_training.max_steps 27'", "'population_training.max_steps 1073741824'"},
                     {of([](Options& o) { o.quantile = 0.5; }), "'population_training.quantile 0.5'", "'population_training.quantile 0.25'"},

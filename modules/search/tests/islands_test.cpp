@@ -63,9 +63,7 @@ TEST(Layout, RefusesWrongOptionsByName) {
                     "migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.topology = {{-1}}}}), "migration.topology.0 must be at least 0, got -1"));
   EXPECT_TRUE(names(refused(4, {.islands = 3, .island_workers = {2, 2}, .evaluations = 1}), "islands is 3, but island_workers are those of 2"));
-  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .promotion = HalvingOptions{.eta = 1}}), "promotion.eta must be at least 2, got 1"));
-  EXPECT_TRUE(
-      names(refused(1, {.evaluations = 1, .stopping = [] { return median_rule(); }, .promotion = HalvingOptions()}), "stopping cannot be had"));
+  EXPECT_TRUE(names(refused(1, {.evaluations = 1, .scheduler = PromotionOptions{{.eta = 1}}}), "promotion.eta must be at least 2, got 1"));
   EXPECT_EQ(refused(4, {.islands = 2, .evaluations = 1}), "nothing thrown");
 }
 

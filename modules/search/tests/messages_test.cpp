@@ -6,6 +6,8 @@
 namespace messages_test {
 
 using namespace tw::search;
+using tw::ByteReader;
+using tw::Bytes;
 
 Individual an_individual() {
   return {.trial = 7,
@@ -45,7 +47,7 @@ TEST(Messages, ArriveAsTheyWereSent) {
   ASSERT_EQ(messages.size(), std::variant_size_v<Message>);
   Bytes bytes;
   for (const Message& message : messages) put(bytes, message);
-  Reading reading(bytes.data(), bytes.size());
+  ByteReader reading(bytes.data(), bytes.size());
   for (const Message& message : messages) {
     const Message arrived = get_message(reading);
     ASSERT_TRUE(reading.is_good());
@@ -54,7 +56,7 @@ TEST(Messages, ArriveAsTheyWereSent) {
     EXPECT_NE(bytes_of(message), Bytes()) << "alternative " << message.index();
   }
   EXPECT_TRUE(reading.at_end());
-  Reading again(bytes.data(), bytes.size());
+  ByteReader again(bytes.data(), bytes.size());
   const Individual individual = std::get<ResultMessage>(get_message(again)).individual;
   EXPECT_EQ(individual.trial, 7);
   EXPECT_EQ(individual.values, (std::vector<double>{1.5, -2}));
@@ -67,7 +69,7 @@ TEST(Messages, AreRefusedWhereBytesAreMissing) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = bytes_of(message);
     for (size_t size = 0; size < bytes.size(); ++size) {
-      Reading reading(bytes.data(), size);
+      ByteReader reading(bytes.data(), size);
       (void)get_message(reading);
       EXPECT_FALSE(reading.is_good()) << size << " bytes of alternative " << message.index();
     }
@@ -76,7 +78,7 @@ TEST(Messages, AreRefusedWhereBytesAreMissing) {
 
 TEST(Messages, AreRefusedWhereTheKindIsNone) {
   const Bytes bytes{std::byte{std::variant_size_v<Message>}, std::byte{0}};
-  Reading reading(bytes.data(), bytes.size());
+  ByteReader reading(bytes.data(), bytes.size());
   (void)get_message(reading);
   EXPECT_FALSE(reading.is_good());
 }

@@ -53,12 +53,13 @@ TEST(ObjectivesSearch, TheFrontIsThatOfAllTrials) {
     const SearchResult result = search.run();
     EXPECT_EQ(result.complete, evaluations);
     EXPECT_TRUE(all_agree(world(), text_of(result.front)));
-    EXPECT_GT(result.front.size(), 10U);
     EXPECT_EQ(text_of(result.front), text_of(front_in(folder)));
     EXPECT_EQ(result.best.trial, result.front.front().trial);
     for (const Individual& each : search.population().all()) EXPECT_EQ(each.objectives, values_of(each.values[0], each.values[1]));
     world().barrier();  // before the journal is written again
   }
+  if (world().size() > 1) return;
+  EXPECT_GT(front_in(folder).size(), 10U);
   // Uniform ones have y below 0.2 in one of five cases, and those of the front do not by chance.
   for (const Individual& each : front_in(folder)) EXPECT_LT(each.values[1], 0.2);
 }
@@ -126,7 +127,9 @@ TEST(ObjectivesSearch, WhatViolatesConstraintsIsKeptAndIsNotBest) {
   EXPECT_EQ(result.complete + result.infeasible, 150);
   EXPECT_GT(result.infeasible, 10);
   EXPECT_GE(result.best.values[0], 1);
-  EXPECT_LT(result.best.values[0], 1.5);
+  if (world().size() == 1) {
+    EXPECT_LT(result.best.values[0], 1.5);
+  }
   ASSERT_EQ(result.front.size(), 1U);
   EXPECT_EQ(result.front[0].trial, result.best.trial);
   for (const LedgerEntry& entry : read_ledger(folder, plane()).trials) {
@@ -152,8 +155,8 @@ TEST(ObjectivesSearch, RefusesWhatGoesByOneLoss) {
   refused({.objectives = {"error", "error"}});
   refused({.objectives = {"error", ""}});
   refused({.target = 1, .objectives = names});
-  refused({.objectives = names, .stopping = [] { return median_rule(); }});
-  refused({.objectives = names, .promotion = {{}}});
+  refused({.objectives = names, .scheduler = [] { return median_rule(); }});
+  refused({.objectives = names, .scheduler = PromotionOptions()});
 }
 
 }  // namespace objectives_search_test

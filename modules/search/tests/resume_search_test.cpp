@@ -179,7 +179,7 @@ TW_TEST_ON(ResumeSearch, FromAJournalThatWasCutAnywhere, {.most = 1}) {
     }
     return outcome;
   };
-  SearchOptions options{.evaluations = 6, .seed = 1, .stopping = [] { return halving_rule({.grace = 1, .eta = 2}); }};
+  SearchOptions options{.evaluations = 6, .seed = 1, .scheduler = [] { return halving_rule({.grace = 1, .eta = 2}); }};
   Search whole(world(), plane(), reporting, options);
   const SearchResult expected = whole.run();
   ASSERT_GT(expected.pruned, 0);
@@ -394,7 +394,7 @@ TEST(ResumeSearch, RulesKnowEarlierReports) {
     trial.report(1, reported);
     return reported;
   };
-  SearchOptions options{.evaluations = 1, .journal = folder, .stopping = [] { return halving_rule({.grace = 1, .eta = 1000}); }};
+  SearchOptions options{.evaluations = 1, .journal = folder, .scheduler = [] { return halving_rule({.grace = 1, .eta = 1000}); }};
   if (world().rank() == 0) Search(alone, plane(), reporting, options).run();
   world().barrier();
   for (reported = 1; reported < 3; ++reported) {  // on as many workers as there are, then on these again

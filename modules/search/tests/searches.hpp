@@ -23,6 +23,9 @@ inline std::unique_ptr<search::Propagator> by_chance(const search::WorkerContext
   return std::make_unique<search::Breeder>(seat.space, search::uniform_child());
 }
 
+/// This rank alone. A search there is a function of its seed; on several workers it depends on when messages arrive.
+inline Communicator one_worker() { return world().split(world().rank(), 0); }
+
 /// Of the running test, and not there yet. Collective over world().
 inline std::filesystem::path fresh_folder(const std::string& name) {
   const std::string suite = ::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();

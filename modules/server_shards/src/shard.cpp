@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 
 namespace tw::parameter_server {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr int64_t line = 64;
 constexpr int spins_before_yield = 64;
 
-int64_t rounded_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
+int64_t rounded_up(int64_t bytes) { return divide_up(bytes, line) * line; }
 
 int64_t slots_of(const std::vector<Rule>& rules) {
   int64_t slots = 0;
@@ -96,7 +97,7 @@ int Shard::closed_by() const noexcept { return user_of(gate().closed.load(std::m
 
 Shard::Places::Places(int64_t count, ElementType type, const std::vector<Rule>& rules)
     : stretch(stretch_bytes / element_bytes(type)),
-      stretches((count + stretch - 1) / stretch),
+      stretches(divide_up(count, stretch)),
       record(rounded_up(static_cast<int64_t>(sizeof(int64_t) * (1 + rules.size())))),
       values(static_cast<int64_t>(sizeof(Gate)) + stretches * record),
       state(values + rounded_up(count * element_bytes(type))),

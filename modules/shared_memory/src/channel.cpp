@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 
 namespace tw::shared_memory {
 namespace {
@@ -12,7 +13,7 @@ constexpr int64_t line = 128;  // bytes; two cache lines, because processors fet
 
 }  // namespace
 
-int64_t Channel::stride_of(int64_t slot_bytes) { return (static_cast<int64_t>(sizeof(Header)) + slot_bytes + line - 1) / line * line; }
+int64_t Channel::stride_of(int64_t slot_bytes) { return divide_up(static_cast<int64_t>(sizeof(Header)) + slot_bytes, line) * line; }
 
 int64_t Channel::bytes_needed(int ranks, int64_t slot_bytes) {
   return ranks * (static_cast<int64_t>(sizeof(Counter) + sizeof(Record)) + 2 * stride_of(slot_bytes));

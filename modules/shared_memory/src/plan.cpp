@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/numbers.hpp>
 #include <tw/shared_memory/plan.hpp>
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 namespace tw::shared_memory {
 
 Range part_of(Range whole, int part, int parts, int64_t alignment) {
-  const int64_t units = (whole.count() + alignment - 1) / alignment;
+  const int64_t units = divide_up(whole.count(), alignment);
   const auto bound = [&](int64_t i) { return std::min(whole.end, whole.begin + units * i / parts * alignment); };
   return {bound(part), bound(part + 1)};
 }
@@ -21,7 +22,7 @@ Plan::Plan(const Call& call, Mode mode, int rank, int ranks, const PlanOptions& 
     if (chunk_ > options_.alignment) chunk_ -= chunk_ % options_.alignment;
     divided_ = call_.count / ranks_;
   }
-  rounds_ = std::max<int64_t>(1, (divided_ + chunk_ - 1) / chunk_);
+  rounds_ = std::max<int64_t>(1, divide_up(divided_, chunk_));
 }
 
 const std::vector<Step>& Plan::round(int64_t round) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 
 #include <ATen/ops/empty.h>
@@ -29,7 +30,7 @@ FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment) {
   for (const int64_t numel : numels) {
     TW_EXPECTS(numel >= 0, "a tensor cannot have ", numel, " elements");
     layout.offsets.push_back(layout.numel);
-    layout.numel += (numel + alignment - 1) / alignment * alignment;
+    layout.numel += divide_up(numel, alignment) * alignment;
   }
   return layout;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/numbers.hpp>
 #include <tw/tensor/named_shard.hpp>
 
 #include <c10/util/accumulate.h>
@@ -37,7 +38,7 @@ void add_boxes(NamedShard& box, const at::Tensor& run, std::vector<int64_t>& at,
   const int64_t first = begin / row;
   const int64_t last = end / row;
   if (first == last) return add_part_of_row(first, begin - first * row, end - first * row);
-  const int64_t first_whole = (begin + row - 1) / row;
+  const int64_t first_whole = divide_up(begin, row);
   if (first < first_whole) add_part_of_row(first, begin - first * row, row);
   if (first_whole < last) add(first_whole, last, (last - first_whole) * row);
   add_part_of_row(last, 0, end - last * row);

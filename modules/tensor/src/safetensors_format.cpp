@@ -11,6 +11,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/numbers.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -51,7 +52,7 @@ constexpr std::array<Dtype, 16> dtypes{{{"BOOL", c10::ScalarType::Bool},
 
 int64_t bytes_of(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t round_up(int64_t value, int64_t multiple) { return divide_up(value, multiple) * multiple; }
 
 // ---- writing ----
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/train/options.hpp>
 #include <tw/train/report.hpp>
 
@@ -86,7 +87,7 @@ std::vector<Problem> Options::contradictions() const {
     problems.push_back({"non_finite", "is \"restore\", but no checkpoints are kept", "\"skip\", or checkpoint.every_epochs = 1"});
   }
   if (accumulation > 0 && global_batch % accumulation != 0) {
-    const int64_t nearest = (global_batch + accumulation - 1) / accumulation * accumulation;
+    const int64_t nearest = divide_up(global_batch, accumulation) * accumulation;
     problems.push_back({"global_batch", concat("must be a multiple of accumulation = ", accumulation, ", got ", global_batch), concat(nearest)});
   }
   std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
@@ -112,7 +113,7 @@ int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {
   return pass;
 }
 
-int64_t Options::rows_of_a_pass(int64_t samples, int ranks) const { return (samples_of_a_pass(samples, ranks) + ranks - 1) / ranks; }
+int64_t Options::rows_of_a_pass(int64_t samples, int ranks) const { return divide_up(samples_of_a_pass(samples, ranks), ranks); }
 
 int64_t Options::rows_of_an_evaluation(int64_t samples, int ranks) const {
   return evaluate.batch_size > 0 ? evaluate.batch_size : rows_of_a_pass(samples, ranks);

@@ -10,11 +10,7 @@
 
 namespace tw::train {
 
-uint64_t seed_of_pass(int64_t seed, int64_t number) {
-  CounterRng random(static_cast<uint64_t>(seed), static_cast<uint64_t>(number));
-  const uint64_t high = random();
-  return (high << 32) | random();
-}
+uint64_t seed_of_pass(int64_t seed, int64_t number) { return derived_seed(static_cast<uint64_t>(seed), static_cast<uint64_t>(number)); }
 
 void pass_over_nothing(const Model& model, const std::function<void(const at::Tensor& outputs, at::Tensor& loss)>& on_loss) {
   at::Tensor loss;

@@ -9,6 +9,7 @@
 #include <exception>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/train/mixed_precision.hpp>
@@ -126,9 +127,9 @@ void Trainer::Run::make_loader() {
   if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {
     log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(), " training samples: an epoch is one update");
   }
-  const int64_t steps = (loader_->steps() + options_.accumulation - 1) / options_.accumulation;
+  const int64_t steps = divide_up(loader_->steps(), options_.accumulation);
   const int64_t ranks = ranks_.data.size();
-  const int64_t samples = options_.uneven == Uneven::pad    ? (train_.size() + ranks - 1) / ranks * ranks
+  const int64_t samples = options_.uneven == Uneven::pad    ? divide_up(train_.size(), ranks) * ranks
                           : options_.uneven == Uneven::drop ? train_.size() / ranks * ranks
                                                             : train_.size();
   length_ = {options_.drop_last ? samples / progress_.global_batch : steps, options_.epochs, progress_.global_batch};

@@ -10,8 +10,11 @@ namespace tw::search {
 
 class PromotionRung;
 
-/// Promotion form of asynchronous successive halving: a trial pauses at its rung and is promoted only when it is among the best 1/eta there. Ref: Li
-/// et al. 2020, arXiv 1810.05934, algorithm 2.
+/// The last rung lies at or before `max_steps`, not before it as with halving_rule().
+struct PromotionOptions : HalvingOptions {};
+
+/// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
+/// nothing is spent on a trial before it has earned it. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
 ///
 /// Cost of a report or a query: O(log m) with m values at a rung.
 class Promotion {

@@ -98,7 +98,7 @@ class JournalWriter {
   void write();
 
  private:
-  size_t open_record(Record::Kind kind);
+  void append(Record record);
   void close_record(size_t at);
 
   std::filesystem::path path_;

@@ -5,13 +5,13 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tw/base/option.hpp>
 #include <tw/evolution/population_training.hpp>
 #include <tw/evolution/promotion.hpp>
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/stopping.hpp>
+#include <variant>
 #include <vector>
 
 namespace tw::search {
@@ -42,6 +42,18 @@ struct WorkerContext {
   size_t objectives = 1;
 };
 
+/// All trials run to their ends.
+struct RunToEnd {};
+/// Makes the rule that stops trials early: `[] { return median_rule(); }`.
+using StoppingFactory = std::function<std::unique_ptr<StoppingRule>()>;
+/// What happens to trials that report: one of
+/// - RunToEnd
+/// - a StoppingFactory
+/// - PromotionOptions: trials pause at rungs; those among the best 1/eta of a rung are resumed, before new ones begin
+/// - PopulationTrainingOptions: the trials of an island are a population, each worker's train in turn, and bad ones continue from the states of good
+///   ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them
+using Scheduler = std::variant<RunToEnd, StoppingFactory, PromotionOptions, PopulationTrainingOptions>;
+
 struct SearchOptions {
   int islands = 1;                       ///< number of islands, of nearly equal numbers of workers
   std::vector<int> island_workers = {};  ///< number of workers of each island; `islands` may then be left out
@@ -68,14 +80,7 @@ struct SearchOptions {
   MigrationOptions migration = {};
   /// Makes the propagator; by default automatic().
   std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
-  /// Makes the stopping rule; none: no trial stops early.
-  std::function<std::unique_ptr<StoppingRule>()> stopping = {};
-  /// Trials pause at the rungs. The best 1/eta of each rung continue before new trials begin. Replaces `stopping`.
-  std::optional<HalvingOptions> promotion = {};
-  /// Population-based training: an island's trials are a population and all train concurrently. Each worker runs its trials in turn. Bad trials
-  /// continue from copies of good ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` is set. Replaces
-  /// `stopping`.
-  std::optional<PopulationTrainingOptions> population_training = {};
+  Scheduler scheduler = {};
   bool progress = false;  ///< whether rank 0 shows the progress of this run, in evaluations or else in seconds
 
   /// Problems of options that exclude each other, for any number of ranks.

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as flat bytes, for messages between ranks and for files: numbers, texts, lists, and records of these.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace tw {
+
+using Bytes = std::vector<std::byte>;
+
+/// The fields of a record in their order, as pointers to members: its `static constexpr auto fields`. Specialise it for a struct that has none.
+template <class T>
+struct Fields {};
+template <class T>
+  requires requires { T::fields; }
+struct Fields<T> {
+  static constexpr auto all = T::fields;
+};
+
+template <class T>
+concept Record = requires { Fields<T>::all; };
+/// What is copied byte by byte. Views are not: they do not own what they show.
+template <class T>
+concept Flat = std::is_trivially_copyable_v<T> && !Record<T> && !requires(T value) { value.data(); };
+
+/// Appends a value: a record field by field, a text or list after its size.
+template <class T>
+void put(Bytes& bytes, const T& value) {
+  const auto append = [&](const void* from, size_t count) {
+    const auto* begin = static_cast<const std::byte*>(from);
+    if (count > 0) bytes.insert(bytes.end(), begin, begin + count);
+  };
+  if constexpr (Record<T>) {
+    std::apply([&](auto... field) { (put(bytes, value.*field), ...); }, Fields<T>::all);
+  } else if constexpr (Flat<T>) {
+    append(&value, sizeof value);
+  } else {
+    put(bytes, static_cast<uint32_t>(value.size()));
+    if constexpr (Flat<typename T::value_type>) {
+      append(value.data(), value.size() * sizeof(typename T::value_type));
+    } else {
+      for (const auto& each : value) put(bytes, each);
+    }
+  }
+}
+
+/// Reads what put() wrote. A read after the end fails, and so do all later ones; a failed read returns an empty value.
+class ByteReader {
+ public:
+  ByteReader(const std::byte* data, size_t size) : at_(data), end_(data + size) {}
+  explicit ByteReader(std::string_view bytes) : ByteReader(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()) {}
+
+  bool is_good() const noexcept { return good_; }
+  bool at_end() const noexcept { return at_ == end_; }
+  /// What was read is not valid.
+  void fail() noexcept { good_ = false; }
+
+  template <class T>
+  T get() {
+    T value{};
+    if constexpr (Record<T>) {
+      std::apply([&](auto... field) { ((value.*field = get<std::remove_cvref_t<decltype(value.*field)>>()), ...); }, Fields<T>::all);
+    } else if constexpr (Flat<T>) {
+      get_bytes(&value, sizeof value);
+    } else {
+      using Element = typename T::value_type;
+      const size_t count = get<uint32_t>();
+      if constexpr (Flat<Element>) {
+        if (!has(count * sizeof(Element))) return value;
+        value.resize(count);
+        get_bytes(value.data(), count * sizeof(Element));
+      } else {
+        for (size_t i = 0; i < count && good_; ++i) value.push_back(get<Element>());
+      }
+    }
+    return value;
+  }
+  void get_bytes(void* to, size_t count) {
+    if (!has(count) || count == 0) return;
+    std::memcpy(to, at_, count);
+    at_ += count;
+  }
+
+ private:
+  bool has(size_t bytes) {
+    good_ = good_ && bytes <= static_cast<size_t>(end_ - at_);
+    return good_;
+  }
+
+  const std::byte* at_;
+  const std::byte* end_;
+  bool good_ = true;
+};
+
+/// A value's bytes as a text, such as broadcast_string() takes.
+template <class T>
+std::string packed(const T& value) {
+  Bytes bytes;
+  put(bytes, value);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace tw

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that are not tensors, of any type that bytes.hpp can write: numbers, texts, lists and records.
+#pragma once
+#include <string>
+#include <tw/base/bytes.hpp>
+#include <tw/comm/objects.hpp>
+#include <vector>
+
+namespace tw {
+
+/// As allgather_strings(), gather_strings() and broadcast_string().
+template <class T>
+std::vector<T> allgather_objects(const Communicator& comm, const T& mine) {
+  std::vector<T> all;
+  for (const std::string& each : allgather_strings(comm, packed(mine))) all.push_back(ByteReader(each).get<T>());
+  return all;
+}
+template <class T>
+std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root) {
+  std::vector<T> all;
+  for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(ByteReader(each).get<T>());
+  return all;
+}
+template <class T>
+T broadcast_object(const Communicator& comm, const T& object, Rank root) {
+  return ByteReader(broadcast_string(comm, comm.rank() == root ? packed(object) : std::string(), root)).get<T>();
+}
+
+}  // namespace tw
