@@ -16,6 +16,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
@@ -59,7 +60,7 @@ int64_t available_memory() {
 void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int ranks, const char* name, const Dataset* data) {
   const torch::NoGradGuard no_grad;
   if (data == nullptr || data->size() == 0) return;
-  const int64_t rows = std::min(config.run.rows_of_an_evaluation(global_batch_of(config, ranks), ranks), (data->size() + ranks - 1) / ranks);
+  const int64_t rows = std::min(config.run.rows_of_an_evaluation(global_batch_of(config, ranks), ranks), divide_up(data->size(), ranks));
   const Batch batch = first_samples(*data, rows, setup.model.device());
   setup.model.set_training(false);
   const auto as_found = c10::make_scope_exit([&] { setup.model.set_training(true); });
@@ -76,7 +77,7 @@ void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int rank
 int64_t rows_of_the_rest(const TrainConfig& config, int64_t samples, int ranks) {
   if (config.run.drop_last) return 0;
   const int64_t rest = samples % config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks);
-  if (config.run.uneven == Uneven::pad) return (rest + ranks - 1) / ranks;
+  if (config.run.uneven == Uneven::pad) return divide_up(rest, ranks);
   if (config.run.uneven == Uneven::drop) return rest / ranks;
   return rest > 0 ? std::max<int64_t>(1, rest / ranks) : 0;
 }
@@ -240,7 +241,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   int64_t of_all = 0;
   for (const train::MemoryPeak& peak : peaks) of_all += peak.held.together() * ranks;
   const int64_t available = available_memory();
-  const int64_t batch_size = (global_batch_of(config, ranks) + ranks - 1) / ranks;
+  const int64_t batch_size = divide_up(global_batch_of(config, ranks), ranks);
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"
       << "  data           " << setup.data.train_set->size() << " " << setup.unit << " to train, "
       << (setup.data.validation_set ? setup.data.validation_set->size() : 0) << " to validate, " << setup.data.test_set->size() << " to test; inputs "

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <tw/base/number_text.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/report/svg.hpp>
 
 namespace tw::tool {
@@ -109,7 +110,7 @@ class SvgChart::Drawing {
 
   std::string draw() {
     const size_t across = std::clamp<size_t>(chart_.panels_.size(), 1, columns);
-    const size_t down = (chart_.panels_.size() + columns - 1) / columns;
+    const auto down = static_cast<size_t>(divide_up(std::ssize(chart_.panels_), columns));
     const double width = std::max(static_cast<double>(across) * cell_width(), head_width());
     const double height = head_height + std::max<double>(0, static_cast<double>(down) * cell_height());
     svg_.emplace(width, height);

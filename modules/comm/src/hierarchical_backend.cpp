@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <tuple>
+#include <tw/base/numbers.hpp>
 #include <tw/mpi/library.hpp>
 
 #include "backends.hpp"
@@ -143,7 +144,7 @@ class HierarchicalBackend : public Backend {
     const bool divided = call.collective == Collective::reduce_scatter || call.collective == Collective::allgather;
     const int64_t count = call.collective == Collective::reduce_scatter ? call.count / comm.size() : call.count;  // of one part if divided
     const int64_t bytes = count * element_bytes(call.type) * (divided ? comm.size() : 1);
-    const int64_t chunks = std::max<int64_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
+    const int64_t chunks = std::max<int64_t>(1, divide_up(bytes, chunk_bytes));
     const int64_t sequence = *next_sequence_;
     *next_sequence_ += chunks_in_flight;  // the same for every size, so that ranks called with different sizes stay in step
     const Making making{comm, bound, call, count, chunks, sequence, bound.part ? bound.part->refused : std::make_shared<bool>(false)};

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 #include <tw/algorithms/price.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/mpi/library.hpp>
 
 #include "backends.hpp"
@@ -60,8 +61,8 @@ class PlanBackend : public Backend {
     const int64_t divided = divided_count(call, comm.size());
     const int64_t per_rank = std::max<int64_t>(1, chunk_bytes / element_bytes(call.type) / (has_parts(call.collective) ? comm.size() : 1));
     const bool in_chunks = !has_parts(call.collective) || takes_blocks_apart(algorithm_);
-    const int64_t chunks = in_chunks ? std::max<int64_t>(1, (divided + per_rank - 1) / per_rank) : 1;
-    const int64_t largest_chunk = (divided + chunks - 1) / chunks;
+    const int64_t chunks = in_chunks ? std::max<int64_t>(1, divide_up(divided, per_rank)) : 1;
+    const int64_t largest_chunk = divide_up(divided, chunks);
     const auto plan = plan_of(comm, call, algorithms::pipelined_blocks(algorithm_, largest_chunk * element_bytes(call.type)));
     const int64_t first_sequence = *next_sequence_;
     *next_sequence_ += chunks_in_flight;  // the same for every size, so that ranks called with different sizes stay in step

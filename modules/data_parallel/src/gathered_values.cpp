@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/comm/shared_tensor.hpp>
@@ -140,7 +141,7 @@ void Gathered::make_memory() {
   for (size_t unit = 0; unit < slices_.units(); ++unit) {
     offsets.push_back(together);
     if (kept_[unit]) {
-      together += (bytes_of(unit) + alignment - 1) / alignment * alignment;
+      together += divide_up(bytes_of(unit), alignment) * alignment;
     } else {
       largest = std::max(largest, bytes_of(unit));
     }

@@ -47,11 +47,7 @@ struct Step {
   std::vector<int64_t> order = {};  // dimensions of argument 0 by memory order, if the operator depends on it
 };
 
-uint64_t seed_of(uint64_t key, int node) {
-  CounterRng numbers(key, static_cast<uint64_t>(node));
-  const uint64_t high = numbers();
-  return high << 32U | numbers();
-}
+uint64_t seed_of(uint64_t key, int node) { return derived_seed(key, static_cast<uint64_t>(node)); }
 
 }  // namespace
 

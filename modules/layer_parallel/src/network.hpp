@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <vector>
 
@@ -13,6 +14,14 @@
 #include "pass_communicators.hpp"
 
 namespace tw::layer_parallel {
+
+/// Which parts of a layer are in training mode.
+struct LayerModes {
+  size_t block = 0;
+  size_t layer = 0;
+  std::vector<uint8_t> is_training;
+  static constexpr auto fields = std::tuple(&LayerModes::block, &LayerModes::layer, &LayerModes::is_training);
+};
 
 class LayerParallel::Impl {
  public:
@@ -35,7 +44,7 @@ class LayerParallel::Impl {
   /// The layers of ODE blocks and their submodules.
   Modules ode_modules() const;
   /// Modes of the submodules of this rank's layers: per layer a line with block, layer, and one letter a submodule, for apply_modes().
-  std::string modes_of_layers() const;
+  std::vector<LayerModes> modes_of_layers() const;
 
   PassCommunicators comms_;
   const Communicator& comm_ = comms_.lasting();

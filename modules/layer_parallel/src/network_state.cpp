@@ -3,12 +3,10 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 
 #include "network.hpp"
@@ -17,29 +15,24 @@ namespace tw::layer_parallel {
 namespace {
 constexpr const char* calls_suffix = ".training passes";
 
-/// @param lines result of Impl::modes_of_layers()
-void apply_modes(const std::string& lines, const SerialNetwork& network) {
-  TextReader text(lines);
-  size_t block = 0;
-  size_t layer = 0;
-  std::string modes;
-  while (text >> block >> layer >> modes) {
-    const Modules parts = with_parts(*network.layers(block).at(layer).module);
-    TW_ASSERT(parts.size() == modes.size());
+void apply_modes(const std::vector<LayerModes>& layers, const SerialNetwork& network) {
+  for (const LayerModes& each : layers) {
+    const Modules parts = with_parts(*network.layers(each.block).at(each.layer).module);
+    TW_ASSERT(parts.size() == each.is_training.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i]->is_training() != (modes[i] == 't')) parts[i]->train(modes[i] == 't');
+      const bool trains = each.is_training[i] != 0;
+      if (parts[i]->is_training() != trains) parts[i]->train(trains);
     }
   }
 }
 
 }  // namespace
 
-std::string LayerParallel::Impl::modes_of_layers() const {
-  std::string lines;
+std::vector<LayerModes> LayerParallel::Impl::modes_of_layers() const {
+  std::vector<LayerModes> layers;
   const auto add = [&](const std::string& block, int64_t layer, const Layer& of) {
-    lines += concat(block, ' ', layer, ' ');
-    for (const auto& each : with_parts(*of.module)) lines += each->is_training() ? 't' : 'e';
-    lines += '\n';
+    LayerModes& modes = layers.emplace_back(LayerModes{std::stoul(block), static_cast<size_t>(layer), {}});
+    for (const auto& each : with_parts(*of.module)) modes.is_training.push_back(each->is_training() ? 1 : 0);
   };
   for (const Part& part : parts_) {
     if (part.layer) add(part.name, 0, *part.layer);
@@ -47,7 +40,7 @@ std::string LayerParallel::Impl::modes_of_layers() const {
     const LayerStack& stack = part.ode->stack();
     for (int64_t k = stack.range().begin; k < stack.range().end; ++k) add(part.name, k, stack.layer(k));
   }
-  return lines;
+  return layers;
 }
 
 std::vector<NamedShard> LayerParallel::shards() const {
@@ -110,10 +103,10 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
       }
     });
     if (serial) serial->set_replica(impl_->replica_);
-    const std::vector<std::string> modes = allgather_strings(impl_->comm_, impl_->modes_of_layers());
+    const auto modes = allgather_objects(impl_->comm_, impl_->modes_of_layers());
     if (serial) {
       serial->train(impl_->training_);
-      for (const std::string& each : modes) apply_modes(each, *serial);
+      for (const std::vector<LayerModes>& each : modes) apply_modes(each, *serial);
     }
     return serial;
   });

@@ -8,9 +8,8 @@
 #include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 
 #include "messages.hpp"
 
@@ -45,13 +44,12 @@ bool is_unchanged(const at::Tensor& before, const at::Tensor& now) { return befo
 
 SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, const StageModel& model) : comm_(comm), ranks_(ranks) {
   const std::map<std::string, Candidate> mine = candidates(model);
-  std::string names;
-  for (const auto& [name, candidate] : mine) names += name + '\n';
-  const std::vector<std::string> lists = allgather_strings(comm, names);
+  std::vector<std::string> names;
+  for (const auto& [name, candidate] : mine) names.push_back(name);
+  const auto of_ranks = allgather_objects(comm, names);
   std::map<std::string, std::vector<int>> stages;
   for (int stage = 0; stage < ranks.stages(); ++stage) {
-    TextReader lines(lists[static_cast<size_t>(ranks.first_rank(stage))]);
-    for (std::string name; std::getline(lines, name);) stages[name].push_back(stage);
+    for (const std::string& name : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) stages[name].push_back(stage);
   }
   for (const auto& [name, of_it] : stages) {
     if (of_it.size() < 2) continue;

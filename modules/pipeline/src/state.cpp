@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // State of a pipeline's ranks: for checkpoints, for optimizers, and gathered into a whole model.
 #include <algorithm>
-#include <tw/base/text_stream.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 
 #include "impl.hpp"
@@ -67,33 +66,32 @@ std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
 std::vector<NamedTensor> Pipeline::whole_on_root() const {
   const Impl& me = *impl_;
   return revoke_on_exception(me.comm_, [&] {
-    std::string names;
+    std::vector<std::string> names;
     std::vector<at::Tensor> mine;
     if (me.place_.replica == 0) {
       for (const auto& named : {me.model_.module->named_parameters(), me.model_.module->named_buffers()}) {
         for (const auto& each : named) {
-          names += each.key() + '\n';
+          names.push_back(each.key());
           mine.push_back(each.value().detach());
         }
       }
     }
-    const std::vector<std::string> lists = gather_strings(me.comm_, names, Rank(0));
+    const auto of_ranks = gather_objects(me.comm_, names, Rank(0));
     std::vector<NamedTensor> all;
     std::vector<Work> sends;
     if (me.comm_.rank() != 0) {
       if (!mine.empty()) send(me.comm_, {mine, std::vector<uint8_t>(mine.size(), 0)}, Rank(0), sends);
     } else {
-      for (size_t rank = 0; rank < lists.size(); ++rank) {
-        if (lists[rank].empty()) continue;
+      for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+        if (of_ranks[rank].empty()) continue;
         std::vector<at::Tensor> values;
         if (rank > 0) {
           values = receive(me.comm_, Rank(static_cast<int>(rank))).values;
         } else {
           for (const at::Tensor& each : mine) values.push_back(each.clone());
         }
-        TextReader lines(lists[rank]);
-        std::string name;
-        for (size_t i = 0; std::getline(lines, name); ++i) {
+        for (size_t i = 0; i < values.size(); ++i) {
+          const std::string& name = of_ranks[rank][i];
           if (std::ranges::find(all, name, &NamedTensor::name) == all.end()) all.push_back({name, values[i]});  // else tied, or a constant buffer
         }
       }

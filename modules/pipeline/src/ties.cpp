@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <tw/base/contract.hpp>
-#include <tw/base/text_stream.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::pipeline {
@@ -13,57 +12,47 @@ namespace {
 
 /// One tensor of a stage. Its text form is one line with fields separated by tabs, which names cannot contain.
 struct Entry {
-  std::string of_all;  // the name that all stages use, if it is tied
-  std::string name;    // the name on this stage; empty: not on this stage
-  std::string spec;    // description without name; empty for a buffer, which cannot be tied
-  std::string first;   // first name of the same tensor on this stage
-
-  static Entry parse(const std::string& line) {
-    TextReader in(line);
-    Entry entry;
-    std::getline(in, entry.of_all, '\t');
-    std::getline(in, entry.name, '\t');
-    std::getline(in, entry.spec, '\t');
-    std::getline(in, entry.first, '\t');
-    return entry;
-  }
+  std::string of_all = {};  // the name by which stages know it, if it is tied
+  std::string name = {};    // here; empty: it is not there
+  std::string spec = {};    // without name
+  std::string first = {};   // name here of the same tensor; empty for a buffer, which cannot be tied
+  static constexpr auto fields = std::tuple(&Entry::of_all, &Entry::name, &Entry::spec, &Entry::first);
+  bool operator==(const Entry&) const = default;
 };
 
-std::string lines_of(const StageModel& model) {
-  TextWriter lines;
+std::vector<Entry> entries_of(const StageModel& model) {
+  std::vector<Entry> entries;
   const auto spec = [](const at::Tensor& t) { return TensorSpec{"", t.sizes().vec(), t.scalar_type()}.describe(); };
   std::map<const c10::TensorImpl*, std::string> firsts;
   for (const auto& p : model.module->named_parameters()) {
     const auto tie = model.tied.find(p.key());
     const std::string& first = firsts.emplace(p.value().unsafeGetTensorImpl(), p.key()).first->second;
-    lines << (tie == model.tied.end() ? "" : tie->second) << '\t' << p.key() << '\t' << spec(p.value())
-          << (p.value().requires_grad() ? ", trained\t" : ", not trained\t") << first << '\n';
+    entries.push_back(
+        {tie == model.tied.end() ? "" : tie->second, p.key(), spec(p.value()) + (p.value().requires_grad() ? ", trained" : ", not trained"), first});
   }
   for (const auto& [name, of_all] : model.tied) {
-    if (!model.module->named_parameters().contains(name) && !model.module->named_buffers().contains(name)) lines << of_all << "\t\t\n";
+    if (!model.module->named_parameters().contains(name) && !model.module->named_buffers().contains(name)) entries.push_back({.of_all = of_all});
   }
-  for (const auto& b : model.module->named_buffers()) lines << '\t' << b.key() << spec(b.value()) << "\t\n";
-  return std::move(lines).str();
+  for (const auto& b : model.module->named_buffers()) entries.push_back({.name = b.key(), .spec = spec(b.value())});
+  return entries;
 }
 
 }  // namespace
 
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model) {
-  const std::vector<std::string> lines = allgather_strings(comm, lines_of(model));
+  const auto of_ranks = allgather_objects(comm, entries_of(model));
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int first = ranks.first_rank(ranks.stage_of(rank));
-    TW_EXPECTS(lines[static_cast<size_t>(rank)] == lines[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
-               ranks.stage_of(rank), ", but different parameters or buffers");
+    TW_EXPECTS(of_ranks[static_cast<size_t>(rank)] == of_ranks[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
+               ranks.stage_of(rank), ", but other parameters or buffers");
   }
   std::map<std::string, Tie> ties;
   std::map<std::string, std::string> specs;  // descriptions of tied parameters
   std::map<std::string, int> homes;          // stages of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
-    std::map<std::string, std::string> tensors;  // tensors of this stage, by tie
-    TextReader in(lines[static_cast<size_t>(ranks.first_rank(stage))]);
-    for (std::string line; std::getline(in, line);) {
-      const auto [of_all, name, spec, first] = Entry::parse(line);
-      if (spec.empty() && !name.empty()) continue;
+    std::map<std::string, std::string> tensors;  // of this stage, by tie
+    for (const auto& [of_all, name, spec, first] : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) {
+      if (first.empty() && !name.empty()) continue;
       TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
         const auto [home, is_new] = homes.emplace(name, stage);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/state/layout.hpp>
 
 #include <algorithm>
@@ -168,7 +169,7 @@ class Planner {
     for (size_t i = 0; i < sorted.size(); ++i) {  // the i + 1 ranks with the least bytes reach the level
       below += sorted[i];
       const auto count = static_cast<int64_t>(i) + 1;
-      level = (bytes + below + count - 1) / count;
+      level = divide_up(bytes + below, count);
       if (i + 1 == sorted.size() || level <= sorted[i + 1]) break;
     }
     for (int64_t& value : before) value = std::max<int64_t>(level - value, 0);

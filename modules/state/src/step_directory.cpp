@@ -13,6 +13,7 @@
 #include <tw/base/file.hpp>
 #include <tw/base/hash.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/tensor/flat_buffer.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <utility>
@@ -87,7 +88,7 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
   for (int64_t at = 0; at < bytes;) {
     if (cancelled) throw FileError(path, at, "the checkpoint was dropped before it was complete");
     const bool direct = is_direct(file.get());
-    const int64_t wanted = std::min(chunk_bytes, direct ? (bytes - at + direct_alignment - 1) / direct_alignment * direct_alignment : bytes - at);
+    const int64_t wanted = std::min(chunk_bytes, direct ? divide_up(bytes - at, direct_alignment) * direct_alignment : bytes - at);
     const ssize_t written = ::pwrite(file.get(), data + at, static_cast<size_t>(wanted), at);
     if (written < 0 && errno == EINTR) continue;
     if (direct && (written < 0 ? errno == EINVAL : written % direct_alignment != 0)) {

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
@@ -67,7 +68,7 @@ struct Gather {
   using Transposed = Scatter;
   static Variable run(const Setting& setting, const Variable& input) {
     const Communicator& comm = setting.communicator;
-    const int64_t longest = (setting.size + comm.size() - 1) / comm.size();
+    const int64_t longest = divide_up(setting.size, comm.size());
     std::vector<int64_t> shape = input.sizes().vec();
     shape.back() = longest;
     const Variable mine = input.size(-1) == longest ? input : at::zeros(shape, input.options());

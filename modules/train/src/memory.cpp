@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <iomanip>
 #include <numeric>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/base/text_stream.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/train/memory.hpp>
+
+namespace tw {
+
+template <>
+struct Fields<train::MemoryPeak> {
+  static constexpr auto all = std::tuple(&train::MemoryPeak::held, &train::MemoryPeak::during, &train::MemoryPeak::step);
+};
+template <>
+struct Fields<train::StepMemory::Moment> {
+  using Moment = train::StepMemory::Moment;
+  static constexpr auto all = std::tuple(&Moment::seconds, &Moment::during, &Moment::held);
+};
+template <>
+struct Fields<train::StepMemory> {
+  static constexpr auto all = std::tuple(&train::StepMemory::rank, &train::StepMemory::step, &train::StepMemory::moments);
+};
+
+}  // namespace tw
 
 namespace tw::train {
 
@@ -24,36 +40,12 @@ const char* name_of(MemoryUse use) {
 
 int64_t MemoryByUse::together() const noexcept { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
-std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine) {
-  TextWriter text;
-  for (const int64_t bytes : mine.held.bytes) text << bytes << ' ';
-  text << mine.step << ' ' << mine.during;
-  std::vector<MemoryPeak> peaks;
-  for (const std::string& each : allgather_strings(comm, text.str())) {
-    TextReader in(each);
-    MemoryPeak& peak = peaks.emplace_back();
-    for (int64_t& bytes : peak.held.bytes) in >> bytes;
-    in >> peak.step >> peak.during;
-  }
-  return peaks;
-}
+std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine) { return allgather_objects(comm, mine); }
 
 StepMemory step_of_rank(const Communicator& comm, Rank root, int64_t step, const std::vector<MemorySample>& samples) {
-  TextWriter text;
-  text << std::setprecision(17) << step;
-  for (const auto& [time, during, held] : samples) {
-    text << ' ' << Seconds(time - samples.front().time).count() << ' ' << during;
-    for (const int64_t bytes : held.bytes) text << ' ' << bytes;
-  }
-  StepMemory memory;
-  memory.rank = root;
-  TextReader in(broadcast_string(comm, text.str(), root));
-  in >> memory.step;
-  for (StepMemory::Moment moment; in >> moment.seconds >> moment.during;) {
-    for (int64_t& bytes : moment.held.bytes) in >> bytes;
-    memory.moments.push_back(moment);
-  }
-  return memory;
+  StepMemory mine{.rank = root, .step = step, .moments = {}};
+  for (const auto& [time, during, held] : samples) mine.moments.push_back({Seconds(time - samples.front().time).count(), during, held});
+  return broadcast_object(comm, mine, root);
 }
 
 int worst_rank(const std::vector<MemoryPeak>& by_rank) {

@@ -5,9 +5,8 @@
 #include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 
 namespace tw::train {
 
@@ -35,17 +34,25 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
   return ranks;
 }
 
+namespace {
+struct SliceSize {
+  std::string name;
+  std::vector<int64_t> offsets;
+  int64_t elements;
+  static constexpr auto fields = std::tuple(&SliceSize::name, &SliceSize::offsets, &SliceSize::elements);
+};
+}  // namespace
+
 int64_t trained_elements(const Ranks& ranks, const Model& model) {
   const int64_t here = model.trained_elements();
   if (ranks.parts == nullptr) return here;
-  std::string mine;  // by slice, since several ranks may hold the same one
+  std::vector<SliceSize> mine;
   for (const OptimizedTensor& tensor : model.trained->optimized_tensors()) {
-    for (const NamedShard& slice : tensor.slices) mine += concat(slice.name, ' ', at::IntArrayRef(slice.offsets), '\t', slice.tensor.numel(), '\n');
+    for (const NamedShard& slice : tensor.slices) mine.push_back({slice.name, slice.offsets, slice.tensor.numel()});
   }
-  std::map<std::string, int64_t> slices;
-  for (const std::string& of_rank : allgather_strings(*ranks.parts, mine)) {
-    TextReader lines(of_rank);
-    for (std::string line; std::getline(lines, line);) slices[line.substr(0, line.find('\t'))] = std::stoll(line.substr(line.find('\t') + 1));
+  std::map<std::pair<std::string, std::vector<int64_t>>, int64_t> slices;  // several ranks may have the same
+  for (const std::vector<SliceSize>& of_rank : allgather_objects(*ranks.parts, mine)) {
+    for (const SliceSize& each : of_rank) slices[{each.name, each.offsets}] = each.elements;
   }
   int64_t all = 0;
   for (const auto& [slice, elements] : slices) all += elements;
