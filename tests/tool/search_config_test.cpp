@@ -58,9 +58,9 @@ const Refused refused[] = {
       "0]"}},
     {{"search.islands=2", "search.migration.topology.2=[1,0]"},
      {"--set: search.migration.topology.2 is none of the 2 islands, which are numbered from 0; the nearest valid value is migration.topology.0"}},
-    {{"search.stopping=halving", "search.most=9"}, {"--set: search.most is called search.max_steps now"}},
-    {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is called search.population_training.frozen now"}},
-    {{"search.figure=loss"}, {"--set: search.figure is called search.objectives now"}},
+    {{"search.stopping=halving", "search.most=9"}, {"--set: search.most is now called search.max_steps"}},
+    {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is now called search.population_training.frozen"}},
+    {{"search.figure=loss"}, {"--set: search.figure is now called search.objectives"}},
     {{"search.objectives=['error','seconds']", "search.stopping=median"},
      {"--set: search.objectives cannot be several with stopping, promotion or population_training, which go by one number; the nearest valid value "
       "is "

@@ -91,7 +91,7 @@ TEST(Plans, AChangedPlanIsRefuted) {
 
 TEST(Plans, RefuseWhatThereIsNot) {
   const auto refusal = [](const Task& task) { return message_of([&] { (void)make_plan(Algorithm::ring, task); }); };
-  EXPECT_NE(refusal({.collective = Collective::alltoall, .ranks = 2}).find("the algorithm 'ring' does no alltoall"), std::string::npos);
+  EXPECT_NE(refusal({.collective = Collective::alltoall, .ranks = 2}).find("the algorithm 'ring' does not implement alltoall"), std::string::npos);
   EXPECT_NE(refusal({.ranks = 2, .rank = 2}).find("there is no plan for rank 2 of 2 with root 0"), std::string::npos);
 }
 

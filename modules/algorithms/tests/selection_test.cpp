@@ -86,8 +86,8 @@ TEST(Selection, SaysWhereAFileIsWrong) {
     const std::string message = refusal(text);
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect("nodes = 3\nranks_per_node = 2\n", ":1: this selection is for nodes = 3, here it is 2");
-  expect("nodes = 2\n", ":1: this selection is for ranks_per_node = nothing, here it is 2");
+  expect("nodes = 3\nranks_per_node = 2\n", ":1: this selection is for nodes = 3, but here it is 2");
+  expect("nodes = 2\n", ":1: this selection is for ranks_per_node = nothing, but here it is 2");
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackend = \"rings\"\n", ":3: there is no backend 'rings'; did you mean 'ring'?");
   expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n", ":3: there is no operation 'allreduced' to choose a backend for");
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackends = \"ring\"\n", ":5: there is no key 'backends' here; did you mean 'backend'?");

@@ -85,7 +85,7 @@ TEST(ChangedModel, IsFoundWhereNothingThatWasWrappedIsTrained) {
   Net net = half_frozen();
   const tw::DataParallel parallel(world(), *net, {.reduction = tw::Reduction::mean});
   for (at::Tensor& parameter : net->parameters()) parameter.requires_grad_(!parameter.requires_grad());
-  expect_error([&] { loss_of(net).backward(); }, "0.bias requires a gradient, unlike when DataParallel was made: make it after whatever changes");
+  expect_error([&] { loss_of(net).backward(); }, "0.bias requires a gradient, unlike when DataParallel was made: make it after all changes");
 }
 
 TEST(ChangedModel, EndsTheNextStepOfOtherStrategies) {

@@ -116,7 +116,7 @@ TEST(DistributedOptimizer, IsNotForWhatADataParallelReduces) {
   {
     const tw::DataParallel parallel(world(), {{"p", p}}, {.reduction = tw::Reduction::sum});
     p.sum().backward();
-    tw::testing::expect_error([&] { optimizer.step(); }, "the gradient of p is reduced by a DataParallel");
+    tw::testing::expect_error([&] { optimizer.step(); }, "the gradient of p is already reduced by a DataParallel");
   }
   optimizer.step();
 }

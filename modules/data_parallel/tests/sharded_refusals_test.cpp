@@ -100,10 +100,10 @@ TEST(ShardedRefusals, IsMadeOncePerParameterAndAlone) {
     const auto sharded = std::make_unique<tw::FullySharded>(world(), *net, options);
     for (const bool used : {false, true}) {
       if (used) plain().loss(*net, my_samples(0), 0).backward();
-      EXPECT_NE(message_of([&] { tw::FullySharded(world(), *net, options); }).find("0.weight is sharded"), std::string::npos);
-      EXPECT_NE(message_of([&] { tw::DataParallel(world(), *net, {.reduction = tw::Reduction::mean}); }).find("0.weight is sharded"),
+      EXPECT_NE(message_of([&] { tw::FullySharded(world(), *net, options); }).find("0.weight is or was sharded"), std::string::npos);
+      EXPECT_NE(message_of([&] { tw::DataParallel(world(), *net, {.reduction = tw::Reduction::mean}); }).find("0.weight is or was sharded"),
                 std::string::npos);
-      EXPECT_NE(message_of([&] { tw::synchronize(world(), *net); }).find("0.weight is sharded"), std::string::npos);
+      EXPECT_NE(message_of([&] { tw::synchronize(world(), *net); }).find("0.weight is or was sharded"), std::string::npos);
     }
     plain().loss(*net, my_samples(1), 1).backward();
   }

@@ -271,7 +271,8 @@ TEST(ShardedOptimizer, NamesMisuse) {
     return std::make_unique<torch::optim::LBFGS>(tensors);
   };
   expect_error("LBFGS needs all parameters at once", [&] { tw::ShardedOptimizer(sharded.reducer(), parameters, lbfgs); });
-  expect_error("other parameters", [&] { tw::ShardedOptimizer(sharded.reducer(), {parameters[0]}, tw::optimizer_like(sgd, parameters)); });
+  expect_error("not those whose gradients are reduced",
+               [&] { tw::ShardedOptimizer(sharded.reducer(), {parameters[0]}, tw::optimizer_like(sgd, parameters)); });
   torch::optim::SGD over_others({torch::ones({3}, torch::requires_grad())}, 0.1);
   torch::optim::SGD over_the_last({parameters.back().tensor}, 0.1);  // some rank may have no piece of the others to miss
   for (auto* const optimizer : {&over_others, &over_the_last}) {

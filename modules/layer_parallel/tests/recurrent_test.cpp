@@ -375,7 +375,7 @@ TEST(Recurrent, SaysWhatDoesNotFit) {
   };
   const auto lengths = torch::tensor({1, 2, 31}, torch::kLong);
   expect("batch, 2]", [](Recurrent& net, const Tensor& block) { net.forward(block.narrow(2, 0, 1), 30); });
-  expect(", of 930 steps", [](Recurrent& net, const Tensor& block) {
+  expect("; of 930 steps", [](Recurrent& net, const Tensor& block) {
     net.block(930);
     world().barrier();
     net.forward(block, 930);

@@ -226,7 +226,7 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
     EXPECT_TRUE(has(message, why)) << message;
   };
   const std::string own = concat("own", world().rank());
-  refuses(stage(own, {{own, own}}), "alone");
+  refuses(stage(own, {{own, own}}), "'own0' is tied on stage 0 only");
   refuses(stage(own, {{"other", "other"}}), "has no parameter that is tied as 'other'");
   if (world().size() == 1) return;
   refuses(stage("same", {}), "both have a parameter 'same'");

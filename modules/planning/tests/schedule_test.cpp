@@ -108,7 +108,7 @@ TEST(Check, NamesWhatIsWrong) {
     EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), names)) << text << ": " << (problems.empty() ? "nothing" : problems.front());
   };
   expect_problem("0F0 0F1 0B0 0B1\n1F0 1F1 1B0", "the backward pass of micro-batch 1 on stage 1 is missing");
-  expect_problem("0F0 0F0 0B0", "device 0: the forward pass of micro-batch 0 on stage 0 comes twice");
+  expect_problem("0F0 0F0 0B0", "device 0: the forward pass of micro-batch 0 on stage 0 occurs twice");
   expect_problem("0B0 0F0", "device 0: the backward pass of micro-batch 0 on stage 0 precedes its forward pass");
   expect_problem("0F0 0B0 1F1\n1F0 1B0 1B1 0F1 0B1", "stage 1 is on device 0 and on device 1");
   expect_problem("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1",

@@ -108,7 +108,7 @@ TEST(Check, NamesWhatIsWrongWithAPlan) {
     EXPECT_THROW(predicted(plan, profile, {.devices = devices}), ContractError);
     return problems.empty() ? "" : problems.front();
   };
-  expect_contains(problem([](Plan& p) { p.hash = "other"; }), "the plan is for a model with hash other, this one has joined");
+  expect_contains(problem([](Plan& p) { p.hash = "other"; }), "the plan is for a model with hash other, but this one has joined");
   expect_contains(problem([](Plan& p) { p.stages[0].operators = {0, 1}; }), "operator \"b\" is in no stage");
   expect_contains(problem([](Plan& p) { p.stages[1].operators = {0, 2, 3}; }), "operator \"b\" is in stage 0 and in stage 1");
   expect_contains(problem([](Plan& p) {
@@ -117,7 +117,7 @@ TEST(Check, NamesWhatIsWrongWithAPlan) {
                   }),
                   "the cut is not convex: \"c\" in stage 0 takes from \"b\" in stage 1, which is later");
   expect_contains(problem([](Plan& p) { p.stages[1].operators = {3}; }), "\"c\" in stage 1 takes from \"mask\", which holds no batch data");
-  expect_contains(problem([](Plan&) {}, 2), "replicas sum up to 3, there are 2 devices");
+  expect_contains(problem([](Plan&) {}, 2), "replicas sum up to 3, but there are 2 devices");
   expect_contains(problem([](Plan& p) { p.stages[0].replicas = 0; }), "stage 0: replicas must be at least 1, got 0");
   expect_contains(problem([](Plan& p) { p.micro_batches = 9; }), "a batch of 8 is smaller than its 9 micro-batches");
   expect_contains(problem([](Plan& p) { p.micro_batches = 8; }), "stage 0: 2 replicas for micro-batches of 1 rows");
@@ -166,7 +166,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j["stages"][1]["operators"] = {"mask", "d"}; }), "plan.stages[1].operators: there is no operator \"d\"");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"b .. a"}; }), "\"b .. a\" ends before it begins");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"mask", "a"}; }), "operator \"b\" is in no stage");
-  expect_contains(refused([](auto& j) { j["stages"][1]["replicas"] = 3; }), "replicas sum up to 5, there are 3 devices");
+  expect_contains(refused([](auto& j) { j["stages"][1]["replicas"] = 3; }), "replicas sum up to 5, but there are 3 devices");
   expect_contains(message_of([&] { plan_from_json("{", profile, 3); }), "the plan is not JSON");
 }
 

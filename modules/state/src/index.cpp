@@ -126,7 +126,8 @@ StoredTensor read_tensor(const json& value, int64_t files) {
   std::vector<Box> boxes;
   for (const json& entry : Reader::array(value, "pieces")) {
     StoredPiece piece{Reader::size(Reader::field(entry, "file"), "file"), Reader::text(entry, "key"), read_box(entry)};
-    if (piece.file >= files) throw Error(concat(tensor.spec.name, " lies in file ", piece.file, " of ", files));
+    if (piece.file >= files)
+      throw Error(concat(tensor.spec.name, " lies in file ", piece.file, ", but there are ", files, " files, numbered from 0"));
     if (!one && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " is not whole");
     boxes.push_back(piece.box);
     tensor.pieces.push_back(std::move(piece));

@@ -75,7 +75,7 @@ TEST(Index, NamesWhatContradictsItself) {
   EXPECT_NE(error_of("[]").find("there is no \"format\""), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"version\":1", "\"version\":2")).find("version is 2"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"step\":42", "\"step\":-1")).find("\"step\" is not a size"), std::string::npos);
-  EXPECT_NE(error_of(replace(body, "\"file\":1", "\"file\":2")).find("lies in file 2, of 2"), std::string::npos);
+  EXPECT_NE(error_of(replace(body, "\"file\":1", "\"file\":2")).find("lies in file 2, but there are 2 files"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"offsets\":[2,0]", "\"offsets\":[1,0]")).find("overlap"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"lengths\":[2,3]", "\"lengths\":[1,3]")).find("hold 9 of 12"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "[4,3]", "[4294967296,4294967296]")).find("too large"), std::string::npos);

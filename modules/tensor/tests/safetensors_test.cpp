@@ -122,7 +122,7 @@ TEST(Safetensors, NamesTheOffsetOfWhatIsWrong) {
   expect_error(with_length("[]", ""), 8, "does not begin with {");
   expect_error(with_length("{\"a\":}", ""), 13, "not JSON");
   expect_error(with_length("{\"a\xff\":1}", ""), 11, "not JSON");
-  expect_error(with_length("{" + u8("a", "[1]", "[0,1]") + "," + u8("a", "[1]", "[0,1]") + "}", "x"), 9, "comes twice");
+  expect_error(with_length("{" + u8("a", "[1]", "[0,1]") + "," + u8("a", "[1]", "[0,1]") + "}", "x"), 9, "occurs twice");
   expect_error(with_length("{" + u8("a", "[2]", "[0,2]") + "," + u8("b", "[2]", "[1,3]") + "}", "xyz"), 61, "inside the tensor before it");
   expect_error(with_length("{" + u8("a", "[1]", "[0,1]") + "," + u8("b", "[1]", "[2,3]") + "}", "xyz"), 61, "after a hole");
   expect_error(with_length("{" + u8("a", "[1]", "[0,1]") + "}", "xyz"), 62, "the tensors end here");
