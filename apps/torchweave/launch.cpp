@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch.hpp"
+#include "commands.hpp"
 
 #include <signal.h>
 #include <unistd.h>
-
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -13,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <thread>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
@@ -21,13 +19,10 @@
 #include <tw/mpi/locality.hpp>
 
 #include "child_process.hpp"
-#include "ending.hpp"
 #include "launch_plan.hpp"
 
 namespace tw::tool {
 namespace {
-
-constexpr const char* about = "Start ranks of a program, and start it again when one dies";
 
 struct LaunchArguments {
   LaunchOptions job;
@@ -114,8 +109,8 @@ std::optional<std::filesystem::file_time_type> newest_in(const std::string& fold
   return newest;
 }
 
-/// One start, to its end.
-struct End {
+/// The end of one start.
+struct JobEnd {
   std::optional<Death> death;  // nothing: it ended well, or was asked to end
   int exit_code = 0;
 };
@@ -123,7 +118,7 @@ struct End {
 // A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does, and
 // if that does not, as SIGKILL does. So does a death that the launcher does not get over: Open MPI's tells all hosts to end, and waits for those that
 // cannot hear it as long as TCP tries, which is a quarter of an hour.
-End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
+JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1", {}, ChildProcess::Input::inherited);
   JobOutput output(launcher);
   Obituary obituary(launcher);
@@ -187,7 +182,7 @@ int launch(LaunchArguments arguments) {
   std::optional<std::filesystem::file_time_type> newest = newest_in(arguments.checkpoints);
   for (int start = 0;; ++start) {
     logs.begin(start);
-    const End end = run_once(launcher, arguments, name, logs);
+    const JobEnd end = run_once(launcher, arguments, name, logs);
     if (!end.death) return end.exit_code;
     std::optional<bool> progressed;
     if (const auto now = newest_in(arguments.checkpoints); !arguments.checkpoints.empty()) progressed = std::exchange(newest, now) != now;
@@ -246,25 +241,11 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
 
 }  // namespace
 
-bool is_launch(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == "launch"; }
-
-int run_launch(int argc, char** argv) {
-  CLI::App app(about, "torchweave launch");
-  LaunchArguments arguments;
-  describe(app, arguments);
-  try {
-    app.parse(argc - 1, argv + 1);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  try {
-    return launch(std::move(arguments));
-  } catch (const std::exception& error) {
-    std::cerr << "torchweave: " << error.what() << std::endl;
-    return 1;
-  }
+void add_launch(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("launch", "Start ranks of a program, and start it again when one dies");
+  auto arguments = std::make_shared<LaunchArguments>();
+  describe(*command, *arguments);
+  command->callback([arguments] { throw CLI::RuntimeError(launch(*arguments)); });
 }
-
-void add_launch(CLI::App& app) { app.add_subcommand("launch", about); }
 
 }  // namespace tw::tool

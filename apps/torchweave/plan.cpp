@@ -9,7 +9,6 @@
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/mpi/environment.hpp>
 #include <tw/planning/level_recommendation.hpp>
 
 #include "plan_pipeline.hpp"
@@ -136,7 +135,7 @@ void run_plan(const PlanArguments& arguments) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Environment& mpi) {
+void add_plan(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing");
   auto arguments = std::make_shared<PlanArguments>();
   const PipelinePlanning pipeline = add_pipeline_planning(*command);
@@ -151,11 +150,11 @@ void add_plan(CLI::App& app, Environment& mpi) {
   command->add_option("--message-us", arguments->message_us, "What a message with a state takes")->needs(step)->check(CLI::NonNegativeNumber);
   command->add_option("--coarsening", arguments->coarsening, "Only this c, or one a level, the finest first")->check(CLI::Range(2, 100000));
   command->footer(how_predicted);
-  command->callback([arguments, pipeline, layers, &mpi] {
+  command->callback([arguments, pipeline, layers, &session] {
     if (layers->count() == 0 && pipeline.model->count() == 0) throw CLI::RequiredError("--model or --layer-parallel");
     if (layers->count() == 0) {
-      pipeline.run(mpi.world());
-    } else if (mpi.world().rank() == 0) {
+      pipeline.run(session);
+    } else if (session.is_first()) {
       run_plan(*arguments);
     }
   });

@@ -159,10 +159,10 @@ void check(const Arguments& a) {
   if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile has no graph; pass --profile measured");
 }
 
-/// Where a model is measured, all ranks help; the first one plans.
-void run(const Communicator& comm, Arguments a) {
+/// All ranks measure a model; the first one plans.
+void run(Session& session, Arguments a) {
   check(a);
-  if (comm.rank() != 0 && !is_measured(a)) return;
+  if (!is_measured(a) && !session.is_first()) return;
   for (const auto& [name, schedule] : schedule_names()) {
     if (name == a.schedule) a.options.schedule = schedule;
   }
@@ -171,8 +171,8 @@ void run(const Communicator& comm, Arguments a) {
     if (std::ranges::count(a.recompute, name) > 0) a.options.recompute.push_back(recompute);
   }
   for (const std::string& list : a.together) a.options.together.push_back(names_of(list));
-  const MeasuredModel model = is_measured(a) ? measured_model(comm, measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
-  if (comm.rank() != 0) return;
+  const MeasuredModel model = is_measured(a) ? measured_model(session.mpi().world(), measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
+  if (!session.is_first()) return;
   if (a.show_graph) std::cout << to_text(model.graph);
   const Profile& profile = model.profile;
   const Cluster cluster = cluster_of(a);
@@ -260,7 +260,7 @@ PipelinePlanning add_pipeline_planning(CLI::App& command) {
   for (CLI::Option* option : group.get_options()) {
     if (option != model) option->needs(model);
   }
-  return {model, [arguments](const Communicator& comm) { run(comm, *arguments); }};
+  return {model, [arguments](Session& session) { run(session, *arguments); }};
 }
 
 }  // namespace tw::tool

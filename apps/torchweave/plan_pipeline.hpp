@@ -2,14 +2,15 @@
 #pragma once
 #include <CLI/App.hpp>
 #include <functional>
-#include <tw/mpi/communicator.hpp>
+
+#include "session.hpp"
 
 namespace tw::tool {
 
 /// The part of `torchweave plan` that plans stages, replicas and micro-batches.
 struct PipelinePlanning {
-  CLI::Option* model;                                 ///< --model: given where this is what the user asks for
-  std::function<void(const Communicator& comm)> run;  ///< searches and prints, on the first rank. Collective
+  CLI::Option* model;                         ///< --model: given where this is what the user asks for
+  std::function<void(Session& session)> run;  ///< searches and prints, on the first rank. Collective
 };
 
 /// Adds its options to `command`, in a group of their own.

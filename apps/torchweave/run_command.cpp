@@ -12,12 +12,11 @@
 #include <tw/base/text_stream.hpp>
 
 #include "commands.hpp"
-#include "launch.hpp"
 
 namespace tw::tool {
 namespace {
 
-// Of a word that stands where a command is wanted; "" where there is none.
+// The error of a word that stands where a command should be; empty if there is none.
 std::string unknown_command(const CLI::App& app) {
   const CLI::App* asked = &app;
   while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
@@ -28,7 +27,7 @@ std::string unknown_command(const CLI::App& app) {
   return concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?");
 }
 
-// --help and mistakes alike: once, not once a rank.
+// Help, or the error of a command line. Help is printed once, not once per rank.
 End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
   if (const std::string why = unknown_command(app); !why.empty()) return {why, error.get_exit_code()};
   TextWriter out;
@@ -42,22 +41,24 @@ End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) 
 
 }  // namespace
 
-End run_command(int argc, const char* const* argv, Environment& mpi) {
+End run_command(int argc, const char* const* argv, Session& session) {
   CLI::App app("Distributed training of neural networks over MPI");
   app.set_version_flag("--version", TW_VERSION);
   app.require_subcommand(1);
-  add_train(app, mpi);
-  add_search(app, mpi);
-  add_bench(app, mpi);
-  add_checkpoint(app, mpi);
-  add_plan(app, mpi);
-  add_keys(app, mpi);
-  add_doctor(app, mpi);
+  add_train(app, session);
+  add_search(app, session);
+  add_bench(app, session);
+  add_checkpoint(app, session);
+  add_plan(app, session);
+  add_keys(app, session);
+  add_doctor(app, session);
   add_launch(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return {"", error.get_exit_code()};
   } catch (const CLI::ParseError& error) {
-    return explain(app, error, mpi.world().rank() == 0);
+    return explain(app, error, session.is_first());
   } catch (const c10::Error& error) {
     return {error.what_without_backtrace(), 1};
   } catch (const std::exception& error) {

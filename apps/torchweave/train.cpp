@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
-#include "ending.hpp"
 #include "half_arithmetic.hpp"
 #include "keys_without_effect.hpp"
 #include "memory_svg.hpp"
@@ -84,11 +83,11 @@ void draw_memory(std::ostream& out, const TrainConfig& config, const Communicato
   if (comm.rank() == 0) out << "  of a step      " << path.string() << " shows what rank " << step.rank << " held\n";
 }
 
-void run_train(const TrainArguments& arguments, Environment& mpi) {
-  const Communicator comm = mpi.world().dup();
-  const bool first = comm.rank() == 0;
+void run_train(const TrainArguments& arguments, Session& session) {
+  const bool first = session.is_first();
   TrainConfig config = read_config(arguments, first);
-  watch(mpi, config.stall);
+  const Communicator comm = session.mpi().world().dup();
+  watch(session.mpi(), config.stall);
   select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);
   const c10::Device device = device_of_rank(comm, config.model.device);
@@ -122,7 +121,7 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Environment& mpi) {
+void add_train(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network on all ranks");
   command->add_option("config", arguments->config, "TOML file")->required();
@@ -140,7 +139,7 @@ Exit codes
   1   an error
   2   a loss or gradient that is not finite ended the run (non_finite = "stop")
   75  unfinished, ended by SIGTERM or SIGUSR1: go on with --resume)");
-  command->callback([arguments, &mpi] { run_train(*arguments, mpi); });
+  command->callback([arguments, &session] { run_train(*arguments, session); });
 }
 
 }  // namespace tw::tool
