@@ -16,24 +16,25 @@
 namespace tw::tool {
 namespace {
 
-// The error of a word that stands where a command should be; empty if there is none.
-std::string unknown_command(const CLI::App& app) {
-  const CLI::App* asked = &app;
-  while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
-  if (asked->get_require_subcommand_min() == 0 || rest.empty() || rest.front().starts_with('-')) return "";
-  std::vector<std::string> names;
-  for (const CLI::App* command : asked->get_subcommands(nullptr)) names.push_back(command->get_name());
-  return concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?");
-}
+// The command that the line asks for, as far as the line names one.
+const CLI::App& asked_command(const CLI::App& app) { return app.get_subcommands().empty() ? app : asked_command(*app.get_subcommands().front()); }
 
 // Help, or the error of a command line. Help is printed once, not once per rank.
 End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
-  if (const std::string why = unknown_command(app); !why.empty()) return {why, error.get_exit_code()};
+  const CLI::App& asked = asked_command(app);
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const bool wants_command = asked.get_require_subcommand_min() > 0;
+  if (wants_command && !rest.empty() && !rest.front().starts_with('-')) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : asked.get_subcommands(nullptr)) names.push_back(command->get_name());
+    return {concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?"), error.get_exit_code()};
+  }
   TextWriter out;
   TextWriter err;
   const int exit_code = app.exit(error, out, err);
-  if (first_rank) std::cout << out.str() << std::flush;
+  const bool lacks_command = wants_command && rest.empty() && exit_code != 0;
+  if (first_rank) std::cout << (lacks_command ? app.help() : out.str()) << std::flush;
+  if (lacks_command) return {"", exit_code};
   std::string message = err.str();
   while (message.ends_with('\n')) message.pop_back();
   return {message, exit_code};

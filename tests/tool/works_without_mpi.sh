@@ -13,8 +13,8 @@ works keys search
 for command in "" train search bench "bench comm" checkpoint plan keys doctor launch; do
   works $command --help
 done
-works plan --layer-parallel 64 --ranks 2
-works plan --model mlp --devices 2 --batch 8
+works plan layers --layers 64 --ranks 2
+works plan pipeline --model mlp --devices 2 --batch 8
 works checkpoint show "$checkpoint"
 works checkpoint verify "$checkpoint"
 mistake() {
