@@ -52,9 +52,9 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
   if (print) {
     print_settings(config);
     for (const std::string& key : keys_without_effect(config)) log_warning(key);
-    const bool guesses = read.model.name == "residual" && read.layer_parallel.guess != "zero";
+    const bool guesses = read.model.name == "residual" && read.layers.guess == layer_parallel::Guess::previous;
     if (arguments.resume && guesses) {
-      log_warning("layer_parallel.guess = ", read.layer_parallel.guess, ": checkpoints do not hold the solutions of earlier passes, so the resumed ",
+      log_warning("layer_parallel.guess = previous: checkpoints do not hold the solutions of earlier passes, so the resumed ",
                   "run begins without them, and does not have the bits of one that was not interrupted");
     }
   }

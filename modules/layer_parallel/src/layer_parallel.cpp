@@ -68,18 +68,22 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
 
 }  // namespace
 
-void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
+void visit_training(LayerParallelOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
+  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T of every ODE block, whose step size is T / layers"});
+  visitor.field("recompute", options.recompute, {.meaning = "keep the states at C-points only, and compute the others again in the backward pass"});
+  visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
+}
+
+void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "T, of every ODE block: its step size is T / layers"});
+  visit_training(options, visitor);
   visit(levels, visitor);
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;
   options.min_coarse = levels.min_coarse;
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
-  visitor.field("guess", options.guess, guesses, {.meaning = "where the iterations of a pass begin"});
-  visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points alone, and compute the others again in the backward pass"});
   visitor.field("front_layers", options.front_layers, count_from(0, any_count),
                 {.meaning = "first ones of every ODE block outside of the iterations"});
   visitor.field("back_layers", options.back_layers, count_from(0, any_count), {.meaning = "last ones of every ODE block outside of the iterations"});

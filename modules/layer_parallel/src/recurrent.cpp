@@ -64,11 +64,17 @@ at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.si
 
 }  // namespace
 
-void visit(RecurrentOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
+void visit_training(RecurrentOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, CoarseCell>> coarse{{"frozen_gates", CoarseCell::frozen_gates}, {"implicit", CoarseCell::implicit}};
   const std::vector<std::pair<std::string, TimeSolver>> solvers{
       {"mgrit", TimeSolver::mgrit}, {"newton", TimeSolver::newton}, {"quasi_newton", TimeSolver::quasi_newton}};
+  visitor.field("solver", options.solver, solvers,
+                {.meaning = "mgrit: multigrid in time; newton, quasi_newton: Newton's method for all steps at once, for small states"});
+  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "a step over several time steps"});
+}
+
+void visit(RecurrentOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
   LevelOptions levels = level_options(options);
   visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
   visitor.field("input_size", options.input_size, count_from(1), {.meaning = "of a time step"});
@@ -76,8 +82,7 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   visitor.field("layers", options.layers, count_from(1), {.meaning = "one over the other"});
   visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
   visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
-  visitor.field("solver", options.solver, solvers, {.meaning = "of the steps of a layer"});
-  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "a step over several time steps"});
+  visit_training(options, visitor);
   visit(levels, visitor);
   options.levels = levels.levels;
   options.coarsening = levels.coarsening;

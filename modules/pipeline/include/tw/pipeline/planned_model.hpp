@@ -31,8 +31,11 @@ struct ModelPlanOptions {
   int max_blocks = PlanOptions().max_blocks;
   double gap = PlanOptions().gap;
   int best_plans = PlanOptions().best_plans;
+  std::filesystem::path plan = {};           ///< file of a plan that replaces the best one; empty: none
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
+/// Visits the options that the configuration of a training sets.
+void visit(ModelPlanOptions& options, OptionVisitor& visitor);
 
 /// How a module is cut into stages, for the code that runs it. A value, apart from constants of the graphs.
 class ModelPlan {
