@@ -43,10 +43,12 @@ int at_least(int64_t raised, int scheduled) { return raised == 0 || scheduled ==
 void visit(DetectorOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Reaction>> reactions{
       {"warn", Reaction::warn}, {"more_iterations", Reaction::more_iterations}, {"serial", Reaction::serial}};
-  visitor.field("every", options.every, count_from(0), {.meaning = "from one look to the next; 0: none", .unit = "training passes"});
-  visitor.field("bound", options.bound, {.least = 0, .above = true}, {.meaning = "of the convergence factor of a pass with twice the iterations"});
-  visitor.field("reaction", options.reaction, reactions, {.meaning = "to a factor above the bound"});
-  visitor.field("most_iterations", options.most_iterations, count_from(1), {.meaning = "before reaction more_iterations becomes serial"});
+  visitor.field("every", options.every, count_from(0), {.meaning = "from one check of convergence to the next; 0: none", .unit = "training passes"});
+  visitor.field("bound", options.bound, {.least = 0, .above = true},
+                {.meaning = "upper bound of the convergence factor of a pass with twice the iterations"});
+  visitor.field("reaction", options.reaction, reactions, {.meaning = "reaction to a factor above the bound"});
+  visitor.field("most_iterations", options.most_iterations, count_from(1),
+                {.meaning = "iterations at which reaction more_iterations becomes serial"});
 }
 
 void visit(IterationSchedule& schedule, OptionVisitor& visitor) {
