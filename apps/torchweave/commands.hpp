@@ -20,8 +20,9 @@ void add_bench(CLI::App& app, Session& session);
 void add_checkpoint(CLI::App& app, Session& session);
 /// torchweave plan pipeline --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
 /// torchweave plan pipeline --model lenet|mlp|resnet|gpt|NAME.pt --profile measured --devices D [--input SHAPE] [--show-graph] ...
+void add_plan_pipeline(CLI::App& plan, Session& session);
 /// torchweave plan layers --layers N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
-void add_plan(CLI::App& app, Session& session);
+void add_plan_layers(CLI::App& plan, Session& session);
 /// torchweave keys
 void add_keys(CLI::App& app, Session& session);
 /// torchweave doctor [--gpu-direct]

@@ -206,28 +206,28 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   app.add_option("--hosts", arguments.hosts,
                  "Hosts and the number of ranks on each, such as a:2,b:2; by default this machine, or the hosts of a batch job")
       ->check([](const std::string& list) { return list.empty() ? std::string("must name a host, such as a:2") : std::string(); });
-  app.add_option("--bind", arguments.bind, "cores: each rank to one of its own, unless there are more ranks than cores; none")
+  app.add_option("--bind", arguments.bind, "cores: bind each rank to its own core, unless there are more ranks than cores; none")
       ->check(CLI::IsMember({"cores", "none"}));
-  app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");
+  app.add_option("--log-dir", arguments.job.log_folder, "Folder for merged.log, the output of all ranks, and rank_N.log");
   app.add_option(
          "--restart", arguments.policy.most_restarts,
          "Restarts after a rank's death, at most; each waits 1, 2, 4... to 60 s; without the host that failed, if there are others. `torchweave "
          "train` and `search` go on from their newest checkpoint")
       ->check(CLI::Range(0, 1000000));
-  app.add_option("--min-ranks", arguments.policy.min_ranks, "With fewer ranks than these it is not started without a host")
+  app.add_option("--min-ranks", arguments.policy.min_ranks, "Minimum number of ranks for a restart without the failed host")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--checkpoints", arguments.checkpoints,
-                 "The folder of the job's checkpoints: where nothing in it is newer than at the previous death, the job is not started again");
-  app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments of starts after the first, for your own programs");
-  app.add_option("--grace", arguments.grace_s, "Seconds that the job has to save and end after a signal, which it gets as SIGUSR1")
-      ->check(CLI::Range(1, 86400));
+                 "Folder of the job's checkpoints; the job is not restarted if nothing in it has changed since the previous death");
+  app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments for restarts of your own programs");
+  app.add_option("--grace", arguments.grace_s, "Seconds to save and end after a signal; the job receives SIGUSR1")->check(CLI::Range(1, 86400));
   app.add_option("--host-timeout", arguments.job.host_timeout_s,
-                 "Seconds in which a host must answer Open MPI's launcher, or it is lost; and in which a job must end after a death")
+                 "Seconds after which a host that does not answer Open MPI's launcher is lost, and after which a job with a dead rank is ended")
       ->capture_default_str()
       ->check(CLI::Range(4, 86400));
-  app.add_option("--launcher", arguments.launcher, "What starts ranks: the launcher of the MPI that this was built with, or srun in a job of Slurm's")
+  app.add_option("--launcher", arguments.launcher,
+                 "Launcher of the ranks; auto: srun in a Slurm job, otherwise the launcher of the MPI that Torchweave was built with")
       ->check(CLI::IsMember({"auto", "openmpi", "mpich", "slurm"}));
-  app.add_option("--mpiexec", arguments.mpiexec, "The launcher's program");
+  app.add_option("--mpiexec", arguments.mpiexec, "Program of the launcher");
   const auto wrapper = [&](const char* name, const char* meaning) {
     app.add_flag_callback(concat("--", name), [&arguments, name] { arguments.job.wrapper = name; }, meaning);
   };
@@ -236,7 +236,7 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   wrapper("perf", "Record each rank with perf, into perf.RANK.data");
   app.add_option("program", arguments.job.program, "The program and its arguments, after --")->required();
   app.positionals_at_end();
-  app.footer("Exit codes: that of the job; 75 where a signal ended it, and it can be gone on with.");
+  app.footer("Exit code: that of the job; 75 if a signal ended it and it can be resumed.");
 }
 
 }  // namespace

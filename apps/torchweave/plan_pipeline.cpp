@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -50,7 +50,9 @@ End run_command(int argc, const char* const* argv, Session& session) {
   add_search(app, session);
   add_bench(app, session);
   add_checkpoint(app, session);
-  add_plan(app, session);
+  CLI::App& plan = *app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing")->require_subcommand(1);
+  add_plan_pipeline(plan, session);
+  add_plan_layers(plan, session);
   add_keys(app, session);
   add_doctor(app, session);
   add_launch(app);

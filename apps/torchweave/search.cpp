@@ -270,7 +270,7 @@ void add_search(CLI::App& app, Session& session) {
       ->allow_extra_args(false);
   command->footer(concat(R"(Keys of [search]: torchweave keys search
 
-search.propagator: what breeds configurations
+search.propagator: how configurations are proposed
 )",
                          list_of_propagators(), R"(
 Trainings
@@ -292,9 +292,9 @@ Programs
                       search.objectives = ["error", "s"] instead {"error": 0.5, "s": 3}, and with
                       search.constraints = ["bytes"] also "bytes", which is at most 0 if it is allowed
   {"step": 3, "value": 0.7}
-                      What it has reached on its way, for the rule that stops trials; it is ended
-                      by SIGTERM then. Steps ascend. Other lines are passed over
-  A trial fails with a program that ends by a signal or with an exit code other than 0, tells no
+                      An intermediate value, for the rule that stops trials early: the program then
+                      receives SIGTERM. Steps ascend. Other lines are ignored
+  A trial fails with a program that ends by a signal or with an exit code other than 0, prints no
   loss, or takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*,
   so that they may be MPI programs themselves, and end when their worker does.)"));
   command->callback([arguments, command, &session] {

@@ -128,7 +128,7 @@ void add_train(CLI::App& app, Session& session) {
   command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the data; the same as --set data.directory=DIR");
   command->add_option("--device", arguments->device, "cpu, cuda or auto; the same as --set model.device=DEVICE");
-  auto* resume = command->add_flag("--resume", arguments->resume, "Go on with a run of this name, on any number of ranks; begin where there is none");
+  auto* resume = command->add_flag("--resume", arguments->resume, "Continue the run of this name, on any number of ranks; start it if there is none");
   command->add_flag("--fresh", arguments->fresh, "Start over, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
@@ -138,7 +138,7 @@ Exit codes
   0   the run is done, or early stopping ended it
   1   an error
   2   a loss or gradient that is not finite ended the run (non_finite = "stop")
-  75  unfinished, ended by SIGTERM or SIGUSR1: go on with --resume)");
+  75  unfinished, ended by SIGTERM or SIGUSR1: continue with --resume)");
   command->callback([arguments, &session] { run_train(*arguments, session); });
 }
 
