@@ -76,12 +76,8 @@ void visit_training(LayerParallelOptions& options, OptionVisitor& visitor) {
 }
 
 void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
-  LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
   visit_training(options, visitor);
-  visit(levels, visitor);
-  options.levels = levels.levels;
-  options.coarsening = levels.coarsening;
-  options.min_coarse = levels.min_coarse;
+  visit_levels(options, visitor);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
   visitor.field("front_layers", options.front_layers, count_from(0, any_count),
@@ -92,7 +88,7 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
 
 void LayerParallelOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  LevelOptions{levels, coarsening, min_coarse}.validate();
+  level_options(*this).validate();
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions are serial, with no iterations, or neither");

@@ -33,8 +33,6 @@
 namespace tw::layer_parallel {
 namespace {
 
-LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
-
 /// Levels that a grid has.
 LevelOptions grid_options(const RecurrentOptions& options) {
   LevelOptions levels = level_options(options);
@@ -75,7 +73,6 @@ void visit_training(RecurrentOptions& options, OptionVisitor& visitor) {
 
 void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
-  LevelOptions levels = level_options(options);
   visitor.field("cell", options.cell, cells, {.meaning = "as torch::nn has it"});
   visitor.field("input_size", options.input_size, count_from(1), {.meaning = "of a time step"});
   visitor.field("hidden_size", options.hidden_size, count_from(1), {.meaning = "of the state"});
@@ -83,10 +80,7 @@ void visit(RecurrentOptions& options, OptionVisitor& visitor) {
   visitor.field("bias", options.bias, {.meaning = "b_ih and b_hh"});
   visitor.field("bidirectional", options.bidirectional, {.meaning = "each layer in both directions of time"});
   visit_training(options, visitor);
-  visit(levels, visitor);
-  options.levels = levels.levels;
-  options.coarsening = levels.coarsening;
-  options.min_coarse = levels.min_coarse;
+  visit_levels(options, visitor);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
   visitor.field("longest_memory", options.longest_memory, count_from(0),
