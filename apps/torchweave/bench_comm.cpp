@@ -199,21 +199,19 @@ void check_sizes(const BenchArguments& arguments) {
   if (arguments.max_bytes > largest) throw CLI::ValidationError("--max-bytes", "must be at most 4 GiB");
 }
 
-void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
-  const Communicator comm = mpi.world().dup();
-  at::set_num_threads(1);
+void run_bench_comm(const BenchArguments& arguments, Session& session) {
   check_sizes(arguments);
   std::vector<std::string> known_operations;
   for (const Collective operation : bench_operations()) known_operations.push_back(bench_name(operation));
   const auto operations = choose("--op", arguments.operations, known_operations);
   if (!arguments.predict.empty()) {
-    on_all_ranks(comm, "predicting", [&] {
-      if (comm.rank() != 0) return;
-      predict(read_cluster(arguments.predict), operations, static_cast<int64_t>(arguments.min_bytes), static_cast<int64_t>(arguments.max_bytes),
-              std::cout);
-    });
+    if (!session.is_first()) return;
+    predict(read_cluster(arguments.predict), operations, static_cast<int64_t>(arguments.min_bytes), static_cast<int64_t>(arguments.max_bytes),
+            std::cout);
     return;
   }
+  const Communicator comm = session.mpi().world().dup();
+  at::set_num_threads(1);
   std::vector<Lane> lanes = make_lanes(comm);
   std::vector<std::string> known_backends;
   for (const Lane& lane : lanes) known_backends.push_back(lane.name);
@@ -244,7 +242,7 @@ void run_bench_comm(const BenchArguments& arguments, const Environment& mpi) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Environment& mpi) {
+void add_bench(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("bench", "Measure this machine");
   command->require_subcommand(1);
   CLI::App* comm =
@@ -268,7 +266,7 @@ void add_bench(CLI::App& app, Environment& mpi) {
                    "Measure nothing: predict by formula how long operations take on the cluster that this file describes: nodes, ranks_per_node, and "
                    "latency_us and gbit_per_second of `between` nodes and `within` one");
   comm->footer(how_measured);
-  comm->callback([arguments, &mpi] { run_bench_comm(*arguments, mpi); });
+  comm->callback([arguments, &session] { run_bench_comm(*arguments, session); });
 }
 
 }  // namespace tw::tool

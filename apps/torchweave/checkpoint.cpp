@@ -11,7 +11,6 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/mpi/environment.hpp>
 #include <tw/state/checkpoint.hpp>
 #include <tw/state/export.hpp>
 
@@ -89,15 +88,15 @@ void export_model(const CheckpointArguments& arguments) {
 
 }  // namespace
 
-void add_checkpoint(CLI::App& app, Environment& mpi) {
+void add_checkpoint(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("checkpoint", "Look at the checkpoints of a run, verify them, or hand a model on");
   command->require_subcommand(1);
   auto arguments = std::make_shared<CheckpointArguments>();
   const auto add = [&](const char* name, const char* description, void (*run)(const CheckpointArguments&)) {
     CLI::App* added = command->add_subcommand(name, description);
     added->add_option("DIR", arguments->directory, "A run's checkpoints (the newest is used), or one of them")->required();
-    added->callback([arguments, run, &mpi] {
-      if (mpi.world().rank() != 0) return;
+    added->callback([arguments, run, &session] {
+      if (!session.is_first()) return;
       run(*arguments);
       expect_output_written();
     });

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a subcommand; each adds itself to the command line.
+// One function per command: it adds the command to the command line. A command asks `session` for MPI when it needs ranks.
 #pragma once
 #include <CLI/App.hpp>
 
-namespace tw {
-class Environment;
-}
+#include "session.hpp"
 
 namespace tw::tool {
 
 /// torchweave train CONFIG [--set key=value]... [--data DIR]
-void add_train(CLI::App& app, Environment& mpi);
+void add_train(CLI::App& app, Session& session);
 /// torchweave search CONFIG [--set key=value]... [--data DIR] [--fresh]
 /// torchweave search --space FILE --command TEXT [--timeout S] [--set key=value]... [--fresh]
-/// Not --status and --enqueue: search_desk.hpp
-void add_search(CLI::App& app, Environment& mpi);
+/// torchweave search --status FOLDER
+/// torchweave search --enqueue JSON|FILE FOLDER
+void add_search(CLI::App& app, Session& session);
 /// torchweave bench comm [--op NAME...] [--backend NAME...] [--compare mpi] ...
-void add_bench(CLI::App& app, Environment& mpi);
+void add_bench(CLI::App& app, Session& session);
 /// torchweave checkpoint show|verify|export DIR ...
-void add_checkpoint(CLI::App& app, Environment& mpi);
-/// torchweave plan --layer-parallel N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
-/// torchweave plan --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
-/// torchweave plan --model lenet|mlp|resnet|gpt|NAME.pt --profile measured --devices D [--input SHAPE] [--show-graph] ...
-void add_plan(CLI::App& app, Environment& mpi);
+void add_checkpoint(CLI::App& app, Session& session);
+/// torchweave plan pipeline --model mlp|transformer|PROFILE --devices D [--memory SIZE] [--batch N] [--explain] ...
+/// torchweave plan pipeline --model lenet|mlp|resnet|gpt|NAME.pt --profile measured --devices D [--input SHAPE] [--show-graph] ...
+void add_plan_pipeline(CLI::App& plan, Session& session);
+/// torchweave plan layers --layers N --ranks P [--step-ms T] [--message-us M] [--coarsening C...]
+void add_plan_layers(CLI::App& plan, Session& session);
 /// torchweave keys
-void add_keys(CLI::App& app, Environment& mpi);
-/// torchweave doctor
-void add_doctor(CLI::App& app, Environment& mpi);
+void add_keys(CLI::App& app, Session& session);
+/// torchweave doctor [--gpu-direct]
+void add_doctor(CLI::App& app, Session& session);
+/// torchweave launch [-n N] [--hosts a:2,b:2] [--restart K] ... -- PROGRAM ARGUMENTS...
+void add_launch(CLI::App& app);
 
 }  // namespace tw::tool

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
+#include "gpu_direct.hpp"
 #include "half_arithmetic.hpp"
 #include "launcher_match.hpp"
 #include "leftovers.hpp"
@@ -137,13 +138,13 @@ void run_doctor(const Environment& mpi) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Environment& mpi) {
+void add_doctor(CLI::App& app, Session& session) {
   CLI::App* doctor = app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and report what to fix");
   const auto direct = std::make_shared<bool>(false);
-  doctor->add_flag("--gpu-direct", *direct, "Instead, on two ranks: try whether MPI takes the memory of GPUs, for real");
-  doctor->callback([&mpi, direct] {
-    if (*direct) throw Error("doctor --gpu-direct takes no other arguments");
-    run_doctor(mpi);
+  doctor->add_flag("--gpu-direct", *direct, "Instead, on two ranks: test whether MPI accepts GPU memory");
+  doctor->callback([&session, direct] {
+    if (!*direct) return run_doctor(session.mpi());
+    throw CLI::RuntimeError(run_gpu_direct([](const auto& test) { test(Environment()); }));
   });
 }
 

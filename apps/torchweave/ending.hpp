@@ -5,21 +5,27 @@
 
 namespace tw::tool {
 
-/// What the tool's exit codes say beside 0 and 1, an error.
+/// Exit codes of the tool, in addition to 0 and 1, an error.
 enum ExitCode : int {
-  diverged = 2,     ///< numbers went wrong and ended the run
-  unfinished = 75,  ///< to be gone on with, by --resume: EX_TEMPFAIL of sysexits.h, by which batch systems know that a job is worth another try
+  diverged = 2,     ///< a number that is not finite ended the run
+  unfinished = 75,  ///< --resume continues the run. EX_TEMPFAIL of sysexits.h: batch systems start such a job again
 };
 
-/// Ends the ranks of a job together: what went wrong on all of them is written once, and what the launcher would add is left out where MPI lets us.
+/// How a command ended on this rank.
+struct End {
+  std::string message;  ///< the error; empty: none
+  int exit_code = 0;
+};
+
+/// Ends the ranks of a job together. An error that all ranks have is written once, and the launcher adds no text of its own where MPI allows that.
 class Ending {
  public:
   /// Collective.
   explicit Ending(const Communicator& world);
 
-  /// Returns when all ranks bring exit code 0; else writes each message once, and ends the job with the largest code. All ranks call it; who brings
-  /// an error waits a second for the others, who may be in calls of which they never come back.
-  void meet(const std::string& message, int exit_code) const;
+  /// Returns if all ranks bring exit code 0. Otherwise writes each message once, and ends the job with the largest code. Collective; a rank with an
+  /// error waits one second for the others, which may be in calls that never return.
+  void meet(const End& end) const;
 
  private:
   Communicator comm_;

@@ -16,9 +16,10 @@ std::string try_gpu_direct(const Environment& mpi, const std::function<void(std:
 /// The last line of the test: "PASSED: GPU aware MPI is available", or "FAILED: GPU aware MPI is NOT available" and why.
 std::string gpu_direct_verdict(const std::string& failure);
 
-/// What `torchweave doctor --gpu-direct` does, on every rank: the test in a process of its own, and its verdict as the last line of rank 0.
-/// @param begin initialises MPI in that process, and gives it to what it is called with
-/// @return the exit code: 0 where it passed
+/// `torchweave doctor --gpu-direct`: runs the test in a child process on every rank, before this process has started MPI, and prints the verdict as
+/// the last line of rank 0.
+/// @param begin starts MPI in the child process, and passes it to its argument
+/// @return the exit code: 0 if the test has passed
 int run_gpu_direct(const std::function<void(const std::function<void(const Environment&)>&)>& begin);
 
 }  // namespace tw::tool

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch.hpp"
+#include "commands.hpp"
 
 #include <signal.h>
 #include <unistd.h>
-
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -13,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <thread>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
@@ -21,13 +19,10 @@
 #include <tw/mpi/locality.hpp>
 
 #include "child_process.hpp"
-#include "ending.hpp"
 #include "launch_plan.hpp"
 
 namespace tw::tool {
 namespace {
-
-constexpr const char* about = "Start ranks of a program, and start it again when one dies";
 
 struct LaunchArguments {
   LaunchOptions job;
@@ -114,8 +109,8 @@ std::optional<std::filesystem::file_time_type> newest_in(const std::string& fold
   return newest;
 }
 
-/// One start, to its end.
-struct End {
+/// The end of one start.
+struct JobEnd {
   std::optional<Death> death;  // nothing: it ended well, or was asked to end
   int exit_code = 0;
 };
@@ -123,7 +118,7 @@ struct End {
 // A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does, and
 // if that does not, as SIGKILL does. So does a death that the launcher does not get over: Open MPI's tells all hosts to end, and waits for those that
 // cannot hear it as long as TCP tries, which is a quarter of an hour.
-End run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
+JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1", {}, ChildProcess::Input::inherited);
   JobOutput output(launcher);
   FailureRecord failure_record(launcher);
@@ -187,7 +182,7 @@ int launch(LaunchArguments arguments) {
   std::optional<std::filesystem::file_time_type> newest = newest_in(arguments.checkpoints);
   for (int start = 0;; ++start) {
     logs.begin(start);
-    const End end = run_once(launcher, arguments, name, logs);
+    const JobEnd end = run_once(launcher, arguments, name, logs);
     if (!end.death) return end.exit_code;
     std::optional<bool> progressed;
     if (const auto now = newest_in(arguments.checkpoints); !arguments.checkpoints.empty()) progressed = std::exchange(newest, now) != now;
@@ -211,28 +206,28 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   app.add_option("--hosts", arguments.hosts,
                  "Hosts and the number of ranks on each, such as a:2,b:2; by default this machine, or the hosts of a batch job")
       ->check([](const std::string& list) { return list.empty() ? std::string("must name a host, such as a:2") : std::string(); });
-  app.add_option("--bind", arguments.bind, "cores: each rank to one of its own, unless there are more ranks than cores; none")
+  app.add_option("--bind", arguments.bind, "cores: bind each rank to its own core, unless there are more ranks than cores; none")
       ->check(CLI::IsMember({"cores", "none"}));
-  app.add_option("--log-dir", arguments.job.log_folder, "A folder for merged.log, with what all ranks print, and rank_N.log");
+  app.add_option("--log-dir", arguments.job.log_folder, "Folder for merged.log, the output of all ranks, and rank_N.log");
   app.add_option(
          "--restart", arguments.policy.max_restarts,
          "Restarts after a rank's death, at most; each waits 1, 2, 4... to 60 s; without the host that failed, if there are others. `torchweave "
          "train` and `search` go on from their newest checkpoint")
       ->check(CLI::Range(0, 1000000));
-  app.add_option("--min-ranks", arguments.policy.min_ranks, "With fewer ranks than these it is not started without a host")
+  app.add_option("--min-ranks", arguments.policy.min_ranks, "Minimum number of ranks for a restart without the failed host")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--checkpoints", arguments.checkpoints,
-                 "The folder of the job's checkpoints: where nothing in it is newer than at the previous death, the job is not started again");
-  app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments of starts after the first, for your own programs");
-  app.add_option("--grace", arguments.grace_s, "Seconds that the job has to save and end after a signal, which it gets as SIGUSR1")
-      ->check(CLI::Range(1, 86400));
+                 "Folder of the job's checkpoints; the job is not restarted if nothing in it has changed since the previous death");
+  app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments for restarts of your own programs");
+  app.add_option("--grace", arguments.grace_s, "Seconds to save and end after a signal; the job receives SIGUSR1")->check(CLI::Range(1, 86400));
   app.add_option("--host-timeout", arguments.job.host_timeout_s,
-                 "Seconds in which a host must answer Open MPI's launcher, or it is lost; and in which a job must end after a death")
+                 "Seconds after which a host that does not answer Open MPI's launcher is lost, and after which a job with a dead rank is ended")
       ->capture_default_str()
       ->check(CLI::Range(4, 86400));
-  app.add_option("--launcher", arguments.launcher, "What starts ranks: the launcher of the MPI that this was built with, or srun in a job of Slurm's")
+  app.add_option("--launcher", arguments.launcher,
+                 "Launcher of the ranks; auto: srun in a Slurm job, otherwise the launcher of the MPI that Torchweave was built with")
       ->check(CLI::IsMember({"auto", "openmpi", "mpich", "slurm"}));
-  app.add_option("--mpiexec", arguments.mpiexec, "The launcher's program");
+  app.add_option("--mpiexec", arguments.mpiexec, "Program of the launcher");
   const auto wrapper = [&](const char* name, const char* meaning) {
     app.add_flag_callback(concat("--", name), [&arguments, name] { arguments.job.wrapper = name; }, meaning);
   };
@@ -241,30 +236,16 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   wrapper("perf", "Record each rank with perf, into perf.RANK.data");
   app.add_option("program", arguments.job.program, "The program and its arguments, after --")->required();
   app.positionals_at_end();
-  app.footer("Exit codes: that of the job; 75 where a signal ended it, and it can be gone on with.");
+  app.footer("Exit code: that of the job; 75 if a signal ended it and it can be resumed.");
 }
 
 }  // namespace
 
-bool is_launch(int argc, char** argv) { return argc > 1 && std::string_view(argv[1]) == "launch"; }
-
-int run_launch(int argc, char** argv) {
-  CLI::App app(about, "torchweave launch");
-  LaunchArguments arguments;
-  describe(app, arguments);
-  try {
-    app.parse(argc - 1, argv + 1);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  try {
-    return launch(std::move(arguments));
-  } catch (const std::exception& error) {
-    std::cerr << "torchweave: " << error.what() << std::endl;
-    return 1;
-  }
+void add_launch(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("launch", "Start ranks of a program, and start it again when one dies");
+  auto arguments = std::make_shared<LaunchArguments>();
+  describe(*command, *arguments);
+  command->callback([arguments] { throw CLI::RuntimeError(launch(*arguments)); });
 }
-
-void add_launch(CLI::App& app) { app.add_subcommand("launch", about); }
 
 }  // namespace tw::tool

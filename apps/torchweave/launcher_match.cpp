@@ -9,7 +9,7 @@
 namespace tw::tool {
 namespace {
 
-/// What a launcher tells each process that it starts.
+/// What a launcher sets for each process that it starts.
 struct Started {
   const char* launcher;
   const char* processes;  // variables
@@ -35,6 +35,8 @@ std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
+
+bool started_with_others(const Variables& variables) { return !launcher_mismatch(variables, 1).empty(); }
 
 std::string launcher_mismatch(const Variables& variables, int ranks) {
   if (ranks != 1) return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether ranks were started by a launcher that their MPI does not know: each of them is alone then, and does all of the work.
+// What the environment variables of a launcher tell about the processes that it has started.
 #pragma once
 #include <functional>
 #include <optional>
@@ -12,7 +12,10 @@ using Variables = std::function<std::optional<std::string>(const char* name)>;
 /// Of this process.
 std::optional<std::string> variable(const char* name);
 
-/// What to say where a launcher has started several processes and MPI counts one rank; "" where they agree. @param ranks as MPI counts them
+/// Whether a launcher has started this process together with others.
+bool started_with_others(const Variables& variables);
+/// A warning if a launcher has started several processes and MPI counts one rank: each process then does all of the work. Empty where they agree.
+/// @param ranks as MPI counts them
 std::string launcher_mismatch(const Variables& variables, int ranks);
 /// Whether this process is the first one of its launcher; true without a launcher.
 bool is_first_process(const Variables& variables);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that `torchweave plan` can run: built, captured, measured.
+// Models that `torchweave plan pipeline` can run: built, captured, measured.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -33,8 +33,8 @@ struct ModelKind {
   bool takes_images = true;             ///< [channels, height, width] alone
   bool is_cut = true;                   ///< into stages, by mesh.stage
   bool has_layers_in_parallel = false;  ///< or time steps, by mesh.layer
-  bool is_measured = true;              ///< by `plan --profile measured`
-  bool has_analytic_profile = false;    ///< of `plan`
+  bool is_measured = true;              ///< by `plan pipeline --profile measured`
+  bool has_analytic_profile = false;    ///< of `plan pipeline`
   /// Null: what it takes is known to its file alone.
   UsualInput (*usual_input)(const ModelOptions& options) = nullptr;
   /// Null: it has no module of its own, on one rank. @param row the shape of an input @param outputs numbers for each

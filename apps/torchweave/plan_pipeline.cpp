@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan_pipeline.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace pipeline;
 
-struct Arguments {
+struct PipelineArguments {
   std::string model;
   std::string profile = "analytic";
   int64_t hidden = 512;
@@ -69,9 +69,9 @@ void write_file(const std::string& path, const std::string& content) {
   if (!path.empty()) replace_file(path, content);
 }
 
-bool is_measured(const Arguments& a) { return a.profile == "measured"; }
+bool is_measured(const PipelineArguments& a) { return a.profile == "measured"; }
 
-MeasuredModelOptions measured_options_of(const Arguments& a) {
+MeasuredModelOptions measured_options_of(const PipelineArguments& a) {
   const bool is_mlp = a.model == "mlp";
   return {.model = {.name = a.model,
                     .width = is_mlp ? a.hidden : a.width,
@@ -86,7 +86,7 @@ MeasuredModelOptions measured_options_of(const Arguments& a) {
           .cache = a.cache};
 }
 
-Profile analytic_profile(const Arguments& a) {
+Profile analytic_profile(const PipelineArguments& a) {
   if (a.model == "mlp") return mlp_profile(a.hidden, a.layers, a.hidden, a.hidden, a.rates);
   if (a.model == "transformer") {
     if (a.width % a.heads != 0) throw CLI::ValidationError("--heads", concat("must divide the width ", a.width, ", got ", a.heads));
@@ -95,7 +95,7 @@ Profile analytic_profile(const Arguments& a) {
   return profile_from_json(content_of(a.model));
 }
 
-Cluster cluster_of(const Arguments& a) {
+Cluster cluster_of(const PipelineArguments& a) {
   const Link link{.latency_s = 1e-6 * a.link_us, .bytes_per_second = 1e9 / 8 * a.link_gbps};
   Cluster cluster{.devices = a.devices, .between_stages = link, .within_stage = link};
   if (a.memory > 0) cluster.memory_bytes = static_cast<double>(a.memory);
@@ -117,14 +117,14 @@ std::vector<std::string> names_of(const std::string& list) {
   return names;
 }
 
-void print_model(const Arguments& a, const Profile& profile) {
+void print_model(const PipelineArguments& a, const Profile& profile) {
   double bytes = 0;
   for (const ProfiledParameter& parameter : profile.parameters) bytes += parameter.bytes;
   std::cout << a.model << ": " << profile.operators.size() << " operators, parameters of " << static_cast<int64_t>(bytes) << " bytes\n";
 }
 
 /// Verifies a plan that a person may have edited, and predicts it.
-Plan loaded_plan(const Arguments& a, const Profile& profile, const Cluster& cluster) {
+Plan loaded_plan(const PipelineArguments& a, const Profile& profile, const Cluster& cluster) {
   Plan plan = predicted(plan_from_json(content_of(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const double excess = plan.stages[i].figures.memory.total() - cluster.memory_bytes;
@@ -134,7 +134,7 @@ Plan loaded_plan(const Arguments& a, const Profile& profile, const Cluster& clus
   return plan;
 }
 
-Plan found_plan(const Arguments& a, const Profile& profile, const Cluster& cluster) {
+Plan found_plan(const PipelineArguments& a, const Profile& profile, const Cluster& cluster) {
   const Stopwatch watch;
   const PlanResult result = plan(profile, cluster, a.options);
   const double seconds = watch.elapsed().count();
@@ -144,7 +144,7 @@ Plan found_plan(const Arguments& a, const Profile& profile, const Cluster& clust
 }
 
 /// What options say together. @throws CLI::ValidationError
-void check(const Arguments& a) {
+void check(const PipelineArguments& a) {
   if (a.options.micro_batches && *a.options.micro_batches > a.options.batch) {
     throw CLI::ValidationError("--micro-batches", concat("must be at most the batch of ", a.options.batch, ", got ", *a.options.micro_batches));
   }
@@ -159,10 +159,10 @@ void check(const Arguments& a) {
   if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile has no graph; pass --profile measured");
 }
 
-/// Where a model is measured, all ranks help; the first one plans.
-void run(const Communicator& comm, Arguments a) {
+/// All ranks measure a model; the first one plans.
+void plan_pipeline(Session& session, PipelineArguments a) {
   check(a);
-  if (comm.rank() != 0 && !is_measured(a)) return;
+  if (!is_measured(a) && !session.is_first()) return;
   for (const auto& [name, schedule] : schedule_names()) {
     if (name == a.schedule) a.options.schedule = schedule;
   }
@@ -171,8 +171,8 @@ void run(const Communicator& comm, Arguments a) {
     if (std::ranges::count(a.recompute, name) > 0) a.options.recompute.push_back(recompute);
   }
   for (const std::string& list : a.together) a.options.together.push_back(names_of(list));
-  const MeasuredModel model = is_measured(a) ? measured_model(comm, measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
-  if (comm.rank() != 0) return;
+  const MeasuredModel model = is_measured(a) ? measured_model(session.mpi().world(), measured_options_of(a)) : MeasuredModel{{}, analytic_profile(a)};
+  if (!session.is_first()) return;
   if (a.show_graph) std::cout << to_text(model.graph);
   const Profile& profile = model.profile;
   const Cluster cluster = cluster_of(a);
@@ -183,84 +183,86 @@ void run(const Communicator& comm, Arguments a) {
   if (!a.svg_graph.empty()) write_file(a.svg_graph, graph_svg(profile, best));
 }
 
-void add_model_options(CLI::Option_group& group, Arguments& a) {
+void add_model_options(CLI::App& command, PipelineArguments& a) {
   const CLI::Range size(int64_t{1}, int64_t{1} << 30);
-  group.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth; or measured: here, by all ranks")
+  command
+      .add_option("--model", a.model,
+                  concat(listed(models_that(&ModelKind::has_analytic_profile)),
+                         ", or the JSON file of a profile; measured: ", listed(models_that(&ModelKind::is_measured)), ", NAME.pt"))
+      ->required();
+  command.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth; measured: on this machine, by all ranks")
       ->check(CLI::IsMember({"analytic", "measured"}));
-  group.add_option("--flops", a.rates.flops_per_second, "Of a device, a second; by default 1e13")->check(CLI::PositiveNumber);
-  group.add_option("--bandwidth", a.rates.bytes_per_second, "Of a device's memory, in bytes a second; by default 1e12")->check(CLI::PositiveNumber);
-  group.add_option("--hidden", a.hidden, "Neurons of an MLP's layers, also of its input and output; by default 512")->check(size);
-  group.add_option("--layers", a.layers, "Of an MLP; by default 10")->check(size);
-  group.add_option("--blocks", a.blocks, "Of a transformer or gpt, by default 12; of a resnet, a stage, by default 1")->check(size);
-  group.add_option("--width", a.width, "Of a transformer or gpt; by default 768")->check(size);
-  group.add_option("--heads", a.heads, "Of a transformer or gpt; by default 12")->check(size);
-  group.add_option("--sequence", a.sequence, "Tokens in a transformer's or gpt's sequence; by default 1024")->check(size);
-  group.add_option("--vocabulary", a.vocabulary, "Of a transformer or gpt; by default 50257")->check(size);
+  command.add_option("--flops", a.rates.flops_per_second, "Floating-point operations of a device per second; by default 1e13")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--bandwidth", a.rates.bytes_per_second, "Memory bandwidth of a device in bytes per second; by default 1e12")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--hidden", a.hidden, "Width of all layers of an MLP; by default 512")->check(size);
+  command.add_option("--layers", a.layers, "Layers of an MLP; by default 10")->check(size);
+  command.add_option("--blocks", a.blocks, "Blocks of a transformer or gpt, by default 12; blocks of a resnet's stage, by default 1")->check(size);
+  command.add_option("--width", a.width, "Width of a transformer or gpt; by default 768")->check(size);
+  command.add_option("--heads", a.heads, "Heads of a transformer or gpt; by default 12")->check(size);
+  command.add_option("--sequence", a.sequence, "Tokens in a sequence of a transformer or gpt; by default 1024")->check(size);
+  command.add_option("--vocabulary", a.vocabulary, "Vocabulary of a transformer or gpt; by default 50257")->check(size);
 }
 
-void add_measured_options(CLI::Option_group& group, Arguments& a) {
-  group.add_option("--input", a.input, "Measured: shape of a row, such as 1x28x28; a TorchScript file needs it");
-  group.add_option("--input-dtype", a.input_dtype, "Measured: what a TorchScript file takes; by default float32")
+void add_measured_options(CLI::App& command, PipelineArguments& a) {
+  command.add_option("--input", a.input, "Measured: shape of a row, such as 1x28x28; required for a TorchScript file");
+  command.add_option("--input-dtype", a.input_dtype, "Measured: input type of a TorchScript file; by default float32")
       ->check(CLI::IsMember({"float32", "float64", "int64"}));
-  group.add_option("--measured-rows", a.measured_rows, concat("Measured: rows of the example; by default the batch's, at most ", max_measured_rows))
+  command
+      .add_option("--measured-rows", a.measured_rows,
+                  concat("Measured: rows of the example; by default those of the batch, at most ", max_measured_rows))
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  group.add_option("--profile-cache", a.cache, "Measured: directory for profiles, so that the same is measured once");
-  group.add_flag("--show-graph", a.show_graph, "Measured: print the operators that were captured");
+  command.add_option("--profile-cache", a.cache, "Measured: folder that keeps profiles for later runs");
+  command.add_flag("--show-graph", a.show_graph, "Measured: print the captured operators");
 }
 
-void add_cluster_options(CLI::Option_group& group, Arguments& a) {
-  group.add_option("--devices", a.devices, "This many, equal ones; by default 1")->check(CLI::Range(1, 4096));
-  group.add_option("--memory", a.memory, "Of a device, such as 38GB or 16GiB; by default unlimited")
+void add_cluster_options(CLI::App& command, PipelineArguments& a) {
+  command.add_option("--devices", a.devices, "Number of devices, which are equal; by default 1")->check(CLI::Range(1, 4096));
+  command.add_option("--memory", a.memory, "Memory of a device, such as 38GB or 16GiB; by default unlimited")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
-  group.add_option("--link-latency-us", a.link_us, "Of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
-  group.add_option("--link-gbps", a.link_gbps, "Gigabits a second between devices, in each direction; by default 100")->check(CLI::PositiveNumber);
+  command.add_option("--link-latency-us", a.link_us, "Latency of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
+  command.add_option("--link-gbps", a.link_gbps, "Gigabits per second between devices, in each direction; by default 100")
+      ->check(CLI::PositiveNumber);
 }
 
-void add_plan_options(CLI::Option_group& group, Arguments& a) {
+void add_plan_options(CLI::App& command, PipelineArguments& a) {
   ParameterMemory& memory = a.options.parameters;
-  group.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
+  command.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  group.add_option("--micro-batches", a.options.micro_batches, "Only this many")->check(CLI::Range(1, 1 << 20));
-  group.add_option("--schedule", a.schedule, "Only this one: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
-  group.add_option("--max-stages", a.options.max_stages, "At most this many")->check(CLI::Range(1, 4096));
-  group.add_option("--together", a.together, "Operators that must be in one stage, with all between them: a,b")->allow_extra_args(false);
-  group.add_option("--recompute", a.recompute, "What a stage may do: none, selective, full; by default any of them")
+  command.add_option("--micro-batches", a.options.micro_batches, "Only this number of micro-batches")->check(CLI::Range(1, 1 << 20));
+  command.add_option("--schedule", a.schedule, "Only this schedule: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
+  command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages")->check(CLI::Range(1, 4096));
+  command.add_option("--together", a.together, "First and last of the operators that must be in one stage: a,b")->allow_extra_args(false);
+  command.add_option("--recompute", a.recompute, "Recomputation that a stage may use: none, selective, full; by default any of them")
       ->delimiter(',')
       ->check(CLI::IsMember({"none", "selective", "full"}));
-  group.add_option("--weight-bytes", memory.weights, "For each byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
-  group.add_option("--gradient-bytes", memory.gradients, "For each byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
-  group.add_option("--optimizer-bytes", memory.optimizer, "For each byte of a parameter; by default 2, which is Adam's")
+  command.add_option("--weight-bytes", memory.weights, "Bytes of weights per byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
+  command.add_option("--gradient-bytes", memory.gradients, "Bytes of gradients per byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
+  command.add_option("--optimizer-bytes", memory.optimizer, "Bytes of the optimizer's state per byte of a parameter; by default 2, as of Adam")
       ->check(CLI::NonNegativeNumber);
-  group.add_flag("--sharded-optimizer", memory.sharded_optimizer, "Replicas share the optimizer's state");
-  group.add_option("--gap", a.options.gap, "A plan this share worse than the best will do; by default 0.005; 0: exact")
+  command.add_flag("--sharded-optimizer", memory.sharded_optimizer, "Replicas share the optimizer's state");
+  command.add_option("--gap", a.options.gap, "Accepted distance from the best plan, as a share; by default 0.005; 0: exact")
       ->check(CLI::Range(0.0, 0.999));
-  group.add_option("--max-blocks", a.options.max_blocks, "Into which operators are put together before the search; by default 128")
+  command.add_option("--max-blocks", a.options.max_blocks, "Number of blocks into which operators are grouped before the search; by default 128")
       ->check(CLI::Range(1, 1 << 20));
-  group.add_flag("--explain", a.explain, "Also why this plan, the next best, and which limit binds");
-  group.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
-  group.add_option("--output", a.output, "File for the plan, to read, edit and --load");
-  group.add_option("--svg", a.svg, "File for a chart of the schedule");
-  group.add_option("--svg-graph", a.svg_graph, "File for a picture of the operators, coloured by stage");
+  command.add_flag("--explain", a.explain, "Also print why this plan is the best, the next best plans, and which limit binds");
+  command.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
+  command.add_option("--output", a.output, "File for the plan, to read, edit and --load");
+  command.add_option("--svg", a.svg, "File for a chart of the schedule");
+  command.add_option("--svg-graph", a.svg_graph, "File for a picture of the operators, coloured by stage");
 }
 
 }  // namespace
 
-PipelinePlanning add_pipeline_planning(CLI::App& command) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::Option_group& group =
-      *command.add_option_group("Pipelines", "Stages, replicas and micro-batches for a model on devices that need not be there");
-  CLI::Option* model =
-      group.add_option("--model", arguments->model,
-                       concat(listed(models_that(&ModelKind::has_analytic_profile)),
-                              ", or the JSON file of a profile; measured: ", listed(models_that(&ModelKind::is_measured)), ", NAME.pt"));
-  add_model_options(group, *arguments);
-  add_measured_options(group, *arguments);
-  add_cluster_options(group, *arguments);
-  add_plan_options(group, *arguments);
-  for (CLI::Option* option : group.get_options()) {
-    if (option != model) option->needs(model);
-  }
-  return {model, [arguments](const Communicator& comm) { run(comm, *arguments); }};
+void add_plan_pipeline(CLI::App& plan, Session& session) {
+  CLI::App* command = plan.add_subcommand("pipeline", "Plan stages, replicas and micro-batches for a model, on devices that need not be present");
+  auto arguments = std::make_shared<PipelineArguments>();
+  add_model_options(*command, *arguments);
+  add_measured_options(*command, *arguments);
+  add_cluster_options(*command, *arguments);
+  add_plan_options(*command, *arguments);
+  command->callback([arguments, &session] { plan_pipeline(session, *arguments); });
 }
 
 }  // namespace tw::tool

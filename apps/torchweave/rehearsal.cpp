@@ -25,9 +25,9 @@
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <tw/train/memory_account.hpp>
 #include <tw/train/mixed_precision.hpp>
+#include <tw/train/strategy_memory.hpp>
 
 #include "half_arithmetic.hpp"
-#include "rank_memory.hpp"
 #include "shapes_in_errors.hpp"
 #include "train_rows.hpp"
 
@@ -113,16 +113,10 @@ struct Rehearsal {
   train::MemoryPeak evaluation;
 };
 
-// Whether gradients have a place from the beginning; otherwise autograd makes them.
-bool has_buckets(const train::StrategyOptions& strategy) {
-  using enum train::StrategyKind;
-  return strategy.kind == data || strategy.kind == sharded || strategy.kind == fully_sharded;
-}
-
-Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int ranks) {
+Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int ranks, const train::StrategyMemory& memory) {
   Rehearsal rehearsal;
   for (const NamedTensor& each : setup.model.parameters) {
-    if (each.tensor.requires_grad() && has_buckets(config.run.strategy)) each.tensor.mutable_grad() = at::zeros_like(each.tensor);
+    if (each.tensor.requires_grad() && memory.gradients_are_kept) each.tensor.mutable_grad() = at::zeros_like(each.tensor);
   }
   const auto held_in = [&](const char* phase, const auto& call) {
     train::MemoryAccount account(setup.model.device().type());
@@ -168,8 +162,8 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
   return rehearsal;
 }
 
-ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& setup) {
-  ModelMemory memory;
+train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& setup) {
+  train::ModelMemory memory;
   for (const NamedTensor& each : setup.model.parameters) {
     if (each.tensor.requires_grad()) {
       memory.trained.push_back(each.spec());
@@ -183,32 +177,28 @@ ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& setup) 
 }
 
 // When a rank will hold most.
-train::MemoryPeak peak_of_rank(const TrainConfig& config, int ranks, const ModelMemory& model, const Rehearsal& rehearsal) {
+train::MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal) {
   using train::MemoryUse;
-  const train::StrategyOptions& strategy = config.run.strategy;
   const train::CheckpointPolicy& files = config.run.checkpoint;
-  const int64_t file = files.every_epochs > 0 || files.every_steps > 0 ? checkpoint_memory(strategy, ranks, model) : 0;
+  const bool has_files = files.every_epochs > 0 || files.every_steps > 0;
+  const int64_t gathered = has_files ? memory.gathered : 0;
   const bool trains_after_one = files.every_steps > 0 || (files.every_epochs > 0 && files.every_epochs < config.run.epochs);
-  const train::MemoryByUse kept = kept_memory(strategy, ranks, model);
   const int64_t ahead = config.run.loader_workers > 0 ? LoaderOptions().prefetch * rehearsal.batch_bytes : 0;
   train::MemoryPeak worst;
   const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file) {
-    train::MemoryPeak peak{kept, during, 0};
+    train::MemoryPeak peak{memory.kept, during, 0};
     peak.held[MemoryUse::gradients] = gradients;
     peak.held[MemoryUse::activations] = activations + ahead;
-    if (has_file) peak.held[MemoryUse::buffers] += file;
+    if (has_file && has_files) peak.held[MemoryUse::buffers] += memory.checkpoint;
     if (peak.held.together() > worst.held.together()) worst = peak;
   };
-  const int64_t all = kept[MemoryUse::gradients];
+  const int64_t all = memory.kept[MemoryUse::gradients];
   const train::MemoryByUse& pass = rehearsal.pass.held;
-  consider(rehearsal.pass.during, has_buckets(strategy) ? all : pass[MemoryUse::gradients],
-           pass[MemoryUse::activations] + passing_buckets(strategy, ranks, model), trains_after_one);
-  consider("update", all, update_memory(strategy, ranks, model) + rehearsal.batch_bytes, trains_after_one);
+  consider(rehearsal.pass.during, memory.gradients_are_kept ? all : pass[MemoryUse::gradients], pass[MemoryUse::activations] + memory.backward,
+           trains_after_one);
+  consider("update", all, memory.update + rehearsal.batch_bytes, trains_after_one);
   consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one);
-  // Rank 0 puts the best model together.
-  const bool gathers = file > 0 && strategy.kind == train::StrategyKind::fully_sharded;
-  const int64_t whole = gathers ? ranks * kept[MemoryUse::parameters] : 0;
-  consider("checkpoint", all, whole + rehearsal.batch_bytes, trains_after_one || !gathers);
+  consider("checkpoint", all, gathered + rehearsal.batch_bytes, trains_after_one || gathered == 0);
   return worst;
 }
 
@@ -225,8 +215,10 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   }
   const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
-  const Rehearsal rehearsal = revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks); });
-  const train::MemoryPeak mine = peak_of_rank(config, ranks, memory_of_model(config, setup), rehearsal);
+  const train::StrategyMemory memory = strategy_memory(config.run.strategy, ranks, memory_of_model(config, setup));
+  const Rehearsal rehearsal =
+      revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks, memory); });
+  const train::MemoryPeak mine = peak_of_rank(config, memory, rehearsal);
   int64_t elements = setup.model.trained_elements();
   std::vector<train::MemoryPeak> peaks{mine};
   if (parts != nullptr) {

@@ -12,29 +12,29 @@
 #include <tw/base/text_stream.hpp>
 
 #include "commands.hpp"
-#include "launch.hpp"
 
 namespace tw::tool {
 namespace {
 
-// Of a word that stands where a command is wanted; "" where there is none.
-std::string unknown_command(const CLI::App& app) {
-  const CLI::App* asked = &app;
-  while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
-  if (asked->get_require_subcommand_min() == 0 || rest.empty() || rest.front().starts_with('-')) return "";
-  std::vector<std::string> names;
-  for (const CLI::App* command : asked->get_subcommands(nullptr)) names.push_back(command->get_name());
-  return concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?");
-}
+// The command that the line asks for, as far as the line names one.
+const CLI::App& asked_command(const CLI::App& app) { return app.get_subcommands().empty() ? app : asked_command(*app.get_subcommands().front()); }
 
-// --help and mistakes alike: once, not once a rank.
+// Help, or the error of a command line. Help is printed once, not once per rank.
 End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
-  if (const std::string why = unknown_command(app); !why.empty()) return {why, error.get_exit_code()};
+  const CLI::App& asked = asked_command(app);
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  const bool wants_command = asked.get_require_subcommand_min() > 0;
+  if (wants_command && !rest.empty() && !rest.front().starts_with('-')) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : asked.get_subcommands(nullptr)) names.push_back(command->get_name());
+    return {concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?"), error.get_exit_code()};
+  }
   TextWriter out;
   TextWriter err;
   const int exit_code = app.exit(error, out, err);
-  if (first_rank) std::cout << out.str() << std::flush;
+  const bool lacks_command = wants_command && rest.empty() && exit_code != 0;
+  if (first_rank) std::cout << (lacks_command ? app.help() : out.str()) << std::flush;
+  if (lacks_command) return {"", exit_code};
   std::string message = err.str();
   while (message.ends_with('\n')) message.pop_back();
   return {message, exit_code};
@@ -42,22 +42,26 @@ End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) 
 
 }  // namespace
 
-End run_command(int argc, const char* const* argv, Environment& mpi) {
+End run_command(int argc, const char* const* argv, Session& session) {
   CLI::App app("Distributed training of neural networks over MPI");
   app.set_version_flag("--version", TW_VERSION);
   app.require_subcommand(1);
-  add_train(app, mpi);
-  add_search(app, mpi);
-  add_bench(app, mpi);
-  add_checkpoint(app, mpi);
-  add_plan(app, mpi);
-  add_keys(app, mpi);
-  add_doctor(app, mpi);
+  add_train(app, session);
+  add_search(app, session);
+  add_bench(app, session);
+  add_checkpoint(app, session);
+  CLI::App& plan = *app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing")->require_subcommand(1);
+  add_plan_pipeline(plan, session);
+  add_plan_layers(plan, session);
+  add_keys(app, session);
+  add_doctor(app, session);
   add_launch(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return {"", error.get_exit_code()};
   } catch (const CLI::ParseError& error) {
-    return explain(app, error, mpi.world().rank() == 0);
+    return explain(app, error, session.is_first());
   } catch (const c10::Error& error) {
     return {error.what_without_backtrace(), 1};
   } catch (const std::exception& error) {

@@ -23,6 +23,7 @@
 #include "keys_without_effect.hpp"
 #include "print_settings.hpp"
 #include "search_config.hpp"
+#include "search_desk.hpp"
 #include "search_folder.hpp"
 #include "search_task.hpp"
 #include "search_winner.hpp"
@@ -42,6 +43,8 @@ struct SearchArguments {
   std::string device;
   CommandOptions command = {};
   bool fresh = false;
+  bool status = false;
+  std::vector<std::string> enqueued = {};
 };
 
 /// Says that programs have no training configuration.
@@ -155,9 +158,8 @@ void end_with(search::SearchOptions& options, int64_t steps) {
   if (auto* training = std::get_if<search::PopulationTrainingOptions>(&options.scheduler)) training->max_steps = steps;
 }
 
-void run_search(SearchArguments arguments, Environment& mpi) {
-  const Communicator comm = mpi.world().dup();
-  set_threads_per_rank(find_topology(comm));
+void run_search(SearchArguments arguments, Session& session) {
+  const bool first = session.is_first();
   const bool trains = arguments.command.command.empty();
   const std::filesystem::path file = trains ? arguments.config : arguments.space;
   Config settings = Config::from_file(file);
@@ -174,10 +176,12 @@ void run_search(SearchArguments arguments, Environment& mpi) {
   }
   const std::filesystem::path run = std::filesystem::path("runs") / file.stem();
   SearchConfig config = read_search_config(settings, run, trains);
-  if (comm.rank() == 0) {
+  if (first) {
     print_settings(settings);
     for (const std::string& key : keys_without_effect(settings)) log_warning(key);
   }
+  const Communicator comm = session.mpi().world().dup();
+  set_threads_per_rank(find_topology(comm));
   const Space space = space_of(config.parameters, config.starts);
   SearchTask task;
   if (trains) {
@@ -196,13 +200,13 @@ void run_search(SearchArguments arguments, Environment& mpi) {
     if (config.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
-  watch(mpi, task.stall);
+  watch(session.mpi(), task.stall);
   if (task.steps > 0) end_with(config.options, task.steps);
   prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
   const std::string failure = first_failure(comm, result);
-  if (comm.rank() == 0) {
+  if (first) {
     print(result, task, config, space, failure);
     if (!config.options.journal.empty()) {
       search::write_reports(config.options.journal, space);
@@ -214,12 +218,28 @@ void run_search(SearchArguments arguments, Environment& mpi) {
   if (task.test && config.test) test_winner(comm, task, result.best, ranks, config.options.journal);
 }
 
+/// --status and --enqueue, which take a folder and no other option.
+void visit_desk(const CLI::App& command, const SearchArguments& arguments) {
+  const std::string asked = arguments.status ? "--status" : "--enqueue";
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0 && !option->get_positional() && option->get_name() != asked) throw CLI::ExcludesError(asked, option->get_name());
+  }
+  if (arguments.config.empty()) throw CLI::RequiredError("the folder of a search");
+  if (arguments.status) {
+    print_search_status(arguments.config);
+  } else {
+    enqueue_trials(arguments.enqueued, arguments.config);
+  }
+}
+
 }  // namespace
 
-void add_search(CLI::App& app, Environment& mpi) {
+void add_search(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SearchArguments>();
   CLI::App* command = app.add_subcommand("search", "Search the configuration with the smallest loss, by workers that evaluate side by side");
-  auto* config = command->add_option("config", arguments->config, "TOML file with the tables [search], [search.space.NAME] and [search.train]");
+  auto* config = command->add_option("config", arguments->config,
+                                     "TOML file with the tables [search], [search.space.NAME] and [search.train]; with --status and --enqueue, the "
+                                     "folder of a search's journal");
   auto* space = command->add_option("--space", arguments->space, "The same for programs, without [search.train]")->excludes(config);
   auto* program = command->add_option(
       "--command", arguments->command.command,
@@ -241,14 +261,16 @@ void add_search(CLI::App& app, Environment& mpi) {
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
   command->add_option("--device", arguments->device, "cpu, cuda or auto, for trainings; the same as --set model.device=DEVICE")->excludes(program);
   command->add_flag("--fresh", arguments->fresh, "Start over, even if an earlier search in the journal's folder is lost");
-  command->footer(concat(R"(Of a search that may be running, without mpirun:
-  torchweave search --status FOLDER
-  torchweave search --enqueue '{"NAME": VALUE}' FOLDER
-                      Has it try a configuration next; or a file with one a line
+  command->add_flag("--status", arguments->status,
+                    "Print how far the search in a folder has come: trials by state, the best one, those that run, and what is left; without mpirun");
+  command
+      ->add_option("--enqueue", arguments->enqueued,
+                   "Make the search in a folder try a configuration next: a JSON object, or a file with one per line; may be given several times; "
+                   "without mpirun. A parameter that it does not name is where the space starts, or in the middle of its scale")
+      ->allow_extra_args(false);
+  command->footer(concat(R"(Keys of [search]: torchweave keys search
 
-Keys of [search]: torchweave keys search
-
-search.propagator: what breeds configurations
+search.propagator: how configurations are proposed
 )",
                          list_of_propagators(), R"(
 Trainings
@@ -270,14 +292,15 @@ Programs
                       search.objectives = ["error", "s"] instead {"error": 0.5, "s": 3}, and with
                       search.constraints = ["bytes"] also "bytes", which is at most 0 if it is allowed
   {"step": 3, "value": 0.7}
-                      What it has reached on its way, for the rule that stops trials; it is ended
-                      by SIGTERM then. Steps ascend. Other lines are passed over
-  A trial fails with a program that ends by a signal or with an exit code other than 0, tells no
+                      An intermediate value, for the rule that stops trials early: the program then
+                      receives SIGTERM. Steps ascend. Other lines are ignored
+  A trial fails with a program that ends by a signal or with an exit code other than 0, prints no
   loss, or takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*,
   so that they may be MPI programs themselves, and end when their worker does.)"));
-  command->callback([arguments, &mpi] {
+  command->callback([arguments, command, &session] {
+    if (arguments->status || !arguments->enqueued.empty()) return visit_desk(*command, *arguments);
     if (arguments->config.empty() && arguments->space.empty()) throw CLI::RequiredError("config, or --space with --command,");
-    run_search(*arguments, mpi);
+    run_search(*arguments, session);
   });
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one asks or tells a search that may be running: by its folder, without MPI.
+// What a user can do with a search that may be running: by its folder, without MPI.
 #pragma once
-#include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
 namespace tw::tool {
 
-/// Whether the command line is `torchweave search` with --status or --enqueue.
-bool is_search_desk(int argc, char** argv);
+/// Prints how far the search in `folder` has come.
+void print_search_status(const std::string& folder);
 
-/// torchweave search --status FOLDER
-/// torchweave search --enqueue JSON|FILE FOLDER  @return the tool's exit code
-int run_search_desk(int argc, char** argv);
+/// Makes the search in `folder` try configurations next. @param texts each a JSON object, or a file with one per line
+void enqueue_trials(const std::vector<std::string>& texts, const std::string& folder);
 
 }  // namespace tw::tool

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
-#include "ending.hpp"
 #include "half_arithmetic.hpp"
 #include "keys_without_effect.hpp"
 #include "memory_svg.hpp"
@@ -53,9 +52,9 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
   if (print) {
     print_settings(config);
     for (const std::string& key : keys_without_effect(config)) log_warning(key);
-    const bool guesses = read.model.name == "residual" && read.layer_parallel.guess != "zero";
+    const bool guesses = read.model.name == "residual" && read.layers.guess == layer_parallel::Guess::previous;
     if (arguments.resume && guesses) {
-      log_warning("layer_parallel.guess = ", read.layer_parallel.guess, ": checkpoints do not hold the solutions of earlier passes, so the resumed ",
+      log_warning("layer_parallel.guess = previous: checkpoints do not hold the solutions of earlier passes, so the resumed ",
                   "run begins without them, and does not have the bits of one that was not interrupted");
     }
   }
@@ -84,11 +83,11 @@ void draw_memory(std::ostream& out, const TrainConfig& config, const Communicato
   if (comm.rank() == 0) out << "  of a step      " << path.string() << " shows what rank " << step.rank << " held\n";
 }
 
-void run_train(const TrainArguments& arguments, Environment& mpi) {
-  const Communicator comm = mpi.world().dup();
-  const bool first = comm.rank() == 0;
+void run_train(const TrainArguments& arguments, Session& session) {
+  const bool first = session.is_first();
   TrainConfig config = read_config(arguments, first);
-  watch(mpi, config.stall);
+  const Communicator comm = session.mpi().world().dup();
+  watch(session.mpi(), config.stall);
   select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);
   const c10::Device device = device_of_rank(comm, config.model.device);
@@ -122,14 +121,14 @@ void run_train(const TrainArguments& arguments, Environment& mpi) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Environment& mpi) {
+void add_train(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network on all ranks");
   command->add_option("config", arguments->config, "TOML file")->required();
   command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the data; the same as --set data.directory=DIR");
   command->add_option("--device", arguments->device, "cpu, cuda or auto; the same as --set model.device=DEVICE");
-  auto* resume = command->add_flag("--resume", arguments->resume, "Go on with a run of this name, on any number of ranks; begin where there is none");
+  auto* resume = command->add_flag("--resume", arguments->resume, "Continue the run of this name, on any number of ranks; start it if there is none");
   command->add_flag("--fresh", arguments->fresh, "Start over, even if an unfinished run of this name is lost")->excludes(resume);
   command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
@@ -139,8 +138,8 @@ Exit codes
   0   the run is done, or early stopping ended it
   1   an error
   2   a loss or gradient that is not finite ended the run (non_finite = "stop")
-  75  unfinished, ended by SIGTERM or SIGUSR1: go on with --resume)");
-  command->callback([arguments, &mpi] { run_train(*arguments, mpi); });
+  75  unfinished, ended by SIGTERM or SIGUSR1: continue with --resume)");
+  command->callback([arguments, &session] { run_train(*arguments, session); });
 }
 
 }  // namespace tw::tool

@@ -101,40 +101,17 @@ void visit(MeshOptions& mesh, OptionVisitor& visitor) {
                 {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
 }
 
-void visit(StageOptions& pipeline, OptionVisitor& visitor) {
-  visitor.field("micro_batches", pipeline.micro_batches, at_least(0), {.meaning = "into which a batch is divided; 0: the planner's choice"});
-  visitor.field("schedule", pipeline.schedule, {"best", "gpipe", "1f1b"}, {.meaning = "in which order a stage takes micro-batches"});
-  visitor.field("plan", pipeline.plan, {.meaning = "the file of a plan, of `torchweave plan` or written by hand; empty: made here"});
-  visitor.field("profile_cache", pipeline.profile_cache, {.meaning = "a folder where measured profiles stay for the next run; empty: none"});
-}
-
-void visit(IterationSchedule& schedule, OptionVisitor& visitor) {
-  visitor.field("epochs", schedule.epochs, at_least(1, any_count), {.meaning = "from which on other iterations are made, ascending"});
-  visitor.field("forward", schedule.forward, at_least(0), {.meaning = "iterations of a forward pass from each of these on; 0: serial"});
-  visitor.field("backward", schedule.backward, at_least(0), {.meaning = "and of a backward pass"});
-}
-
-void visit(LayerOptions& layers, OptionVisitor& visitor) {
-  const Condition of_residual{"model.name", {"residual"}};
-  const Condition of_recurrent{"model.name", {"gru", "lstm"}};
-  visitor.field("final_time", layers.final_time, {.least = 0, .above = true}, {.meaning = "T: the step size is T / layers", .where = {of_residual}});
-  visitor.field("levels", layers.levels, at_least(1), {.meaning = "of the multigrid, at most; 1: serial"});
-  visitor.field("coarsening", layers.coarsening, at_least(2), {.meaning = "layers, or time steps, of a level for one of the next"});
-  visitor.field("forward_iterations", layers.forward_iterations, at_least(0), {.meaning = "of a forward pass; 0: serial"});
-  visitor.field("backward_iterations", layers.backward_iterations, at_least(0), {.meaning = "of a backward pass; 0 if both"});
-  visitor.field("relaxations", layers.relaxations, at_least(0), {.meaning = "before each restriction; 0: F-, 1: FCF-relaxation"});
-  visitor.field("recompute", layers.recompute,
-                {.meaning = "keep states at C-points alone, and compute the others again in the backward pass", .where = {of_residual}});
-  visitor.field("guess", layers.guess, {"zero", "previous"}, {.meaning = "where the iterations of a pass begin", .where = {of_residual}});
-  visitor.field("solver", layers.solver, {"mgrit", "newton", "quasi_newton"},
-                {.meaning = "multigrid in time, or Newton's method for all steps at once, for small states", .where = {of_recurrent}});
-  visitor.field("coarse_cell", layers.coarse_cell, {"frozen_gates", "implicit"},
-                {.meaning = "a step over several time steps", .where = {of_recurrent}});
-  visitor.group("schedule", layers.schedule);
-  visitor.group("detector", layers.detector);
-}
-
 namespace {
+
+/// Fields of the group layer_parallel that one kind of network has.
+template <class Options>
+struct Training {
+  Options& options;
+};
+template <class Options>
+void visit(Training<Options>& training, OptionVisitor& visitor) {
+  visit_training(training.options, visitor);
+}
 
 // "a" or "b" or "c", with the quotes.
 std::string any_of(const std::vector<std::string>& names) {
@@ -165,17 +142,6 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
                      concat("is for model.name = ", any_of(models_that(&ModelKind::has_layers_in_parallel)),
                             ", whose layers or time steps can be in parallel, not for \"", read.model.name, "\""),
                      "1"});
-  }
-  const LayerOptions& layers = read.layer_parallel;
-  if ((layers.forward_iterations == 0) != (layers.backward_iterations == 0)) {
-    found.push_back(
-        {"layer_parallel.backward_iterations", "and layer_parallel.forward_iterations are both 0, for serial, or both positive", "1 and 1"});
-  }
-  const auto& [epochs, forward, backward] = layers.schedule;
-  if (forward.size() != epochs.size() || backward.size() != epochs.size()) {
-    found.push_back({"layer_parallel.schedule.epochs",
-                     concat("has ", epochs.size(), " entries, layer_parallel.schedule.forward ", forward.size(), ", and backward ", backward.size()),
-                     "as many in each"});
   }
   if (read.mesh.stage > 1 && !kind.is_cut) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
@@ -222,6 +188,10 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
   visitor.group("mesh", config.mesh);
   visitor.group("pipeline", config.pipeline, {{"mesh.stage", {"1"}, /*negated=*/true}});
   visitor.group("layer_parallel", config.layer_parallel, {{"model.name", models_that(&ModelKind::has_layers_in_parallel)}});
+  Training layers{config.layers};
+  Training recurrent{config.recurrent};
+  visitor.group("layer_parallel", layers, {{"model.name", {"residual"}}});
+  visitor.group("layer_parallel", recurrent, {{"model.name", {"gru", "lstm"}}});
   visitor.group("stall", config.stall);
 }
 
@@ -229,6 +199,7 @@ TrainConfig read_train_config(Config& config) {
   TrainConfig read;
   config.bind(read);
   for (const Problem& problem : read.run.contradictions()) config.report(problem);
+  for (const Problem& problem : read.layer_parallel.contradictions()) config.report(problem);
   for (const Problem& problem : contradictions(read)) config.report(problem);
   config.finish();
   return read;

@@ -3,6 +3,9 @@
 #include <tw/base/config.hpp>
 #include <tw/base/option.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/layer_parallel/recurrent.hpp>
+#include <tw/pipeline/planned_model.hpp>
 #include <tw/train/options.hpp>
 
 namespace tw::tool {
@@ -69,40 +72,6 @@ struct MeshOptions {
 };
 void visit(MeshOptions& mesh, OptionVisitor& visitor);
 
-/// How a model is cut into stages.
-struct StageOptions {
-  int64_t micro_batches = 0;                 ///< 0: the planner's choice
-  std::string schedule = "best";             ///< or "gpipe", "1f1b"
-  std::filesystem::path plan = {};           ///< of `torchweave plan` or written by hand; empty: made here
-  std::filesystem::path profile_cache = {};  ///< see pipeline::MeasureOptions
-};
-void visit(StageOptions& pipeline, OptionVisitor& visitor);
-
-/// From which epoch on there are how many iterations in place of LayerOptions'; lists of one length.
-struct IterationSchedule {
-  std::vector<int64_t> epochs = {};
-  std::vector<int> forward = {};
-  std::vector<int> backward = {};
-};
-void visit(IterationSchedule& schedule, OptionVisitor& visitor);
-
-/// How the layers of model residual, or the time steps of gru and lstm, are in parallel; see layer_parallel::LayerParallelOptions, RecurrentOptions.
-struct LayerOptions {
-  double final_time = 4;
-  int levels = 2;
-  int64_t coarsening = 8;
-  int forward_iterations = 2;
-  int backward_iterations = 1;
-  int relaxations = 0;
-  bool recompute = false;
-  std::string guess = "zero";
-  std::string coarse_cell = "frozen_gates";
-  std::string solver = "mgrit";
-  IterationSchedule schedule;
-  layer_parallel::DetectorOptions detector;
-};
-void visit(LayerOptions& layers, OptionVisitor& visitor);
-
 /// All that `torchweave train` reads from a configuration.
 struct TrainConfig {
   train::Options run;
@@ -110,8 +79,10 @@ struct TrainConfig {
   ModelOptions model;
   OptimizerOptions optimizer;
   MeshOptions mesh;
-  StageOptions pipeline;
-  LayerOptions layer_parallel;
+  pipeline::ModelPlanOptions pipeline;
+  layer_parallel::IterationOptions layer_parallel;
+  layer_parallel::LayerParallelOptions layers = {.final_time = 4};  ///< of model residual
+  layer_parallel::RecurrentOptions recurrent;                       ///< of models gru and lstm
   StallOptions stall;
 };
 void visit(TrainConfig& config, OptionVisitor& visitor);

@@ -17,7 +17,6 @@
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/random.hpp>
-#include <tw/comm/agreement.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -47,23 +46,11 @@ Callable shaped(Callable model, const std::vector<int64_t>& shape) {
   return model;
 }
 
-layer_parallel::MgritOptions solver_options(const LayerOptions& layers, int iterations) {
-  return {.iterations = iterations, .cycle = {.relaxations = layers.relaxations}};
-}
-
-layer_parallel::LayerParallelOptions network_options(const LayerOptions& layers, int64_t seed) {
-  return {.final_time = layers.final_time,
-          .levels = layers.levels,
-          .coarsening = layers.coarsening,
-          .forward = solver_options(layers, layers.forward_iterations),
-          .backward = solver_options(layers, layers.backward_iterations),
-          .guess = layers.guess == "previous" ? layer_parallel::Guess::previous : layer_parallel::Guess::zero,
-          .recompute = layers.recompute,
-          .seed = static_cast<uint64_t>(seed)};
-}
-
 std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& config, const at::Tensor& images, const Communicator& comm) {
   using layer_parallel::block;
+  layer_parallel::LayerParallelOptions options = config.layers;
+  config.layer_parallel.apply_to(options);
+  options.seed = static_cast<uint64_t>(config.run.seed);
   const int64_t channels = config.model.channels;
   const int64_t height = (images.size(2) + 1) / 2;
   const int64_t width = (images.size(3) + 1) / 2;
@@ -72,13 +59,7 @@ std::shared_ptr<layer_parallel::LayerParallel> make_residual(const TrainConfig& 
       std::vector<layer_parallel::Block>{block([=] { return models::residual_opening(channels); }, 1),
                                          block([=] { return models::ResidualLayer(channels); }, config.model.layers),
                                          block([=] { return models::residual_closing(channels, (height / 2) * (width / 2), mnist_classes); }, 1)},
-      network_options(config.layer_parallel, config.run.seed));
-}
-
-std::vector<layer_parallel::IterationStage> stages_of(const IterationSchedule& schedule) {
-  std::vector<layer_parallel::IterationStage> stages;
-  for (size_t i = 0; i < schedule.epochs.size(); ++i) stages.push_back({schedule.epochs[i], {schedule.forward[i], schedule.backward[i]}});
-  return stages;
+      options);
 }
 
 std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainConfig& config, const Batch& sample, const Communicator& comm) {
@@ -91,22 +72,15 @@ std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainCo
   const int64_t step_inputs = images ? config.model.step_inputs : inputs.dim() == 3 ? inputs.size(2) : 1;
   if (inputs.numel() % step_inputs != 0)
     throw Error(concat("model.step_inputs must divide the ", inputs.numel(), " numbers of an image, got ", step_inputs));
-  const LayerOptions& layers = config.layer_parallel;
-  const RecurrentOptions options{.cell = config.model.name == "gru" ? Cell::gru : Cell::lstm,
-                                 .input_size = step_inputs,
-                                 .hidden_size = config.model.width,
-                                 .layers = config.model.stacked,
-                                 .bidirectional = config.model.bidirectional,
-                                 .solver = layers.solver == "newton"         ? TimeSolver::newton
-                                           : layers.solver == "quasi_newton" ? TimeSolver::quasi_newton
-                                                                             : TimeSolver::mgrit,
-                                 .coarse_cell = layers.coarse_cell == "implicit" ? CoarseCell::implicit : CoarseCell::frozen_gates,
-                                 .levels = layers.levels,
-                                 .coarsening = layers.coarsening,
-                                 .forward = solver_options(layers, layers.forward_iterations),
-                                 .backward = solver_options(layers, layers.backward_iterations),
-                                 .longest_memory = config.model.longest_memory,
-                                 .seed = static_cast<uint64_t>(config.run.seed)};
+  RecurrentOptions options = config.recurrent;
+  config.layer_parallel.apply_to(options);
+  options.cell = config.model.name == "gru" ? Cell::gru : Cell::lstm;
+  options.input_size = step_inputs;
+  options.hidden_size = config.model.width;
+  options.layers = config.model.stacked;
+  options.bidirectional = config.model.bidirectional;
+  options.longest_memory = config.model.longest_memory;
+  options.seed = static_cast<uint64_t>(config.run.seed);
   return std::make_shared<SequenceModel>(comm, options, images ? std::vector<int64_t>{mnist_classes} : sample.targets.sizes().slice(1).vec());
 }
 
@@ -132,22 +106,16 @@ train::Model load_script(const std::filesystem::path& path) {
 train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, c10::Device device, TrainSetup& setup) {
   const Communicator& comm = mesh["stage"];
   const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
-  const StageOptions& options = config.pipeline;
   whole.module->to(device, dtype_of(config));
-  pipeline::ModelPlanOptions of_plan{.devices = comm.size(), .batch = rows, .profile_cache = options.profile_cache};
-  if (options.micro_batches > 0) of_plan.micro_batches = static_cast<int>(options.micro_batches);
-  if (options.schedule == "gpipe") of_plan.schedule = pipeline::ScheduleKind::gpipe;
-  if (options.schedule == "1f1b") of_plan.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  pipeline::ModelPlanOptions options = config.pipeline;
+  options.devices = comm.size();
+  options.batch = rows;
   const graph::Forward forward = [forward = whole.forward, dtype = dtype_of(config)](const std::vector<at::Tensor>& inputs) {
     return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};
   };
   // On the whole mesh, so that all copies of the model are cut alike.
   const at::Tensor example = first_samples(*setup.data.train_set, rows, device).inputs;
-  pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {example}, of_plan);
-  if (!options.plan.empty()) {
-    on_all_ranks(mesh.comm(), "reading the plan " + options.plan.string(),
-                 [&] { planned.use(pipeline::plan_from_json(read_file(options.plan), planned.result().profile, comm.size())); });
-  }
+  const pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {example}, options);
   if (planned.best().devices() != comm.size()) {
     throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
                        " ranks: set mesh.stage to that, or take larger batches"));
@@ -240,7 +208,7 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
     const Batch sample = first_samples(*setup.data.train_set, 1);
     const auto take = [&](const auto& network) {
       setup.layers = network;
-      setup.iterations = std::make_shared<layer_parallel::IterationControl>(network, network, stages_of(config.layer_parallel.schedule),
+      setup.iterations = std::make_shared<layer_parallel::IterationControl>(network, network, config.layer_parallel.schedule.stages(),
                                                                             config.layer_parallel.detector);
       setup.model = train::model_of(setup.iterations);
     };

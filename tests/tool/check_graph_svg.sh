@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check_graph_svg.sh FILE STAGES: a picture of `torchweave plan --svg-graph` has that many colours of stages and operators in each.
+# check_graph_svg.sh FILE STAGES: a picture of `torchweave plan pipeline --svg-graph` has that many colours of stages and operators in each.
 set -euo pipefail
 [ "$(tail -n 1 "$1")" = "</svg>" ] || { echo "$1 does not end"; exit 1; }
 for ((stage = 0; stage < $2; ++stage)); do

@@ -101,12 +101,14 @@ TEST(Launch, NoticesALauncherThatMpiDoesNotKnow) {
             std::string::npos);
   EXPECT_EQ(launcher_mismatch(slurm, 4), "");
   EXPECT_FALSE(is_first_process(slurm));
+  EXPECT_TRUE(started_with_others(slurm));
   EXPECT_NE(launcher_mismatch(with({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}), 1), "");
   EXPECT_EQ(launcher_mismatch(with({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), 1), "");
   EXPECT_EQ(launcher_mismatch(with({{"SLURM_STEP_NUM_TASKS", "4"}}), 1), "");  // in a job, but not started by it
   EXPECT_EQ(launcher_mismatch(with({{"PMI_SIZE", "many"}, {"PMI_RANK", "0"}}), 1), "");
   EXPECT_EQ(launcher_mismatch(with({}), 1), "");
   EXPECT_TRUE(is_first_process(with({})));
+  EXPECT_FALSE(started_with_others(with({})));
 }
 
 TEST(Launch, HasGdbEndAsTheProgramDoes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_cases TABLE [NAME]: runs commands of the tool in this process, on all ranks, and compares what they print. TABLE has a line a case, with tabs
-// between the fields: name, "prints" or "refuses", an extended regular expression that a line of some rank must match, and the arguments. A refusal
-// ends within 5 s. NAME: that case alone.
+// between the fields: name, "prints", "prints_without_mpi" or "refuses", an extended regular expression that a line of some rank must match, and the
+// arguments. A refusal ends within 5 s. NAME: that case alone.
 #include <regex.h>
 #include <unistd.h>
 
@@ -20,6 +20,7 @@ namespace {
 struct Case {
   std::string name;
   bool refuses = false;
+  bool needs_no_mpi = false;
   std::string regex;
   std::vector<std::string> arguments;
 };
@@ -31,7 +32,8 @@ std::vector<Case> read_cases(const std::string& path) {
     std::vector<std::string> fields;
     std::istringstream text(line);
     for (std::string field; std::getline(text, field, '\t');) fields.push_back(field);
-    cases.push_back({fields.at(0), fields.at(1) == "refuses", fields.at(2), {fields.begin() + 3, fields.end()}});
+    cases.push_back(
+        {fields.at(0), fields.at(1) == "refuses", fields.at(1) == "prints_without_mpi", fields.at(2), {fields.begin() + 3, fields.end()}});
   }
   return cases;
 }
@@ -81,12 +83,13 @@ bool has_line(const std::string& text, const std::string& expression) {
 }
 
 /// Why the case fails; empty: it does not. The same on all ranks.
-std::string failure_of(const Case& test, tw::Environment& mpi) {
+std::string failure_of(const Case& test, const tw::Environment& mpi) {
   std::vector<const char*> argv{"torchweave"};
   for (const std::string& argument : test.arguments) argv.push_back(argument.c_str());
   const auto begin = std::chrono::steady_clock::now();
   Captured captured;
-  const tw::tool::End end = tw::tool::run_command(static_cast<int>(argv.size()), argv.data(), mpi);
+  tw::tool::Session session;  // joins MPI, which this program has started, if the command asks for it
+  const tw::tool::End end = tw::tool::run_command(static_cast<int>(argv.size()), argv.data(), session);
   const std::string printed = captured.end();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::string text;
@@ -95,6 +98,7 @@ std::string failure_of(const Case& test, tw::Environment& mpi) {
   for (const std::string& code : tw::allgather_strings(mpi.world(), std::to_string(end.exit_code))) worst = std::max(worst, std::stoi(code));
   if ((worst != 0) != test.refuses) return text + (test.refuses ? "it should have failed" : "exit code " + std::to_string(worst));
   if (!has_line(text, test.regex)) return text + "no line matches: " + test.regex;
+  if (test.needs_no_mpi && session.has_mpi()) return text + "it has started MPI";
   if (test.refuses && seconds.count() > 5) return text + "it took " + std::to_string(seconds.count()) + " s";
   return "";
 }

@@ -51,6 +51,45 @@ void visit(DetectorOptions& options, OptionVisitor& visitor) {
                 {.meaning = "largest number of iterations; beyond it, the reaction more_iterations becomes serial"});
 }
 
+void visit(IterationSchedule& schedule, OptionVisitor& visitor) {
+  visitor.field("epochs", schedule.epochs, at_least(1, any_count), {.meaning = "epochs at which the iteration counts change, ascending"});
+  visitor.field("forward", schedule.forward, at_least(0), {.meaning = "iterations of a forward pass from each of these epochs on; 0: serial"});
+  visitor.field("backward", schedule.backward, at_least(0), {.meaning = "iterations of a backward pass from each of these epochs on"});
+}
+
+void visit(IterationOptions& options, OptionVisitor& visitor) {
+  visitor.field("levels", options.levels, at_least(1), {.meaning = "maximum number of multigrid levels; 1: serial"});
+  visitor.field("coarsening", options.coarsening, at_least(2), {.meaning = "layers, or time steps, of a level per step of the next level"});
+  visitor.field("forward_iterations", options.forward_iterations, at_least(0), {.meaning = "iterations of a forward pass; 0: serial"});
+  visitor.field("backward_iterations", options.backward_iterations, at_least(0),
+                {.meaning = "iterations of a backward pass; 0 if both passes are serial"});
+  visitor.field("relaxations", options.relaxations, at_least(0), {.meaning = "relaxations before each restriction; 0: F-, 1: FCF-relaxation"});
+  visitor.group("schedule", options.schedule);
+  visitor.group("detector", options.detector);
+}
+
+std::vector<IterationStage> IterationSchedule::stages() const {
+  std::vector<IterationStage> stages;
+  for (size_t i = 0; i < epochs.size(); ++i) stages.push_back({epochs[i], {forward.at(i), backward.at(i)}});
+  return stages;
+}
+
+std::vector<Problem> IterationOptions::contradictions() const {
+  std::vector<Problem> problems;
+  if ((forward_iterations == 0) != (backward_iterations == 0)) {
+    problems.push_back(
+        {"layer_parallel.backward_iterations", "and layer_parallel.forward_iterations are both 0, for serial, or both positive", "1 and 1"});
+  }
+  const auto& [epochs, forward, backward] = schedule;
+  if (forward.size() != epochs.size() || backward.size() != epochs.size()) {
+    problems.push_back(
+        {"layer_parallel.schedule.epochs",
+         concat("has ", epochs.size(), " entries, layer_parallel.schedule.forward ", forward.size(), ", and backward ", backward.size()),
+         "as many in each"});
+  }
+  return problems;
+}
+
 void DetectorOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 IterationControl::IterationControl(std::shared_ptr<TrainableModel> model, std::shared_ptr<IteratedNetwork> network,

@@ -68,19 +68,19 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
 
 }  // namespace
 
-void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
+void visit_training(LayerParallelOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
-  LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
   visitor.field("final_time", options.final_time, {.least = 0, .above = true},
                 {.meaning = "final time T of every ODE block; its step size is T / layers"});
-  visit(levels, visitor);
-  options.levels = levels.levels;
-  options.coarsening = levels.coarsening;
-  options.min_coarse = levels.min_coarse;
+  visitor.field("recompute", options.recompute, {.meaning = "keep the states at C-points only, and compute the others again in the backward pass"});
+  visitor.field("guess", options.guess, guesses, {.meaning = "initial guess of the iterations of a pass"});
+}
+
+void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
+  visit_training(options, visitor);
+  visit_levels(options, visitor);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
-  visitor.field("guess", options.guess, guesses, {.meaning = "initial guess of the iterations of a pass"});
-  visitor.field("recompute", options.recompute, {.meaning = "keep states at C-points only, and compute the others again in the backward pass"});
   visitor.field("front_layers", options.front_layers, at_least(0, any_count),
                 {.meaning = "first layers of every ODE block that are outside of the iterations"});
   visitor.field("back_layers", options.back_layers, at_least(0, any_count),
@@ -90,7 +90,7 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor) {
 
 void LayerParallelOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  LevelOptions{levels, coarsening, min_coarse}.validate();
+  level_options(*this).validate();
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions must be serial, with 0 iterations, or neither");

@@ -15,8 +15,6 @@
 namespace tw::layer_parallel {
 namespace {
 
-LevelOptions level_options(const LayerParallelOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
-
 /// Number of layers on the grid: whole intervals, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;

@@ -33,8 +33,6 @@
 namespace tw::layer_parallel {
 namespace {
 
-LevelOptions level_options(const RecurrentOptions& options) { return {options.levels, options.coarsening, options.min_coarse}; }
-
 /// Options for the levels of the grid.
 LevelOptions grid_options(const RecurrentOptions& options) {
   LevelOptions levels = level_options(options);
@@ -64,24 +62,25 @@ at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.si
 
 }  // namespace
 
-void visit(RecurrentOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
+void visit_training(RecurrentOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, CoarseCell>> coarse{{"frozen_gates", CoarseCell::frozen_gates}, {"implicit", CoarseCell::implicit}};
   const std::vector<std::pair<std::string, TimeSolver>> solvers{
       {"mgrit", TimeSolver::mgrit}, {"newton", TimeSolver::newton}, {"quasi_newton", TimeSolver::quasi_newton}};
-  LevelOptions levels = level_options(options);
+  visitor.field("solver", options.solver, solvers,
+                {.meaning = "mgrit: multigrid in time; newton, quasi_newton: Newton's method for all steps at once, for small states"});
+  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "cell of a step over several time steps"});
+}
+
+void visit(RecurrentOptions& options, OptionVisitor& visitor) {
+  const std::vector<std::pair<std::string, Cell>> cells{{"rnn", Cell::rnn}, {"gru", Cell::gru}, {"lstm", Cell::lstm}};
   visitor.field("cell", options.cell, cells, {.meaning = "kind of cell, as in torch::nn"});
   visitor.field("input_size", options.input_size, at_least(1), {.meaning = "features of the input of a time step"});
   visitor.field("hidden_size", options.hidden_size, at_least(1), {.meaning = "features of the state"});
   visitor.field("layers", options.layers, at_least(1), {.meaning = "number of stacked layers"});
   visitor.field("bias", options.bias, {.meaning = "whether cells have the biases b_ih and b_hh"});
   visitor.field("bidirectional", options.bidirectional, {.meaning = "run each layer in both directions of time"});
-  visitor.field("solver", options.solver, solvers, {.meaning = "solver of the steps of a layer"});
-  visitor.field("coarse_cell", options.coarse_cell, coarse, {.meaning = "cell of a step over several time steps"});
-  visit(levels, visitor);
-  options.levels = levels.levels;
-  options.coarsening = levels.coarsening;
-  options.min_coarse = levels.min_coarse;
+  visit_training(options, visitor);
+  visit_levels(options, visitor);
   visitor.group("forward", options.forward);
   visitor.group("backward", options.backward);
   visitor.field("longest_memory", options.longest_memory, at_least(0),

@@ -7,6 +7,7 @@
 #include <string>
 #include <tw/base/contract.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
+#include <tw/layer_parallel/recurrent.hpp>
 #include <tw/layer_parallel/report_svg.hpp>
 
 namespace tw::layer_parallel {
@@ -44,7 +45,8 @@ void train(IterationControl& control, int64_t number, int64_t epoch = 1) {
 
 TEST(IterationControl, FollowsTheSchedule) {
   const auto net = make_net(1);
-  IterationControl control(net, net, {{2, {1, 1}}, {4, {0, 0}}}, {});
+  const IterationSchedule schedule{.epochs = {2, 4}, .forward = {1, 0}, .backward = {1, 0}};
+  IterationControl control(net, net, schedule.stages(), {});
   const std::vector<Iterations> expected{{2, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}};
   for (int64_t epoch = 1; epoch <= 5; ++epoch) {
     train(control, epoch, epoch);
@@ -52,6 +54,33 @@ TEST(IterationControl, FollowsTheSchedule) {
     EXPECT_EQ(net->report().blocks[0].forward.iterations, net->iterations().forward);
     EXPECT_EQ(net->report().blocks[0].backward.iterations, net->iterations().backward);
   }
+}
+
+TEST(IterationOptions, ReachTheNetwork) {
+  const IterationOptions options{.levels = 3, .coarsening = 5, .forward_iterations = 4, .backward_iterations = 2, .relaxations = 1};
+  LayerParallelOptions layers;
+  RecurrentOptions recurrent;
+  options.apply_to(layers);
+  options.apply_to(recurrent);
+  const auto expect_applied = [](const auto& applied) {
+    EXPECT_EQ(applied.levels, 3);
+    EXPECT_EQ(applied.coarsening.values()[0], 5);
+    EXPECT_EQ(applied.forward.iterations, 4);
+    EXPECT_EQ(applied.backward.iterations, 2);
+    EXPECT_EQ(applied.forward.cycle.relaxations.values()[0], 1);
+    EXPECT_EQ(applied.backward.cycle.relaxations.values()[0], 1);
+  };
+  expect_applied(layers);
+  expect_applied(recurrent);
+}
+
+TEST(IterationOptions, SayWhatExcludesEachOther) {
+  EXPECT_TRUE(IterationOptions{}.contradictions().empty());
+  const IterationOptions options{.backward_iterations = 0, .schedule = {.epochs = {1, 2}, .forward = {1, 2}}};
+  const std::vector<Problem> problems = options.contradictions();
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0].key, "layer_parallel.backward_iterations");
+  EXPECT_EQ(problems[1].key, "layer_parallel.schedule.epochs");
 }
 
 TEST(IterationControl, TheDetectorStaysQuietWhereIterationsConverge) {

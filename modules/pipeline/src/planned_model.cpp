@@ -8,6 +8,7 @@
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
@@ -270,14 +271,35 @@ PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& exampl
   return plan(profile, cluster_of(options), plan_options_of(options, example));
 }
 
+/// Replaces the best plan by that of `options.plan`, if there is one.
+ModelPlan with_plan_of_file(ModelPlan model, const ModelPlanOptions& options) {
+  if (!options.plan.empty()) model.use(plan_from_json(read_file(options.plan), model.result().profile, options.devices));
+  return model;
+}
+
 }  // namespace
+
+void visit(ModelPlanOptions& options, OptionVisitor& visitor) {
+  int micro_batches = options.micro_batches.value_or(0);
+  std::string schedule = options.schedule ? name_of(*options.schedule) : "best";
+  visitor.field("micro_batches", micro_batches, at_least(0), {.meaning = "micro-batches of a batch; 0: the planner's choice"});
+  visitor.field("schedule", schedule, {"best", "gpipe", "1f1b"},
+                {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice"});
+  visitor.field("plan", options.plan, {.meaning = "file of a plan, as `torchweave plan pipeline --output` writes it; empty: the planner's choice"});
+  visitor.field("profile_cache", options.profile_cache, {.meaning = "folder that keeps measured profiles for later runs; empty: none"});
+  options.micro_batches = micro_batches > 0 ? std::optional(micro_batches) : std::nullopt;
+  options.schedule.reset();
+  for (const auto& [name, kind] : schedule_names()) {
+    if (name == schedule) options.schedule = kind;
+  }
+}
 
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   graph::ModeGraphs captured = graph::capture_modes(module, forward, example);
   const RestoreOnExit kept(module.buffers());
   const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
   PlanResult result = planned(profile, example, options);
-  return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
+  return with_plan_of_file({std::move(captured.training), std::move(captured.evaluation), std::move(result)}, options);
 }
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
@@ -303,7 +325,8 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
     result.profile = profile;
     result.plans = {predicted(plan_from_json(best, profile, options.devices), profile, result.cluster, options.parameters)};
   }
-  return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
+  return on_all_ranks(comm, "reading the plan " + options.plan.string(),
+                      [&] { return with_plan_of_file({std::move(captured.training), std::move(captured.evaluation), std::move(result)}, options); });
 }
 
 }  // namespace tw::pipeline

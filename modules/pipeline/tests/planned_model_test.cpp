@@ -10,6 +10,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/file.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/pipeline/planned_model.hpp>
@@ -216,7 +217,26 @@ TEST(PlannedModel, planIsTheSameOnAllRanksAndRuns) {
   expect_equal(found, reference(made(gpt), 1), "as planned");
 }
 
-/// Two names of one weight, an unused tensor, and a part that stays in evaluation mode.
+TEST(PlannedModel, aPlanOfAFileReplacesTheBest) {
+  const Subject subject = made(chain);
+  ModelPlanOptions options{.devices = world().size()};
+  ModelPlan plan = plan_together(world(), *subject.module, subject.forward, subject.inputs, options);
+  const std::vector<int> replicas = divisions(world().size()).back();
+  ASSERT_TRUE(cut(plan, replicas, ScheduleKind::gpipe, Recompute::full));
+  options.plan = std::filesystem::path(::testing::TempDir()) / concat("tw_planned_model_", world().size(), ".json");
+  on_all_ranks(world(), "writing a plan", [&] {
+    if (world().rank() == 0) replace_file(options.plan, to_json(plan.best(), plan.result().profile));
+  });
+  const Plan read = plan_together(world(), *subject.module, subject.forward, subject.inputs, options).best();
+  ASSERT_EQ(read.stages.size(), replicas.size());
+  EXPECT_EQ(read.stages[0].replicas, replicas[0]);
+  EXPECT_EQ(read.stages[0].recompute, Recompute::full);
+  EXPECT_EQ(read.micro_batches, micro_batches);
+  options.plan = "no_such_plan.json";
+  EXPECT_THROW(plan_together(world(), *subject.module, subject.forward, subject.inputs, options), Error);
+}
+
+/// Two names of one weight, a tensor that nobody uses, and a part that stays in evaluation mode.
 struct OddImpl : torch::nn::Module {
   OddImpl() {
     for (auto* each : {&first, &middle, &last, &unused}) {

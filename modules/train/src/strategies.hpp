@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategies, each in its own file, and what they share.
 #pragma once
+#include <tw/gradients/bucket_plan.hpp>
 #include <tw/state/optimizer_state.hpp>
+#include <tw/train/strategy_memory.hpp>
 
 #include "strategy.hpp"
 
@@ -13,6 +15,32 @@ std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_diloco(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
+
+// What strategy_memory() returns, by strategy, without the least size of a checkpoint.
+StrategyMemory data_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory fully_sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory local_sgd_memory(const ModelMemory& model);
+StrategyMemory diloco_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory parameter_server_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+
+/// The memory of a rank that has a replica of the model and its optimizer.
+StrategyMemory replica_memory(const ModelMemory& model);
+/// The same, with the optimizer's state and checkpoints shared among `ranks`.
+StrategyMemory shard_memory(int ranks, const ModelMemory& model);
+int64_t trained_bytes(const ModelMemory& model);
+int64_t largest_bytes(const ModelMemory& model);
+
+/// Bytes of the buckets into which a strategy puts gradients, padding included.
+struct BucketBytes {
+  std::vector<int64_t> each = {};
+  int64_t sum = 0;
+  int64_t largest = 0;
+
+  /// Maximum of the buckets that a backward pass has in addition to one, where it releases them.
+  int64_t in_flight() const;
+};
+BucketBytes bucket_bytes(const ModelMemory& model, const BucketOptions& options = {}, int slices = 1);
 
 void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/compression.hpp>
 
@@ -68,6 +69,22 @@ std::unique_ptr<Strategy> make_data(const StrategySetup& setup) {
   ReducerOptions options = reducer_options(setup);
   options.compressor = make_compressor(setup.options);
   return std::make_unique<Data>(setup, options);
+}
+
+StrategyMemory data_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const bool has_residuals = options.compression == CompressionKind::top_k || options.compression == CompressionKind::power_sgd;
+  const BucketBytes buckets = bucket_bytes(model);
+  const int64_t n = trained_bytes(model);
+  StrategyMemory memory = replica_memory(model);
+  memory.kept[MemoryUse::gradients] = buckets.sum;
+  memory.gradients_are_kept = true;
+  memory.checkpoint /= ranks;
+  if (options.compression != CompressionKind::none) memory.update = std::max(memory.update, n / 2);  // compressed gradients
+  if (has_residuals) {
+    memory.kept[MemoryUse::buffers] += buckets.sum;
+    memory.checkpoint += n;
+  }
+  return memory;
 }
 
 }  // namespace tw::train

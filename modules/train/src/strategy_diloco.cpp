@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "diloco_options.hpp"
 #include "infrequent.hpp"
 
@@ -16,6 +18,18 @@ DiLoCoOptions diloco_options(const StrategyOptions& options) {
           .outer_momentum = options.outer_momentum,
           .nesterov = options.outer_momentum > 0,
           .outer_precision = precision};
+}
+
+StrategyMemory diloco_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const int outer_tensors = options.outer_momentum > 0 ? 2 : 1;  // anchor and momentum
+  const int64_t n = trained_bytes(model);
+  const int64_t buckets = bucket_bytes(model).sum;
+  StrategyMemory memory = replica_memory(model);
+  memory.kept[MemoryUse::optimizer] += outer_tensors * n;
+  memory.kept[MemoryUse::buffers] += options.compression == CompressionKind::none ? buckets : buckets / 2;
+  memory.update = std::max(memory.update, 2 * largest_bytes(model));
+  memory.checkpoint += outer_tensors * (n + model.frozen_bytes) / ranks;
+  return memory;
 }
 
 }  // namespace tw::train

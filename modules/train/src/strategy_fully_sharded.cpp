@@ -4,6 +4,7 @@
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/data_parallel/unit_memory.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
 #include "strategies.hpp"
@@ -95,6 +96,18 @@ std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup) {
                                                                            .resident_bytes = setup.options.resident_bytes,
                                                                            .one_copy_per_node = setup.options.one_copy_per_node,
                                                                            .check_finite = true});
+}
+
+StrategyMemory fully_sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const BucketBytes units = bucket_bytes(model, {options.unit_bytes, options.unit_bytes}, ranks);
+  StrategyMemory memory = shard_memory(ranks, model);
+  memory.kept[MemoryUse::parameters] = (units.sum + model.frozen_bytes) / ranks;
+  memory.kept[MemoryUse::gradients] = units.sum / ranks;
+  memory.kept[MemoryUse::buffers] += units.largest;
+  if (!options.one_copy_per_node) memory.kept[MemoryUse::buffers] += room_for_units(units.each, options.prefetch_units, options.resident_bytes);
+  memory.backward = units.in_flight();
+  memory.gathered = ranks * memory.kept[MemoryUse::parameters];
+  return memory;
 }
 
 }  // namespace tw::train

@@ -114,4 +114,15 @@ void ServerReplicas::apply(const std::vector<NamedShard>& shards) {
 
 std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { return std::make_unique<ServerReplicas>(setup); }
 
+StrategyMemory parameter_server_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const bool keeps_copy = options.algorithm == ServerAlgorithm::downpour || options.algorithm == ServerAlgorithm::ssp;
+  const int exchange_copies = options.algorithm == ServerAlgorithm::ssp ? 2 : 3;
+  const int64_t n = trained_bytes(model);
+  StrategyMemory memory = replica_memory(model);
+  memory.kept[MemoryUse::buffers] += n / ranks + (keeps_copy ? n : 0);
+  memory.update = std::max(memory.update, exchange_copies * n);
+  memory.checkpoint += (n + model.frozen_bytes) / ranks;
+  return memory;
+}
+
 }  // namespace tw::train

@@ -60,4 +60,15 @@ std::unique_ptr<Strategy> make_sharded(const StrategySetup& setup) {
   return std::make_unique<Sharded>(setup, options, ShardedOptimizerOptions{.one_copy_per_node = setup.options.one_copy_per_node});
 }
 
+StrategyMemory sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const BucketBytes buckets = bucket_bytes(model, {}, ranks);
+  StrategyMemory memory = shard_memory(ranks, model);
+  memory.kept[MemoryUse::parameters] = buckets.sum / (options.one_copy_per_node ? ranks : 1) + model.frozen_bytes;
+  memory.kept[MemoryUse::gradients] = buckets.sum / (options.release_gradients ? ranks : 1);
+  if (!options.release_gradients) return memory;
+  memory.kept[MemoryUse::buffers] += buckets.largest;
+  memory.backward = buckets.in_flight();
+  return memory;
+}
+
 }  // namespace tw::train

@@ -38,6 +38,40 @@ struct IterationStage {
   Iterations iterations;
 };
 
+/// IterationStages as lists of the same length.
+struct IterationSchedule {
+  std::vector<int64_t> epochs = {};  ///< ascending
+  std::vector<int> forward = {};
+  std::vector<int> backward = {};
+
+  std::vector<IterationStage> stages() const;
+};
+void visit(IterationSchedule& schedule, OptionVisitor& visitor);
+
+/// Levels and iterations of a training, for LayerParallel and Recurrent alike.
+struct IterationOptions {
+  int levels = 2;
+  int64_t coarsening = 8;
+  int forward_iterations = 2;
+  int backward_iterations = 1;
+  int relaxations = 0;
+  IterationSchedule schedule = {};
+  DetectorOptions detector = {};
+
+  /// Sets levels and iterations. @param options LayerParallelOptions or RecurrentOptions
+  template <class Options>
+  void apply_to(Options& options) const {
+    options.levels = levels;
+    options.coarsening = coarsening;
+    options.forward.iterations = forward_iterations;
+    options.backward.iterations = backward_iterations;
+    options.forward.cycle.relaxations = options.backward.cycle.relaxations = relaxations;
+  }
+  /// Values that exclude each other. Keys begin with "layer_parallel.".
+  std::vector<Problem> contradictions() const;
+};
+void visit(IterationOptions& options, OptionVisitor& visitor);
+
 /// The result of a check.
 struct Detection {
   int64_t pass = 0;       ///< TrainingPass::number

@@ -41,6 +41,8 @@ struct LayerParallelOptions {
   void validate() const;
 };
 void visit(LayerParallelOptions& options, OptionVisitor& visitor);
+/// Visits the options that the configuration of a training sets in addition to IterationOptions.
+void visit_training(LayerParallelOptions& options, OptionVisitor& visitor);
 
 /// The whole network in one process; see LayerParallel::serial_on_root().
 class SerialNetwork : public torch::nn::Module {

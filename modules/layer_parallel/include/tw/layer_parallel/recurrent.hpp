@@ -39,6 +39,8 @@ struct RecurrentOptions {
   void validate() const;
 };
 void visit(RecurrentOptions& options, OptionVisitor& visitor);
+/// Visits the options that the configuration of a training sets in addition to IterationOptions.
+void visit_training(RecurrentOptions& options, OptionVisitor& visitor);
 
 /// Optional inputs of a pass in addition to the sequence, the same on all ranks.
 struct RecurrentStart {

@@ -31,8 +31,11 @@ struct ModelPlanOptions {
   int max_blocks = PlanOptions().max_blocks;
   double gap = PlanOptions().gap;
   int best_plans = PlanOptions().best_plans;
+  std::filesystem::path plan = {};           ///< file of a plan that replaces the best one; empty: none
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
+/// Visits the options that the configuration of a training sets.
+void visit(ModelPlanOptions& options, OptionVisitor& visitor);
 
 /// The division of a module into stages, which a Pipeline runs. A value, except that copies share constants of the graphs.
 class ModelPlan {

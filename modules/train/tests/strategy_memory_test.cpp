@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "rank_memory.hpp"
+#include <tw/train/strategy_memory.hpp>
 
-namespace rank_memory_test {
+namespace strategy_memory_test {
 
-using tw::tool::ModelMemory;
 using tw::train::MemoryUse;
+using tw::train::ModelMemory;
 using tw::train::ServerAlgorithm;
+using tw::train::strategy_memory;
 using tw::train::StrategyKind;
 using tw::train::StrategyOptions;
 
@@ -24,7 +25,7 @@ ModelMemory model() {
 
 // In bytes of all parameters, of which buffers have 1/96 anyway.
 void expect_kept(const StrategyOptions& strategy, double parameters, double gradients, double optimizer, double buffers) {
-  const auto kept = kept_memory(strategy, ranks, model());
+  const auto kept = strategy_memory(strategy, ranks, model()).kept;
   const std::array expected{parameters, gradients, optimizer, buffers + 1.0 / 96, 0.0};
   for (size_t use = 0; use < expected.size(); ++use) {
     EXPECT_NEAR(static_cast<double>(kept.bytes[use]) / n, expected[use], 1e-9)
@@ -32,7 +33,7 @@ void expect_kept(const StrategyOptions& strategy, double parameters, double grad
   }
 }
 
-TEST(RankMemory, IsKeptAsTheStrategySays) {
+TEST(StrategyMemory, IsKeptAsTheStrategySays) {
   const double share = 1.0 / ranks;
   const double bucket = 24.0 / 96;  // of 25 MiB at most, with whole layers
   expect_kept({}, 1, 1, 2, 0);
@@ -50,24 +51,29 @@ TEST(RankMemory, IsKeptAsTheStrategySays) {
   expect_kept({.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::downpour}, 1, 1, 2, 1 + share);
 }
 
-TEST(RankMemory, FrozenParametersAreNotTrained) {
+TEST(StrategyMemory, FrozenParametersAreNotTrained) {
   ModelMemory frozen = model();
   frozen.frozen_bytes = n;
-  const auto kept = kept_memory({.kind = StrategyKind::fully_sharded}, ranks, frozen);
+  const auto kept = strategy_memory({.kind = StrategyKind::fully_sharded}, ranks, frozen).kept;
   EXPECT_EQ(kept[MemoryUse::parameters], 2 * n / ranks);
   EXPECT_EQ(kept[MemoryUse::gradients], n / ranks);
 }
 
-TEST(RankMemory, TheRestComesAndGoes) {
-  EXPECT_EQ(update_memory({}, ranks, model()), 8 * mib);
-  EXPECT_EQ(update_memory({.kind = StrategyKind::parameter_server}, ranks, model()), 3 * n);
-  EXPECT_EQ(update_memory({.compression = tw::train::CompressionKind::float16}, ranks, model()), n / 2);
-  EXPECT_EQ(passing_buckets({}, ranks, model()), 0);
-  EXPECT_EQ(passing_buckets({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib}, ranks, model()), 16 * mib);
-  EXPECT_EQ(checkpoint_memory({}, ranks, model()), 3 * n / ranks);
-  EXPECT_EQ(checkpoint_memory({.kind = StrategyKind::local_sgd}, ranks, model()), 3 * n);
-  EXPECT_EQ(checkpoint_memory({.compression = tw::train::CompressionKind::top_k}, ranks, model()), 3 * n / ranks + n) << "residuals, each rank's";
-  EXPECT_EQ(checkpoint_memory({}, 1000, model()), 2 * mib) << "the least";
+TEST(StrategyMemory, TheRestComesAndGoes) {
+  EXPECT_EQ(strategy_memory({}, ranks, model()).update, 8 * mib);
+  EXPECT_EQ(strategy_memory({.kind = StrategyKind::parameter_server}, ranks, model()).update, 3 * n);
+  EXPECT_EQ(strategy_memory({.compression = tw::train::CompressionKind::float16}, ranks, model()).update, n / 2);
+  EXPECT_EQ(strategy_memory({}, ranks, model()).backward, 0);
+  EXPECT_EQ(strategy_memory({.kind = StrategyKind::fully_sharded, .unit_bytes = 8 * mib}, ranks, model()).backward, 16 * mib);
+  EXPECT_EQ(strategy_memory({}, ranks, model()).checkpoint, 3 * n / ranks);
+  EXPECT_EQ(strategy_memory({.kind = StrategyKind::local_sgd}, ranks, model()).checkpoint, 3 * n);
+  EXPECT_EQ(strategy_memory({.compression = tw::train::CompressionKind::top_k}, ranks, model()).checkpoint, 3 * n / ranks + n)
+      << "residuals, each rank's";
+  EXPECT_EQ(strategy_memory({}, 1000, model()).checkpoint, 2 * mib) << "the least";
+  EXPECT_EQ(strategy_memory({.kind = StrategyKind::fully_sharded}, ranks, model()).gathered, n) << "on rank 0";
+  EXPECT_EQ(strategy_memory({.kind = StrategyKind::sharded}, ranks, model()).gathered, 0);
+  EXPECT_TRUE(strategy_memory({.kind = StrategyKind::sharded}, ranks, model()).gradients_are_kept);
+  EXPECT_FALSE(strategy_memory({.kind = StrategyKind::diloco}, ranks, model()).gradients_are_kept);
 }
 
-}  // namespace rank_memory_test
+}  // namespace strategy_memory_test

@@ -9,10 +9,7 @@
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
-#include <tw/mpi/environment.hpp>
 #include <tw/planning/level_recommendation.hpp>
-
-#include "plan_pipeline.hpp"
 
 namespace tw::tool {
 namespace {
@@ -21,11 +18,11 @@ using layer_parallel::Candidates;
 using layer_parallel::Choice;
 
 constexpr const char* how_predicted =
-    "Predicted for layers of equal cost, a backward step at twice a forward step's, by a simulation in which each rank waits for the messages that "
-    "it\n"
-    "needs. How well the iterations converge is not predicted: that depends on how alike neighbouring layers are. See docs/layer_parallel.md.";
+    "Predicted by a simulation, in which each rank waits for the messages that it needs. Layers cost the same, and a backward step costs two "
+    "forward\n"
+    "steps. The convergence of the iterations is not predicted: it depends on how similar neighbouring layers are. See docs/layer_parallel.md.";
 
-struct PlanArguments {
+struct LayersArguments {
   int64_t layers = 0;
   int ranks = 0;
   std::optional<double> step_ms;
@@ -48,7 +45,7 @@ std::string levels_text(const Choice& choice) {
                 "-relaxation");
 }
 
-// As LayerParallelOptions has them.
+// The choice as LayerParallelOptions in C++.
 std::string options_text(const Choice& choice, const Candidates& candidates) {
   const auto direction = [&](int iterations) {
     return concat("{.iterations = ", iterations, ", .cycle = {.relaxations = ", choice.relaxations, "}}");
@@ -66,7 +63,7 @@ std::vector<int> rows_up_to(int ranks) {
 }
 
 // The fastest number of levels for each number of ranks and each c.
-void print_table(const PlanArguments& arguments, Candidates candidates) {
+void print_table(const LayersArguments& arguments, Candidates candidates) {
   constexpr int width = 8;
   candidates.relaxations = {0};
   const auto coarsenings = candidates.coarsenings;
@@ -91,7 +88,7 @@ void print_table(const PlanArguments& arguments, Candidates candidates) {
   std::cout << '\n';
 }
 
-void print_choice(const char* title, const PlanArguments& arguments, const Choice& choice, const Candidates& candidates) {
+void print_choice(const char* title, const LayersArguments& arguments, const Choice& choice, const Candidates& candidates) {
   std::cout << std::left << std::setw(13) << title << std::right;
   if (choice.is_serial()) {
     std::cout << "one rank, serial: nothing that was tried is faster\n";
@@ -103,7 +100,7 @@ void print_choice(const char* title, const PlanArguments& arguments, const Choic
   std::cout << '\n' << std::setw(13) << "" << options_text(choice, candidates) << '\n';
 }
 
-// m micro-batches in a pipeline of P ranks: m P / (m + P - 1) times as fast.
+// A pipeline of P ranks with m micro-batches is m P / (m + P - 1) times as fast as one rank.
 void print_others(int ranks, double speed_up) {
   if (ranks == 1) return;
   std::cout << "\nIf the batch can be split, split it: data parallelism is up to " << ranks << " times as fast on " << ranks
@@ -115,10 +112,13 @@ void print_others(int ranks, double speed_up) {
   std::cout << ". Layers in parallel are for deep networks whose batch cannot be split.\n";
 }
 
-void run_plan(const PlanArguments& arguments) {
-  if (arguments.ranks > arguments.layers) {
-    throw CLI::ValidationError("--ranks", concat("must be at most the number of layers, ", arguments.layers, "; got ", arguments.ranks));
-  }
+/// @throws CLI::ValidationError
+void check(const LayersArguments& arguments) {
+  if (arguments.ranks <= arguments.layers) return;
+  throw CLI::ValidationError("--ranks", concat("must be at most the number of layers, ", arguments.layers, "; got ", arguments.ranks));
+}
+
+void plan_layers(const LayersArguments& arguments) {
   Candidates accurate;
   if (arguments.step_ms) accurate.costs = {.step = *arguments.step_ms, .message = 1e-3 * arguments.message_us};
   if (!arguments.coarsening.empty()) accurate.coarsenings = {layer_parallel::PerLevel<int64_t>(arguments.coarsening)};
@@ -136,28 +136,20 @@ void run_plan(const PlanArguments& arguments) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Environment& mpi) {
-  CLI::App* command = app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing");
-  auto arguments = std::make_shared<PlanArguments>();
-  const PipelinePlanning pipeline = add_pipeline_planning(*command);
-  CLI::Option* layers = command->add_option("--layer-parallel", arguments->layers, "This many layers, in parallel by multigrid in time")
-                            ->excludes(pipeline.model)
-                            ->check(CLI::Range(2, 100000));
-  CLI::Option* ranks =
-      command->add_option("--ranks", arguments->ranks, "This many ranks, at most one a layer")->needs(layers)->check(CLI::Range(1, 4096));
-  layers->needs(ranks);
+void add_plan_layers(CLI::App& plan, Session& session) {
+  CLI::App* command = plan.add_subcommand("layers", "Predict the speed-up of layers in parallel by multigrid in time, and recommend its levels");
+  auto arguments = std::make_shared<LayersArguments>();
+  command->add_option("--layers", arguments->layers, "Number of layers")->required()->check(CLI::Range(2, 100000));
+  command->add_option("--ranks", arguments->ranks, "Number of ranks, at most the number of layers")->required()->check(CLI::Range(1, 4096));
   CLI::Option* step =
-      command->add_option("--step-ms", arguments->step_ms, "What a layer takes forward: times are printed too")->check(CLI::PositiveNumber);
-  command->add_option("--message-us", arguments->message_us, "What a message with a state takes")->needs(step)->check(CLI::NonNegativeNumber);
-  command->add_option("--coarsening", arguments->coarsening, "Only this c, or one a level, the finest first")->check(CLI::Range(2, 100000));
+      command->add_option("--step-ms", arguments->step_ms, "Time of a layer's forward step; times are printed, too")->check(CLI::PositiveNumber);
+  command->add_option("--message-us", arguments->message_us, "Time of a message with a state")->needs(step)->check(CLI::NonNegativeNumber);
+  command->add_option("--coarsening", arguments->coarsening, "Only this coarsening factor c, or one per level, the finest first")
+      ->check(CLI::Range(2, 100000));
   command->footer(how_predicted);
-  command->callback([arguments, pipeline, layers, &mpi] {
-    if (layers->count() == 0 && pipeline.model->count() == 0) throw CLI::RequiredError("--model or --layer-parallel");
-    if (layers->count() == 0) {
-      pipeline.run(mpi.world());
-    } else if (mpi.world().rank() == 0) {
-      run_plan(*arguments);
-    }
+  command->callback([arguments, &session] {
+    check(*arguments);
+    if (session.is_first()) plan_layers(*arguments);
   });
 }
 

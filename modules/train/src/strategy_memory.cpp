@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/train/strategy_memory.hpp>
+
+#include <algorithm>
+
+#include "strategies.hpp"
+
+namespace tw::train {
+
+namespace {
+
+int64_t bytes_of(const TensorSpec& spec) { return spec.numel() * static_cast<int64_t>(c10::elementSize(spec.dtype)); }
+int64_t bytes_of(const Bucket& bucket) { return bucket.numel * static_cast<int64_t>(c10::elementSize(bucket.dtype)); }
+
+}  // namespace
+
+BucketBytes bucket_bytes(const ModelMemory& model, const BucketOptions& options, int slices) {
+  BucketBytes bytes;
+  if (model.trained.empty()) return bytes;
+  for (const Bucket& bucket : plan_buckets(model.trained, options, {.slices = slices}).buckets) bytes.each.push_back(bytes_of(bucket));
+  for (const int64_t each : bytes.each) {
+    bytes.sum += each;
+    bytes.largest = std::max(bytes.largest, each);
+  }
+  return bytes;
+}
+
+int64_t BucketBytes::in_flight() const { return std::clamp<int64_t>(static_cast<int64_t>(each.size()) - 1, 0, 2) * largest; }
+
+int64_t trained_bytes(const ModelMemory& model) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : model.trained) bytes += bytes_of(spec);
+  return bytes;
+}
+
+int64_t largest_bytes(const ModelMemory& model) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : model.trained) bytes = std::max(bytes, bytes_of(spec));
+  return bytes;
+}
+
+StrategyMemory replica_memory(const ModelMemory& model) {
+  const int64_t n = trained_bytes(model);
+  StrategyMemory memory;
+  memory.kept[MemoryUse::parameters] = n + model.frozen_bytes;
+  memory.kept[MemoryUse::gradients] = n;
+  memory.kept[MemoryUse::optimizer] = model.state_tensors * n;
+  memory.kept[MemoryUse::buffers] = model.buffer_bytes;
+  memory.update = model.passing_tensors * largest_bytes(model);
+  memory.checkpoint = n + model.frozen_bytes + model.state_tensors * n;
+  return memory;
+}
+
+StrategyMemory shard_memory(int ranks, const ModelMemory& model) {
+  StrategyMemory memory = replica_memory(model);
+  memory.kept[MemoryUse::optimizer] /= ranks;
+  memory.gradients_are_kept = true;
+  memory.update = model.passing_tensors * std::min(largest_bytes(model), trained_bytes(model) / ranks);
+  memory.checkpoint /= ranks;
+  return memory;
+}
+
+StrategyMemory strategy_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+  const auto memory_of = [&] {
+    switch (options.kind) {
+      case StrategyKind::data: return data_memory(options, ranks, model);
+      case StrategyKind::sharded: return sharded_memory(options, ranks, model);
+      case StrategyKind::fully_sharded: return fully_sharded_memory(options, ranks, model);
+      case StrategyKind::local_sgd: return local_sgd_memory(model);
+      case StrategyKind::diloco: return diloco_memory(options, ranks, model);
+      case StrategyKind::parameter_server: return parameter_server_memory(options, ranks, model);
+    }
+    return StrategyMemory();
+  };
+  constexpr int64_t min_checkpoint = int64_t{2} << 20;
+  StrategyMemory memory = memory_of();
+  memory.checkpoint = std::max(min_checkpoint, memory.checkpoint);
+  return memory;
+}
+
+}  // namespace tw::train
