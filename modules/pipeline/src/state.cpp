@@ -90,6 +90,7 @@ std::vector<NamedTensor> Pipeline::whole_on_root() const {
         } else {
           for (const at::Tensor& each : mine) values.push_back(each.clone());
         }
+        TW_ASSERT(values.size() == of_ranks[rank].size());
         for (size_t i = 0; i < values.size(); ++i) {
           const std::string& name = of_ranks[rank][i];
           if (std::ranges::find(all, name, &NamedTensor::name) == all.end()) all.push_back({name, values[i]});  // else tied, or a constant buffer

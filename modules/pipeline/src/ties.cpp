@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// One tensor of a stage. Its text form is one line with fields separated by tabs, which names cannot contain.
+/// One tensor of a stage.
 struct Entry {
   std::string of_all = {};  // the name by which stages know it, if it is tied
   std::string name = {};    // here; empty: it is not there

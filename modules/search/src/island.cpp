@@ -53,7 +53,7 @@ void Island::migrate(int64_t trial) {
   post_.send(ImmigrantMessage{.individual = emigrant, .replaces = options.copies}, place_.layout.host_of(emigrant.trial, *to));
 }
 
-/// A ward counts on the island no more.
+/// A resident no longer counts on the island.
 void Island::leave(int64_t trial) {
   const DepartureMessage departure{.trial = trial, .moves = presence_.moves(trial)};
   residents_.remove(trial);
@@ -72,7 +72,7 @@ void Island::take(const DepartureMessage& message) {
   part_with(message.trial, message.moves);
 }
 
-/// It is a ward from now on, of which the island is told. Another copy of what came before changes nothing: it would take its own place.
+/// The individual becomes a resident, and the island learns of it. A second copy of one that came before changes nothing: it would replace itself.
 void Island::take(const ImmigrantMessage& message, int from) {
   const Individual& individual = message.individual;
   if (message.replaces && population_.find(individual.trial) != nullptr) return;

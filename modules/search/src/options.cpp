@@ -103,6 +103,8 @@ std::vector<Problem> SearchOptions::contradictions() const {
 
 void SearchOptions::validate(int ranks) const {
   expect_none(out_of_bounds(*this));
+  if (const auto* make = std::get_if<StoppingFactory>(&scheduler))
+    TW_EXPECTS(*make, "scheduler is an empty function; expected one that makes a stopping rule");
   if (const auto* promotion = std::get_if<PromotionOptions>(&scheduler)) promotion->validate();
   expect_none(contradictions());
   TW_EXPECTS(ranks % ranks_per_worker == 0, "ranks_per_worker is ", ranks_per_worker, ", which does not divide the ", ranks, " ranks");

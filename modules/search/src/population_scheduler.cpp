@@ -47,7 +47,7 @@ class PopulationScheduler final : public TrialScheduler {
   }
   void observe(const Report& report, int worker) override {
     training_.observe(report);
-    homes_[report.trial] = worker;
+    if (worker >= 0) homes_[report.trial] = worker;
   }
   void end(const Individual& individual) override {
     training_.end(individual.trial);

@@ -47,6 +47,7 @@ TEST(Past, TheSameLayoutContinuesItsFiles) {
   EXPECT_EQ(past.own_file()->header.worker, 1);
   EXPECT_EQ(past.files_of_epoch().size(), 2U);
   EXPECT_TRUE(past.ended_before().empty());
+  ASSERT_FALSE(past.all.interrupted.empty());
   for (const Interrupted& each : past.all.interrupted) {
     EXPECT_EQ(past.worker_for(each), each.worker);
     EXPECT_EQ(each.blame, Blame::shared);

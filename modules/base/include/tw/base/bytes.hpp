@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <tw/base/contract.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -25,11 +27,11 @@ struct Fields<T> {
 
 template <class T>
 concept Record = requires { Fields<T>::all; };
-/// What is copied byte by byte. Views are not: they do not own what they show.
+/// Copied byte by byte. Pointers and views are not flat, because they do not own what they refer to.
 template <class T>
-concept Flat = std::is_trivially_copyable_v<T> && !Record<T> && !requires(T value) { value.data(); };
+concept Flat = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> && !Record<T> && !requires(T value) { value.data(); };
 
-/// Appends a value: a record field by field, a text or list after its size.
+/// Appends a value: a record field by field, a text or list after its size. @throws ContractError for 2^32 elements or more
 template <class T>
 void put(Bytes& bytes, const T& value) {
   const auto append = [&](const void* from, size_t count) {
@@ -41,6 +43,7 @@ void put(Bytes& bytes, const T& value) {
   } else if constexpr (Flat<T>) {
     append(&value, sizeof value);
   } else {
+    TW_EXPECTS(value.size() <= std::numeric_limits<uint32_t>::max(), "a list of ", value.size(), " elements cannot be sent");
     put(bytes, static_cast<uint32_t>(value.size()));
     if constexpr (Flat<typename T::value_type>) {
       append(value.data(), value.size() * sizeof(typename T::value_type));
@@ -50,7 +53,7 @@ void put(Bytes& bytes, const T& value) {
   }
 }
 
-/// Reads what put() wrote. A read after the end fails, and so do all later ones; a failed read returns an empty value.
+/// Reads what put() wrote. A read after the end fails, and so do all later ones; a failed read returns an incomplete value, not to be used.
 class ByteReader {
  public:
   ByteReader(const std::byte* data, size_t size) : at_(data), end_(data + size) {}
@@ -104,6 +107,14 @@ std::string packed(const T& value) {
   Bytes bytes;
   put(bytes, value);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+/// The value of packed() bytes, which must be whole.
+template <class T>
+T unpacked(std::string_view bytes) {
+  ByteReader reader(bytes);
+  T value = reader.get<T>();
+  TW_ASSERT(reader.is_good() && reader.at_end());
+  return value;
 }
 
 }  // namespace tw

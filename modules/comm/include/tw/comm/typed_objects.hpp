@@ -12,18 +12,18 @@ namespace tw {
 template <class T>
 std::vector<T> allgather_objects(const Communicator& comm, const T& mine) {
   std::vector<T> all;
-  for (const std::string& each : allgather_strings(comm, packed(mine))) all.push_back(ByteReader(each).get<T>());
+  for (const std::string& each : allgather_strings(comm, packed(mine))) all.push_back(unpacked<T>(each));
   return all;
 }
 template <class T>
 std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root) {
   std::vector<T> all;
-  for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(ByteReader(each).get<T>());
+  for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(unpacked<T>(each));
   return all;
 }
 template <class T>
 T broadcast_object(const Communicator& comm, const T& object, Rank root) {
-  return ByteReader(broadcast_string(comm, comm.rank() == root ? packed(object) : std::string(), root)).get<T>();
+  return unpacked<T>(broadcast_string(comm, comm.rank() == root ? packed(object) : std::string(), root));
 }
 
 }  // namespace tw

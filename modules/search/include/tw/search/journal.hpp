@@ -23,7 +23,7 @@ struct Record {
     end,         ///< the trial begun last ends: loss, objectives, violation, state, seconds, failure message, constraints
     report,      ///< a running trial reports: step, value
     arrival,     ///< another worker's individual was added here: trial
-    departure,   ///< an individual no longer counts here, because it has moved
+    departure,   ///< an individual no longer counts here, because it has moved or a copy has replaced it
     adoption,    ///< an individual, known or not, counts here from now on, and this worker is responsible for it
     pause,       ///< the running trial pauses
     resume,      ///< a paused trial resumes

@@ -27,7 +27,7 @@ struct Pause {
 };
 
 struct LedgerEntry {
-  Individual individual = {};  ///< `running`: not ended, or its process was lost. Has its latest values
+  Individual individual = {};  ///< `running`: not ended, or its process was lost. A copy has its own values once it has ended
   int attempts = 0;            ///< how often it began; the fields below describe the last attempt
   int losses = 0;              ///< process losses that it may have caused
   int sole_losses = 0;         ///< process losses that no other trial can have caused
