@@ -88,6 +88,6 @@ endfunction()
 # tw_little_optimised(target): for what computes for a while, and is run once.
 function(tw_little_optimised target)
   if(NOT TW_SANITIZE)
-    target_compile_options(${target} PRIVATE -O1)
+    target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
   endif()
 endfunction()

@@ -80,7 +80,7 @@ scripts/words.sh
 bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
 scripts/build.sh tidy tw_precompiled_library >/dev/null
 cd build/tidy
-cmake --build . --target tw_precompiled_program tw_precompiled_benchmark >/dev/null
+cmake --build . --target tw_precompiled_caller tw_precompiled_program tw_precompiled_benchmark >/dev/null
 jq -r '.[] | select(.file | test("/(cmake_pch.hxx.cxx|precompiled/unit.cpp|/examples_[0-9]+.cpp)$|/compile_fail/") | not)
   | .file + " " + (.command | sub(" -o .*"; ""))' compile_commands.json | sort -k 2 >commands
 if [ -n "$since" ]; then

@@ -10,7 +10,7 @@ shift 3
 if [ -n "$only" ]; then
   # A line for each test of each program: its run, its file, its name.
   matching=$(while read -r run file; do
-    sed -nE "s|^(TW_)?TEST(_F\|_P\|_ON)?\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)\).*|$run ${file#"$PWD"/} \3.\4|p" "$file"
+    sed -nE "s|^(TW_)?TEST(_F\|_P\|_ON)?\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)[,)].*|$run ${file#"$PWD"/} \3.\4|p" "$file"
   done <"$build/tests.txt" | ONLY=$only awk '{ for (i = 1; i <= 3; ++i) if ($i ~ ENVIRON["ONLY"]) { print; next } }')
   if [ -n "$matching" ]; then
     GTEST_FILTER=$(awk '{ print "*" $3 "*" }' <<<"$matching" | sort -u | paste -sd:)

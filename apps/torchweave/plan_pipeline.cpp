@@ -2,7 +2,6 @@
 #include "commands.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -10,7 +9,6 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
-#include <tw/base/text_stream.hpp>
 #include <tw/planning/analytic.hpp>
 #include <tw/planning/graph_svg.hpp>
 #include <tw/planning/planner.hpp>
@@ -57,14 +55,6 @@ struct PipelineArguments {
 constexpr int64_t transformer_blocks = 12;
 constexpr int64_t max_measured_rows = 32;  // unless the user wants more
 
-std::string content_of(const std::string& path) {
-  const std::ifstream file(path);
-  if (!file) throw FileError(path, 0, "cannot be opened");
-  TextWriter content;
-  content << file.rdbuf();
-  return std::move(content).str();
-}
-
 void write_file(const std::string& path, const std::string& content) {
   if (!path.empty()) replace_file(path, content);
 }
@@ -92,7 +82,7 @@ Profile analytic_profile(const PipelineArguments& a) {
     if (a.width % a.heads != 0) throw CLI::ValidationError("--heads", concat("must divide the width ", a.width, ", got ", a.heads));
     return transformer_profile(a.blocks.value_or(transformer_blocks), a.width, a.heads, a.sequence, a.vocabulary, a.rates);
   }
-  return profile_from_json(content_of(a.model));
+  return profile_from_json(read_file(a.model));
 }
 
 Cluster cluster_of(const PipelineArguments& a) {
@@ -125,7 +115,7 @@ void print_model(const PipelineArguments& a, const Profile& profile) {
 
 /// Verifies a plan that a person may have edited, and predicts it.
 Plan loaded_plan(const PipelineArguments& a, const Profile& profile, const Cluster& cluster) {
-  Plan plan = predicted(plan_from_json(content_of(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
+  Plan plan = predicted(plan_from_json(read_file(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const double excess = plan.stages[i].figures.memory.total() - cluster.memory_bytes;
     if (excess > 0) throw Error(concat(a.load, ": stage ", i, " needs ", static_cast<int64_t>(excess), " bytes more than a device has"));

@@ -12,12 +12,22 @@
 #include <tw/base/text_stream.hpp>
 
 #include "commands.hpp"
+#include "launcher_match.hpp"
 
 namespace tw::tool {
 namespace {
 
 // The command that the line asks for, as far as the line names one.
 const CLI::App& asked_command(const CLI::App& app) { return app.get_subcommands().empty() ? app : asked_command(*app.get_subcommands().front()); }
+
+// Whether this process prints for all. Where MPI cannot start, the launcher's variables decide.
+bool prints_for_all(Session& session) {
+  try {
+    return session.is_first();
+  } catch (const std::exception&) {
+    return is_first_process(variable);
+  }
+}
 
 // Help, or the error of a command line. Help is printed once, not once per rank.
 End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) {
@@ -61,7 +71,7 @@ End run_command(int argc, const char* const* argv, Session& session) {
   } catch (const CLI::RuntimeError& error) {
     return {"", error.get_exit_code()};
   } catch (const CLI::ParseError& error) {
-    return explain(app, error, session.is_first());
+    return explain(app, error, prints_for_all(session));
   } catch (const c10::Error& error) {
     return {error.what_without_backtrace(), 1};
   } catch (const std::exception& error) {

@@ -206,7 +206,7 @@ void run_search(SearchArguments arguments, Session& session) {
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
   const std::string failure = first_failure(comm, result);
-  if (first) {
+  if (comm.rank() == 0) {
     print(result, task, config, space, failure);
     if (!config.options.journal.empty()) {
       search::write_reports(config.options.journal, space);

@@ -84,9 +84,9 @@ void draw_memory(std::ostream& out, const TrainConfig& config, const Communicato
 }
 
 void run_train(const TrainArguments& arguments, Session& session) {
-  const bool first = session.is_first();
-  TrainConfig config = read_config(arguments, first);
+  TrainConfig config = read_config(arguments, session.is_first());
   const Communicator comm = session.mpi().world().dup();
+  const bool first = comm.rank() == 0;
   watch(session.mpi(), config.stall);
   select_backends_for(config, comm);
   const Mesh mesh = make_train_mesh(config, comm);

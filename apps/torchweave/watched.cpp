@@ -58,10 +58,11 @@ int watched(const std::function<int(const std::function<void(std::string_view)>&
     close(pipe_ends[0]);
     const rlimit no_core{};
     setrlimit(RLIMIT_CORE, &no_core);
-    return run([out = pipe_ends[1]](std::string_view doing) {
+    const auto about_to = [out = pipe_ends[1]](std::string_view doing) {
       const std::string line = concat(doing, '\n');
       [[maybe_unused]] const ssize_t written = write(out, line.data(), line.size());
-    });
+    };
+    return [&]() noexcept { return run(about_to); }();  // an exception crashes the child, which the parent reports
   }
   close(pipe_ends[1]);
   child_of_handler = child;

@@ -47,61 +47,59 @@ Computed<T>* state_of(const Stretch& s, size_t slot) {
   return reinterpret_cast<Computed<T>*>(s.state[slot]);
 }
 
-// The loops: x are the values, g the pushed gradients, n the elements of each.
-
+/// The loops: x are the values, g the pushed gradients, n the elements of each.
 template <class T>
-TW_VECTOR_CLONES void sum_up(Computed<T>* __restrict sums, const T* __restrict g, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += load(g[i]);
-}
-
-template <class T>
-TW_VECTOR_CLONES void finish_mean(T* __restrict x, Computed<T>* __restrict sums, const T* __restrict g, int64_t n, Computed<T> count) {
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = static_cast<T>((sums[i] + load(g[i])) / count);
-    sums[i] = 0;
+struct Loops {
+  TW_VECTOR_CLONES static void sum_up(Computed<T>* __restrict sums, const T* __restrict g, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) sums[i] += load(g[i]);
   }
-}
 
-template <class T>
-TW_VECTOR_CLONES void step_momentum(T* __restrict x, Computed<T>* __restrict m, const T* __restrict g, int64_t n, const MomentumOptions& o) {
-  const auto mu = static_cast<Computed<T>>(o.momentum);
-  const auto lr = static_cast<Computed<T>>(o.lr);
-  const bool nesterov = o.nesterov;
-  for (int64_t i = 0; i < n; ++i) {
-    const Computed<T> now = mu * m[i] + load(g[i]);
-    m[i] = now;
-    x[i] = static_cast<T>(load(x[i]) - lr * (nesterov ? load(g[i]) + mu * now : now));
+  TW_VECTOR_CLONES static void finish_mean(T* __restrict x, Computed<T>* __restrict sums, const T* __restrict g, int64_t n, Computed<T> count) {
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] = static_cast<T>((sums[i] + load(g[i])) / count);
+      sums[i] = 0;
+    }
   }
-}
 
-template <class T>
-TW_VECTOR_CLONES void step_adagrad(T* __restrict x, Computed<T>* __restrict squares, const T* __restrict g, int64_t n, const AdagradOptions& o) {
-  const auto lr = static_cast<Computed<T>>(o.lr);
-  const auto epsilon = static_cast<Computed<T>>(o.epsilon);
-  for (int64_t i = 0; i < n; ++i) {
-    const Computed<T> sum = squares[i] + load(g[i]) * load(g[i]);
-    squares[i] = sum;
-    x[i] = static_cast<T>(load(x[i]) - lr * load(g[i]) / (std::sqrt(sum) + epsilon));
+  TW_VECTOR_CLONES static void step_momentum(T* __restrict x, Computed<T>* __restrict m, const T* __restrict g, int64_t n, const MomentumOptions& o) {
+    const auto mu = static_cast<Computed<T>>(o.momentum);
+    const auto lr = static_cast<Computed<T>>(o.lr);
+    const bool nesterov = o.nesterov;
+    for (int64_t i = 0; i < n; ++i) {
+      const Computed<T> now = mu * m[i] + load(g[i]);
+      m[i] = now;
+      x[i] = static_cast<T>(load(x[i]) - lr * (nesterov ? load(g[i]) + mu * now : now));
+    }
   }
-}
 
-template <class T>
-TW_VECTOR_CLONES void step_adam(T* __restrict x, Computed<T>* __restrict m, Computed<T>* __restrict v, const T* __restrict g, int64_t n,
-                                const AdamOptions& o, double updates) {
-  using C = Computed<T>;
-  const auto b1 = static_cast<C>(o.beta1);
-  const auto b2 = static_cast<C>(o.beta2);
-  const auto step = static_cast<C>(o.lr / (1 - std::pow(o.beta1, updates)));
-  const auto scale = static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, updates)));
-  const auto epsilon = static_cast<C>(o.epsilon);
-  for (int64_t i = 0; i < n; ++i) {
-    const C mean = b1 * m[i] + (1 - b1) * load(g[i]);
-    const C square = b2 * v[i] + (1 - b2) * load(g[i]) * load(g[i]);
-    m[i] = mean;
-    v[i] = square;
-    x[i] = static_cast<T>(load(x[i]) - step * mean / (std::sqrt(square) * scale + epsilon));
+  TW_VECTOR_CLONES static void step_adagrad(T* __restrict x, Computed<T>* __restrict squares, const T* __restrict g, int64_t n,
+                                            const AdagradOptions& o) {
+    const auto lr = static_cast<Computed<T>>(o.lr);
+    const auto epsilon = static_cast<Computed<T>>(o.epsilon);
+    for (int64_t i = 0; i < n; ++i) {
+      const Computed<T> sum = squares[i] + load(g[i]) * load(g[i]);
+      squares[i] = sum;
+      x[i] = static_cast<T>(load(x[i]) - lr * load(g[i]) / (std::sqrt(sum) + epsilon));
+    }
   }
-}
+
+  TW_VECTOR_CLONES static void step_adam(T* __restrict x, Computed<T>* __restrict m, Computed<T>* __restrict v, const T* __restrict g, int64_t n,
+                                         const AdamOptions& o, double updates) {
+    using C = Computed<T>;
+    const auto b1 = static_cast<C>(o.beta1);
+    const auto b2 = static_cast<C>(o.beta2);
+    const auto step = static_cast<C>(o.lr / (1 - std::pow(o.beta1, updates)));
+    const auto scale = static_cast<C>(1 / std::sqrt(1 - std::pow(o.beta2, updates)));
+    const auto epsilon = static_cast<C>(o.epsilon);
+    for (int64_t i = 0; i < n; ++i) {
+      const C mean = b1 * m[i] + (1 - b1) * load(g[i]);
+      const C square = b2 * v[i] + (1 - b2) * load(g[i]) * load(g[i]);
+      m[i] = mean;
+      v[i] = square;
+      x[i] = static_cast<T>(load(x[i]) - step * mean / (std::sqrt(square) * scale + epsilon));
+    }
+  }
+};
 
 size_t bytes_of(const Stretch& s) { return static_cast<size_t>(s.count * element_bytes(s.type)); }
 
@@ -126,8 +124,8 @@ Rule mean(int count) {
   TW_EXPECTS(count >= 1, "a mean is that of 1 push at least, got ", count);
   return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Stretch& s) {
             with_type(s.type, [&]<class T>() {
-              if ((s.updates + 1) % count != 0) return sum_up(state_of<T>(s, 0), pushed_of<T>(s), s.count);
-              finish_mean(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, static_cast<Computed<T>>(count));
+              if ((s.updates + 1) % count != 0) return Loops<T>::sum_up(state_of<T>(s, 0), pushed_of<T>(s), s.count);
+              Loops<T>::finish_mean(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, static_cast<Computed<T>>(count));
             });
           }};
 }
@@ -168,21 +166,22 @@ void visit(AdamOptions& o, OptionVisitor& visitor) {
 
 Rule momentum(const MomentumOptions& o) {
   return {.name = "momentum", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
-            with_type(s.type, [&]<class T>() { step_momentum(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
+            with_type(s.type, [&]<class T>() { Loops<T>::step_momentum(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adagrad(const AdagradOptions& o) {
   return {.name = "adagrad", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
-            with_type(s.type, [&]<class T>() { step_adagrad(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
+            with_type(s.type, [&]<class T>() { Loops<T>::step_adagrad(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adam(const AdamOptions& o) {
   return {.name = "adam", .settings = settings_of(o), .slots = 2, .apply = [o](const Stretch& s) {
             const auto updates = static_cast<double>(s.updates + 1);
-            with_type(s.type,
-                      [&]<class T>() { step_adam(values_of<T>(s), state_of<T>(s, 0), state_of<T>(s, 1), pushed_of<T>(s), s.count, o, updates); });
+            with_type(s.type, [&]<class T>() {
+              Loops<T>::step_adam(values_of<T>(s), state_of<T>(s, 0), state_of<T>(s, 1), pushed_of<T>(s), s.count, o, updates);
+            });
           }};
 }
 

@@ -66,9 +66,9 @@ T combine(T a, T b) {
   } else if constexpr (op == ReduceOp::product) {
     return a * b;
   } else if constexpr (op == ReduceOp::min) {
-    return (b < a) | is_nan(b) ? b : a;  // NaN propagates: every comparison with a NaN `a` is false
+    return ((b < a) | is_nan(b)) ? b : a;  // NaN propagates: every comparison with a NaN `a` is false
   } else if constexpr (op == ReduceOp::max) {
-    return (a < b) | is_nan(b) ? b : a;
+    return ((a < b) | is_nan(b)) ? b : a;
   } else if constexpr (op == ReduceOp::logical_and) {
     return static_cast<T>((a != 0) & (b != 0));
   } else if constexpr (op == ReduceOp::logical_or) {

@@ -3,7 +3,8 @@
 #include <string_view>
 
 /// Compiles a function once for each generation of x86-64 processors; the dynamic loader chooses when the program starts. The function contains its
-/// loops itself or inlines them: a function that it calls is not cloned. Sanitizers cannot run that early, so their builds have one copy only.
+/// loops itself or inlines them: a function that it calls is not cloned. It is no template (clang
+/// refuses that), but may be a static member of one. Sanitizers cannot run that early, so their builds have one copy only.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define TW_VECTOR_CLONES
 #elif defined(__has_feature)
