@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <map>
 #include <thread>
+#include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/mpi/mailbox.hpp>
 #include <tw/search/ledger.hpp>
 #include <tw/search/search.hpp>
 #include <utility>
@@ -175,6 +177,61 @@ TEST(PopulationSearch, OneMemberForEachWorker) {
   Walk walk{.pace = std::chrono::microseconds(200)};
   Search search(world(), rates(), std::ref(walk), {.evaluations = world().size(), .seed = 2, .scheduler = PopulationTrainingOptions{.interval = 3}});
   EXPECT_EQ(search.run().complete, world().size());
+}
+
+/// Rank 0's member is the worst. The other members report until it has resumed from the state of one of them.
+TW_TEST_ON(PopulationSearch, AStateGoesToAnotherWorker, {.least = 2}) {
+  constexpr int64_t announced = 100;  // steps of each of the others; fewer than Mailbox::max_in_flight
+  const auto folder = fresh_folder("another_worker");
+  const bool copies = world().rank() == 0;
+  mpi::Mailbox signals(world());  // to rank 0: a step begins; from rank 0: its member has a copied state
+  const Stopwatch watch;
+  const auto is_late = [&] { return watch.elapsed() > Seconds(60); };
+  int64_t begun = 0;
+  double copied_loss = 0;
+  bool is_over = false;
+  const auto objective = [&](const Configuration& c, Trial& trial) -> Outcome {
+    const at::Tensor way = at::zeros({}, at::kDouble);
+    const at::Tensor maker = at::full({}, trial.number(), at::kLong);
+    int64_t step = trial.attach({{"way", way}, {"maker", maker}});
+    if (copies && !is_over && maker.item<int64_t>() != trial.number()) {
+      is_over = true;
+      copied_loss = -way.item<double>();
+      for (int rank = 1; rank < world().size(); ++rank) signals.send(std::vector<std::byte>(1), Rank(rank));
+    }
+    // The journal gets a copy at the next report, so there always is one.
+    do {
+      ++step;
+      if (!copies && step <= announced) signals.send(std::vector<std::byte>(1), Rank(0));
+      // It stays behind at least one other: it is not compared with members that have done fewer steps.
+      while (copies && !is_over && begun < std::min(step, announced) * (world().size() - 1) && !is_late()) {
+        trial.attend();
+        if (signals.take()) ++begun;
+      }
+      way.add_(c.real("rate"));
+      if (!trial.report(step, -way.item<double>())) break;
+      if (!copies && signals.take()) is_over = true;
+    } while (!is_over && !is_late());
+    return -way.item<double>();
+  };
+  const Space space{real("rate", 0.01, 1).starting_at("0.01")};
+  Search search(world(), space, objective,
+                {.evaluations = world().size(), .seed = 4, .journal = folder, .scheduler = PopulationTrainingOptions{.interval = 1}});
+  const SearchResult result = search.run();
+  EXPECT_EQ(result.complete, world().size()) << result.first_failure;
+  EXPECT_TRUE(is_over) << "no state arrived within 60 s";
+  if (world().rank() != 0) return;
+  const Ledger ledger = read_ledger(folder, space);
+  const LedgerEntry* worst = ledger.find(0);
+  ASSERT_NE(worst, nullptr);
+  ASSERT_FALSE(worst->copies.empty());
+  const LedgerEntry* original = ledger.find(worst->copies.front().original);
+  ASSERT_NE(original, nullptr);
+  EXPECT_EQ(worst->worker, 0);
+  EXPECT_NE(original->worker, 0);
+  EXPECT_TRUE(std::ranges::any_of(ledger.trials, [&](const LedgerEntry& each) {
+    return each.worker > 0 && std::ranges::find(each.reports, copied_loss, &Report::value) != each.reports.end();
+  })) << "another member reported the value of this state";
 }
 
 TW_TEST_ON(PopulationSearch, AnIslandIsAPopulation, {.least = 2}) {
