@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When recomputed functions run, in which modes, what they refuse, and what they leave behind. Their values: recomputed_values_test.cpp
+// When recomputed functions run, in which modes, what they refuse, and what state they leave. Their values: recomputed_values_test.cpp
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -203,7 +203,7 @@ TW_TEST_ON(PopulationSearch, AStateGoesToAnotherWorker, {.least = 2}) {
     do {
       ++step;
       if (!copies && step <= announced) signals.send(std::vector<std::byte>(1), Rank(0));
-      // It stays behind at least one other: it is not compared with members that have done fewer steps.
+      // Waits until another member has done more steps: a member is not compared with those that have done fewer.
       while (copies && !is_over && begun < std::min(step, announced) * (world().size() - 1) && !is_late()) {
         trial.attend();
         if (signals.take()) ++begun;
