@@ -11,10 +11,13 @@ find_package(GTest REQUIRED)
 add_custom_target(pure_tests)  # all pure programs
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tmp")
-list(APPEND TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp" UBSAN_OPTIONS=print_stacktrace=1)
+list(APPEND TW_MPI_ENVIRONMENT OMP_NUM_THREADS=1 "TEST_TMPDIR=${PROJECT_BINARY_DIR}/tmp")
+# Reports of sanitizers go into files, for scripts/test.sh: a test of a job that is meant to fail would not notice them.
+set(reports "log_path=${PROJECT_BINARY_DIR}/reports/")
+list(APPEND TW_MPI_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1:${reports}undefined" "TSAN_OPTIONS=${reports}thread")
 # LibTorch is not instrumented, so its containers do not tell ASan where they end. Leaks are looked for without MPI only: Open MPI leaves memory after
 # in plug-ins that are unloaded when LSan looks, so that no suppression can name them.
-list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0")
+list(APPEND TW_MPI_ENVIRONMENT "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:${reports}address")
 set(TW_TEST_ENVIRONMENT ${TW_MPI_ENVIRONMENT})
 list(TRANSFORM TW_TEST_ENVIRONMENT REPLACE "detect_leaks=0" "detect_leaks=1")
 

@@ -19,4 +19,13 @@ if [ -n "$only" ]; then
   fi
   set -- "$@" -R "$only"
 fi
-ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" "$@"
+rm -rf "$build/reports"
+mkdir -p "$build/reports"
+failed=0
+ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" "$@" || failed=$?
+for report in "$build"/reports/*; do
+  [ -e "$report" ] || break
+  cat "$report"
+  failed=1
+done
+exit $failed

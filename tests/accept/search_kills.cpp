@@ -54,7 +54,8 @@ double loss_of(const Configuration& c) { return std::pow(c.real("x"), 2) + std::
 }
 
 int attempts_of(int64_t trial, const std::filesystem::path& folder, const Space& space) {
-  const LedgerEntry* entry = read_ledger(folder, space).find(trial);
+  const Ledger ledger = read_ledger(folder, space);
+  const LedgerEntry* entry = ledger.find(trial);
   return entry == nullptr ? 0 : entry->attempts;
 }
 

@@ -97,7 +97,7 @@ Selection::Selection(std::vector<Choice> choices) : choices_(std::move(choices))
   }
 }
 
-const Choice* Selection::choice(Collective collective, int64_t bytes) const noexcept {
+const Choice* Selection::choice(Collective collective, int64_t bytes) const& noexcept {
   for (const Choice& choice : choices_) {
     if (choice.collective == collective && bytes <= choice.largest_bytes) return &choice;
   }

@@ -27,7 +27,7 @@ double upper_quantile(double p) {
 
 }  // namespace
 
-CmaCoordinates::CmaCoordinates(const Space& space) : space_(&space) {
+CmaCoordinates::CmaCoordinates(const Space& space) : space_(space) {
   for (size_t i = 0; i < space.size(); ++i) {
     const Parameter& p = space.parameters()[i];
     owner_.insert(owner_.end(), p.kind == Kind::categorical ? p.choices.size() : 1, i);
@@ -44,14 +44,14 @@ CmaCoordinates::CmaCoordinates(const Space& space) : space_(&space) {
   }
 }
 
-bool CmaCoordinates::is_continuum(size_t parameter) const { return space_->parameters()[parameter].count() == 0; }
+bool CmaCoordinates::is_continuum(size_t parameter) const { return space_.parameters()[parameter].count() == 0; }
 
 CmaCoordinates::Share CmaCoordinates::share_at(size_t parameter, double u) const {
-  const Parameter& p = space_->parameters()[parameter];
-  const double value = space_->from_unit(parameter, u);
-  if (p.kind == Kind::integer) return {space_->to_unit(parameter, value - 0.5), space_->to_unit(parameter, value + 0.5)};
+  const Parameter& p = space_.parameters()[parameter];
+  const double value = space_.from_unit(parameter, u);
+  if (p.kind == Kind::integer) return {space_.to_unit(parameter, value - 0.5), space_.to_unit(parameter, value + 0.5)};
   if (p.kind == Kind::real && p.scale == Scale::logarithmic) {
-    return {space_->to_unit(parameter, std::max(p.low, value - p.step / 2)), space_->to_unit(parameter, std::min(p.high, value + p.step / 2))};
+    return {space_.to_unit(parameter, std::max(p.low, value - p.step / 2)), space_.to_unit(parameter, std::min(p.high, value + p.step / 2))};
   }
   const auto count = static_cast<double>(p.count());
   const double index = std::clamp(std::floor(u * count), 0.0, count - 1);
@@ -63,18 +63,18 @@ std::vector<double> CmaCoordinates::values_of(const Eigen::VectorXd& z) const {
   for (size_t i = 0; i < size(); ++i) {
     if (is_continuum(owner_[i])) position[i] = into_box(position[i]);
   }
-  return space_->decode(position);
+  return space_.decode(position);
 }
 
 void CmaCoordinates::position_of(const std::vector<double>& values, Eigen::Ref<Eigen::VectorXd> z) const {
-  const std::vector<double> position = space_->encode(values);
+  const std::vector<double> position = space_.encode(values);
   for (size_t i = 0; i < size(); ++i) z[static_cast<Index>(i)] = is_continuum(owner_[i]) ? out_of_box(position[i]) : position[i];
 }
 
 Eigen::VectorXd CmaCoordinates::random_start(CounterRng& random) const {
   Eigen::VectorXd start(static_cast<Index>(size()));
   for (size_t i = 0; i < size(); ++i) {
-    start[static_cast<Index>(i)] = space_->parameters()[owner_[i]].kind == Kind::categorical ? 0.5 : uniform(random, 0.1, 0.9);
+    start[static_cast<Index>(i)] = space_.parameters()[owner_[i]].kind == Kind::categorical ? 0.5 : uniform(random, 0.1, 0.9);
   }
   return start;
 }
@@ -88,7 +88,7 @@ void CmaCoordinates::least_deviations(const Eigen::VectorXd& mean, double alpha,
   const double quantile = upper_quantile(alpha);
   for (size_t i = 0; i < size(); ++i) {
     const size_t owner = owner_[i];
-    const Parameter& p = space_->parameters()[owner];
+    const Parameter& p = space_.parameters()[owner];
     if (p.count() < 2) continue;
     const auto at = static_cast<Index>(i);
     if (p.kind != Kind::categorical) {

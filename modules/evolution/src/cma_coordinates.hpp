@@ -39,7 +39,7 @@ class CmaCoordinates {
   /// The share that contains u, for a numeric parameter with several values.
   Share share_at(size_t parameter, double u) const;
 
-  const Space* space_;
+  Space space_;
   std::vector<size_t> owner_;   // parameter of each coordinate
   std::vector<Share> middles_;  // by coordinate: middles of the outermost shares
   bool has_margin_ = false;

@@ -108,7 +108,7 @@ class Avoiding final : public Propagator {
     return found;
   }
 
-  const Space& space_;
+  Space space_;
   std::unique_ptr<Propagator> other_;
   std::vector<size_t> continua_;  // continuous parameters
   bool is_continuous_ = false;

@@ -23,7 +23,7 @@ int64_t choice_of(const Parameter& p, double value) {
 
 }  // namespace
 
-GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
+GpCoordinates::GpCoordinates(const Space& space) : space_(space) {
   std::vector<double> mixable;
   for (size_t i = 0; i < space.size(); ++i) {
     const Parameter& p = space.parameters()[i];
@@ -40,22 +40,22 @@ GpCoordinates::GpCoordinates(const Space& space) : space_(&space) {
 }
 
 VectorXd GpCoordinates::position_of(const std::vector<double>& values) const {
-  const std::vector<double> position = space_->encode(values);
+  const std::vector<double> position = space_.encode(values);
   return Eigen::Map<const VectorXd>(position.data(), static_cast<Index>(position.size()));
 }
 
 std::vector<double> GpCoordinates::values_of(const VectorXd& position) const {
-  return space_->decode(std::vector<double>(position.data(), position.data() + position.size()));
+  return space_.decode(std::vector<double>(position.data(), position.data() + position.size()));
 }
 
 void GpCoordinates::choose(size_t parameter, int64_t choice, VectorXd& position) const {
-  const Parameter& p = space_->parameters()[parameter];
+  const Parameter& p = space_.parameters()[parameter];
   if (p.kind == Parameter::Kind::categorical) {
     position.segment(first_[parameter], static_cast<Index>(p.choices.size())).setZero();
     position[first_[parameter] + choice] = 1;
   } else {
     position[first_[parameter]] =
-        space_->to_unit(parameter, p.has_choices() ? static_cast<double>(choice) : p.low + static_cast<double>(choice) * step_of(p));
+        space_.to_unit(parameter, p.has_choices() ? static_cast<double>(choice) : p.low + static_cast<double>(choice) * step_of(p));
   }
 }
 
@@ -63,7 +63,7 @@ void GpCoordinates::draw(size_t parameter, VectorXd& position, CounterRng& rando
   if (smooth_[parameter]) {
     position[first_[parameter]] = uniform(random);
   } else {
-    choose(parameter, static_cast<int64_t>(index_below(random, static_cast<size_t>(space_->parameters()[parameter].count()))), position);
+    choose(parameter, static_cast<int64_t>(index_below(random, static_cast<size_t>(space_.parameters()[parameter].count()))), position);
   }
 }
 
@@ -76,7 +76,7 @@ VectorXd GpCoordinates::movable(const VectorXd& position) const {
 
 VectorXd GpCoordinates::random(CounterRng& random) const {
   VectorXd position(size());
-  for (size_t i = 0; i < space_->size(); ++i) draw(i, position, random);
+  for (size_t i = 0; i < space_.size(); ++i) draw(i, position, random);
   return snapped(position);
 }
 
@@ -91,7 +91,7 @@ VectorXd GpCoordinates::random_near(const VectorXd& centre, const VectorXd& shif
       double& x = position[first_[i]];
       x = std::clamp(x + shift[first_[i]], 0.0, 1.0);
       // A small shift would not change a whole number.
-      const int64_t count = space_->parameters()[i].count();
+      const int64_t count = space_.parameters()[i].count();
       if (count > 0 && bernoulli(random, max_redrawn)) x = std::clamp(x + uniform(random, -1, 1) / static_cast<double>(count), 0.0, 1.0);
     }
   }
@@ -103,7 +103,7 @@ std::vector<VectorXd> GpCoordinates::exchanges(const VectorXd& position) const {
   const std::vector<double> values = values_of(position);
   for (size_t i = 0; i < values.size(); ++i) {
     if (smooth_[i] || std::isnan(values[i])) continue;
-    const Parameter& p = space_->parameters()[i];
+    const Parameter& p = space_.parameters()[i];
     const int64_t count = p.count();
     for (int64_t step = 1; step < std::min(count, min_values_of_smooth); ++step) {
       VectorXd other = position;

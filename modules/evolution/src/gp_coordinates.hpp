@@ -17,7 +17,7 @@ class GpCoordinates {
   Eigen::Index size() const noexcept { return static_cast<Eigen::Index>(group_.size()); }
   /// Parameter of each coordinate.
   const std::vector<Eigen::Index>& group() const noexcept { return group_; }
-  Eigen::Index groups() const noexcept { return static_cast<Eigen::Index>(space_->size()); }
+  Eigen::Index groups() const noexcept { return static_cast<Eigen::Index>(space_.size()); }
   /// Whether the coordinate is on a scale: real, or with at least eight values. Other coordinates are choices.
   bool is_smooth(Eigen::Index coordinate) const { return smooth_[static_cast<size_t>(group_[static_cast<size_t>(coordinate)])]; }
 
@@ -50,7 +50,7 @@ class GpCoordinates {
   void draw(size_t parameter, Eigen::VectorXd& position, CounterRng& random) const;
   void choose(size_t parameter, int64_t choice, Eigen::VectorXd& position) const;
 
-  const Space* space_;
+  Space space_;
   std::vector<Eigen::Index> group_;    // parameter of each coordinate
   std::vector<Eigen::Index> first_;    // first coordinate of each parameter
   std::vector<Eigen::Index> choices_;  // coordinates of categorical parameters

@@ -30,17 +30,17 @@ KernelAxis axis_of(const Space& space, size_t index) {
 
 }  // namespace
 
-KernelAxes::KernelAxes(const Space& space) : space_(&space) {
+KernelAxes::KernelAxes(const Space& space) : space_(space) {
   for (size_t i = 0; i < space.size(); ++i) axes_.push_back(axis_of(space, i));
 }
 
 std::vector<double> KernelAxes::coordinates_of(const std::vector<double>& values) const {
   std::vector<double> coordinates = values;
   for (size_t i = 0; i < values.size(); ++i) {
-    const Parameter& p = space_->parameters()[i];
+    const Parameter& p = space_.parameters()[i];
     if (std::isnan(values[i])) continue;
     if (axes_[i].is_continuum()) {
-      coordinates[i] = space_->to_unit(i, values[i]);
+      coordinates[i] = space_.to_unit(i, values[i]);
     } else if (!p.has_choices()) {
       coordinates[i] = std::round((values[i] - p.low) / (p.step > 0 ? p.step : 1));
     }
@@ -49,8 +49,8 @@ std::vector<double> KernelAxes::coordinates_of(const std::vector<double>& values
 }
 
 double KernelAxes::value_of(size_t axis, double coordinate) const {
-  if (axes_[axis].is_continuum()) return space_->from_unit(axis, coordinate);
-  return space_->from_unit(axis, axes_[axis].places[static_cast<size_t>(coordinate)]);
+  if (axes_[axis].is_continuum()) return space_.from_unit(axis, coordinate);
+  return space_.from_unit(axis, axes_[axis].places[static_cast<size_t>(coordinate)]);
 }
 
 }  // namespace tw::search

@@ -18,10 +18,10 @@ struct KernelAxis {
 /// One axis per parameter of a space. Numeric parameters with up to 64 values have values; others are continua.
 class KernelAxes {
  public:
-  /// @param space kept by reference
+  /// @param space copied
   explicit KernelAxes(const Space& space);
 
-  const Space& space() const noexcept { return *space_; }
+  const Space& space() const noexcept { return space_; }
   size_t size() const noexcept { return axes_.size(); }
   const KernelAxis& operator[](size_t axis) const { return axes_[axis]; }
   /// By axis: a position, or the index of a value; NaN for a parameter that does not exist.
@@ -29,7 +29,7 @@ class KernelAxes {
   double value_of(size_t axis, double coordinate) const;
 
  private:
-  const Space* space_;
+  Space space_;
   std::vector<KernelAxis> axes_;
 };
 

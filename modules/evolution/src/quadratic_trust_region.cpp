@@ -357,7 +357,7 @@ class QuadraticTrustRegion::Core {
     return chosen;
   }
 
-  const Space& space_;
+  Space space_;
   QuadraticTrustRegionOptions options_;
   uint64_t seed_;
   Share share_;

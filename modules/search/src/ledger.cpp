@@ -141,7 +141,7 @@ class Reader {
 
 }  // namespace
 
-const LedgerEntry* Ledger::find(int64_t trial) const {
+const LedgerEntry* Ledger::find(int64_t trial) const& {
   const auto found = std::ranges::lower_bound(trials, trial, {}, [](const LedgerEntry& each) { return each.individual.trial; });
   return found == trials.end() || found->individual.trial != trial ? nullptr : &*found;
 }

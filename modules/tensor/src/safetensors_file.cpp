@@ -64,7 +64,7 @@ const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   return found->second;
 }
 
-const TensorSpec& SafetensorsFile::spec(const std::string& name) const { return find(name).spec; }
+const TensorSpec& SafetensorsFile::spec(const std::string& name) const& { return find(name).spec; }
 
 // The tensor in place; a copy if it is not aligned to its elements.
 at::Tensor SafetensorsFile::view(const SafetensorsEntry& entry) const {

@@ -36,8 +36,10 @@ class Selection {
   explicit Selection(std::vector<Choice> choices);
 
   /// The choice for a collective of `bytes` bytes, counted as in price_of(); null if there is none.
-  const Choice* choice(Collective collective, int64_t bytes) const noexcept;
-  const std::vector<Choice>& choices() const noexcept { return choices_; }
+  const Choice* choice(Collective collective, int64_t bytes) const& noexcept;
+  const Choice* choice(Collective collective, int64_t bytes) && = delete;
+  const std::vector<Choice>& choices() const& noexcept { return choices_; }
+  std::vector<Choice> choices() && noexcept { return std::move(choices_); }
 
   /// The content of a file that from_file() reads.
   std::string to_toml(const Cluster& cluster) const;

@@ -50,7 +50,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  std::string_view content() const noexcept { return {data_, size_}; }
+  std::string_view content() const& noexcept { return {data_, size_}; }
+  std::string_view content() && = delete;
 
  private:
   std::filesystem::path path_;

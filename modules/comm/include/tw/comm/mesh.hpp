@@ -23,7 +23,8 @@ class MeshShape {
   MeshShape(int ranks, std::vector<MeshAxis> axes);
 
   /// The axes, with every size resolved.
-  const std::vector<MeshAxis>& axes() const noexcept { return axes_; }
+  const std::vector<MeshAxis>& axes() const& noexcept { return axes_; }
+  std::vector<MeshAxis> axes() && noexcept { return std::move(axes_); }
   int ranks() const noexcept { return ranks_; }
   /// The index of axis `name`. @throws ContractError naming the existing axes.
   size_t index_of(std::string_view name) const;
@@ -58,14 +59,17 @@ class Mesh {
   /// Collective. @throws ContractError as MeshShape
   static Mesh on_nodes(const Communicator& comm, std::vector<MeshAxis> axes);
 
-  const MeshShape& shape() const noexcept { return shape_; }
+  const MeshShape& shape() const& noexcept { return shape_; }
+  MeshShape shape() && noexcept { return std::move(shape_); }
   /// All ranks of the mesh.
-  const Communicator& comm() const noexcept { return comm_; }
+  const Communicator& comm() const& noexcept { return comm_; }
+  const Communicator& comm() && = delete;
   /// What on_nodes() did, the same on all ranks: "mesh data=2 x tensor=2 over 2 nodes: tensor in nodes, data between nodes (ranks 1 and 2 change
   /// places)", with rank numbers of the `comm` passed. Empty for other meshes.
   const std::string& layout() const noexcept { return layout_; }
   /// The communicator of an axis; a rank's coordinate is its rank there. @throws ContractError for an unknown name, listing the existing axes.
-  const Communicator& operator[](std::string_view axis) const { return lines_[shape_.index_of(axis)]; }
+  const Communicator& operator[](std::string_view axis) const& { return lines_[shape_.index_of(axis)]; }
+  const Communicator& operator[](std::string_view axis) && = delete;
   int coordinate(std::string_view axis) const { return (*this)[axis].rank(); }
   /// The mesh of the ranks that differ from this one along `axes` only, with the axes in that order. Collective over the mesh.
   Mesh sub(const std::vector<std::string>& axes) const;

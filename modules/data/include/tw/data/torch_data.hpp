@@ -32,6 +32,7 @@ class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, to
 
 /// `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
 inline TorchBatches to_torch(const Dataset& dataset) { return TorchBatches(dataset); }
+TorchBatches to_torch(Dataset&& dataset) = delete;
 
 /// A LibTorch data set as a tw::Dataset; see from_torch().
 template <class Source>

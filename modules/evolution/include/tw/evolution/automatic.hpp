@@ -35,7 +35,7 @@ struct Choice {
 /// @throws ContractError for less than one evaluation or objective
 Choice choose(const Space& space, int64_t evaluations, size_t objectives = 1);
 
-/// The propagator that choose() names. @param space borrowed. @param evaluations 0: no limit. @param worker index of this worker among the `workers`
+/// The propagator that choose() names. @param space copied. @param evaluations 0: no limit. @param worker index of this worker among the `workers`
 /// that search together
 std::unique_ptr<Propagator> automatic(const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers, size_t objectives = 1);
 

@@ -77,12 +77,12 @@ Step genetic_within(int64_t evaluations);
 /// value, for example after a crossover of parents with different choices.
 class Breeder final : public Propagator {
  public:
-  /// @param space borrowed
+  /// @param space copied
   explicit Breeder(const Space& space, Step step = genetic()) : space_(space), step_(std::move(step)) {}
   Proposal ask(const Population& population, CounterRng& random) override;
 
  private:
-  const Space& space_;
+  Space space_;
   Step step_;
 };
 

@@ -46,7 +46,7 @@ void visit(CmaOptions& options, OptionVisitor& visitor);
 /// O(n^2 + n lambda), for any number of results.
 class CmaEs final : public Propagator {
  public:
-  /// @param space borrowed. @throws ContractError as validate()
+  /// @param space copied. @throws ContractError as validate()
   CmaEs(const Space& space, CmaOptions options, uint64_t seed);
   ~CmaEs() override;
 

@@ -13,6 +13,7 @@ class Configuration {
  public:
   /// @param values as values() returns them. @throws ContractError if their number is wrong
   Configuration(const Space& space, std::vector<double> values);
+  Configuration(Space&&, std::vector<double>) = delete;
 
   /// The value of a real, integer or ordinal parameter. @throws ContractError if there is no such parameter, or if the other values disable it
   double real(std::string_view name) const;
@@ -25,7 +26,8 @@ class Configuration {
 
   const Space& space() const noexcept { return *space_; }
   /// Values in the order of the space; NaN for parameters that do not exist.
-  const std::vector<double>& values() const noexcept { return values_; }
+  const std::vector<double>& values() const& noexcept { return values_; }
+  std::vector<double> values() && noexcept { return std::move(values_); }
   /// "lr=0.01 layers=4 activation=relu"
   std::string describe() const;
 

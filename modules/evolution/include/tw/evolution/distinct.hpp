@@ -19,7 +19,7 @@ namespace tw::search {
 /// configuration.
 class Distinct final : public Facade {
  public:
-  /// @param space borrowed. @throws ContractError without a propagator
+  /// @param space copied. @throws ContractError without a propagator
   Distinct(const Space& space, std::unique_ptr<Propagator> other);
 };
 

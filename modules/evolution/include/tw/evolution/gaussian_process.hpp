@@ -51,7 +51,7 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// c); one ask() computes at most max(1, 6e7 / n^3) of these. Of tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
-  /// @param space borrowed. @param seed for the trials that cover the space; workers that search together must pass different seeds.
+  /// @param space copied. @param seed for the trials that cover the space; workers that search together must pass different seeds.
   /// @throws ContractError for a wrong option, or more than 500 dimensions
   GaussianProcess(const Space& space, GaussianProcessOptions options, uint64_t seed);
   ~GaussianProcess() override;

@@ -16,7 +16,7 @@ namespace tw::search {
 /// region.
 class Hybrid final : public Propagator {
  public:
-  /// @param space borrowed. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a
+  /// @param space copied. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a
   /// wrong share,
   /// or more than 1,000 dimensions
   Hybrid(const Space& space, uint64_t seed, Share share = {});
@@ -25,7 +25,7 @@ class Hybrid final : public Propagator {
   void tell(const Individual& individual) override;
 
  private:
-  const Space& space_;
+  Space space_;
   uint64_t seed_;
   Share share_;
   QuadraticTrustRegion region_;

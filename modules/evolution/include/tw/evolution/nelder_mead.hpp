@@ -63,7 +63,7 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// Cost of ask() and tell(): O(dimensions^2).
 class NelderMead final : public Propagator {
  public:
-  /// @param space borrowed. @param seed for the first vertices of simplexes; workers that search together must pass different seeds, or they all do
+  /// @param space copied. @param seed for the first vertices of simplexes; workers that search together must pass different seeds, or they all do
   /// the same.
   /// @throws ContractError for a wrong option, or more than 2,000 dimensions
   NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed);
@@ -104,7 +104,7 @@ class NelderMead final : public Propagator {
   bool has_collapsed() const;
   bool is_lost_in_noise() const;
 
-  const Space& space_;
+  Space space_;
   NelderMeadOptions options_;
   uint64_t seed_;
   std::vector<Point> simplex_;  // from the best to the worst; while placing, only vertices that stay

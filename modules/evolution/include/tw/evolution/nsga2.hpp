@@ -34,7 +34,7 @@ void visit(Nsga2Options& options, OptionVisitor& visitor);
 /// number of trials.
 class Nsga2 final : public Propagator {
  public:
-  /// @param space borrowed. @throws ContractError as validate()
+  /// @param space copied. @throws ContractError as validate()
   explicit Nsga2(const Space& space, Nsga2Options options = {});
 
   Nsga2(const Nsga2&) = delete;

@@ -56,7 +56,7 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// (D + 1) (D + 2) / 2 coefficients and p = min(150, 3/2 q) points.
 class QuadraticTrustRegion final : public Propagator {
  public:
-  /// @param space borrowed. @param share identifies this worker among those that search together. @throws ContractError for a wrong option or share,
+  /// @param space copied. @param share identifies this worker among those that search together. @throws ContractError for a wrong option or share,
   /// or more than 1,000 dimensions
   QuadraticTrustRegion(const Space& space, QuadraticTrustRegionOptions options, uint64_t seed, Share share = {});
   ~QuadraticTrustRegion() override;

@@ -22,12 +22,12 @@ struct Share {
 /// Ref: Owen 2020, "On dropping the first Sobol' point", explains why the first point is kept.
 class Sobol final : public Propagator {
  public:
-  /// @param space borrowed. @throws ContractError for a wrong share
+  /// @param space copied. @throws ContractError for a wrong share
   Sobol(const Space& space, uint64_t seed, Share share = {});
   Proposal ask(const Population& population, CounterRng& random) override;
 
  private:
-  const Space& space_;
+  Space space_;
   uint64_t seed_;
   SobolSequence sequence_;
   std::vector<uint32_t> scrambles_;  // by dimension of the sequence

@@ -63,7 +63,8 @@ class Space {
   Space(std::initializer_list<Parameter> parameters);
   explicit Space(std::vector<Parameter> parameters);
 
-  const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
+  const std::vector<Parameter>& parameters() const& noexcept { return parameters_; }
+  std::vector<Parameter> parameters() && noexcept { return std::move(parameters_); }
   size_t size() const noexcept { return parameters_.size(); }
   /// @throws ContractError if the name is unknown; it suggests the nearest one
   size_t index_of(std::string_view name) const;
@@ -86,7 +87,8 @@ class Space {
   void start_at(const std::map<std::string, std::string>& values);
   /// The configurations that a search tries first. One is made of the `initial` values, with the first choice or the middle of the scale for other
   /// parameters. Those of start_at() follow in order.
-  const std::vector<std::vector<double>>& starts() const noexcept { return starts_; }
+  const std::vector<std::vector<double>>& starts() const& noexcept { return starts_; }
+  std::vector<std::vector<double>> starts() && noexcept { return std::move(starts_); }
   /// Whether `values` are valid, so that repair() would change nothing.
   bool contains(const std::vector<double>& values) const;
 

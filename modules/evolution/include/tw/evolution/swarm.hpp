@@ -58,7 +58,7 @@ void fly(Particle& particle, const std::vector<double>& own, const std::vector<d
 /// best. Cost of ask() and tell(): O(dimensions + particles).
 class Swarm final : public Propagator {
  public:
-  /// @param space borrowed. @throws ContractError for a wrong option
+  /// @param space copied. @throws ContractError for a wrong option
   explicit Swarm(const Space& space, SwarmOptions options = {});
   Proposal ask(const Population& population, CounterRng& random) override;
   void tell(const Individual& individual) override;
@@ -80,7 +80,7 @@ class Swarm final : public Propagator {
   std::vector<double> random_position(CounterRng& random) const;
   void begin(Particle& particle, CounterRng& random) const;
 
-  const Space& space_;
+  Space space_;
   SwarmOptions options_;
   std::vector<Member> members_;
   std::deque<size_t> waiting_;  // particles that may move, longest waiting first

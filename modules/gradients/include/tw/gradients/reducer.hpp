@@ -83,6 +83,7 @@ class Reducer {
   /// @param gradients the gradients to reduce, the same on all ranks; floating point or complex. The id of a gradient is its index.
   /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or options differ.
   Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options);
+  Reducer(Communicator&&, std::vector<TensorSpec>, const ReducerOptions&) = delete;
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;

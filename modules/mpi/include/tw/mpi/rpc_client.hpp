@@ -29,6 +29,7 @@ class RpcClient {
 
   /// @param comm borrowed; the RpcServers are on it
   explicit RpcClient(const Communicator& comm);
+  explicit RpcClient(Communicator&&) = delete;
   /// Makes the transfer of a call, whose messages are in flight at once. Local, except for the wait for max_in_flight.
   /// @param message its memory must stay valid until the call ends; the owner of `failure` can detect that, because `failure` is released then
   std::unique_ptr<Transfer> call(Rank rank, const Message& message);

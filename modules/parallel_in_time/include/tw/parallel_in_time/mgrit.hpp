@@ -34,6 +34,7 @@ class Mgrit : public ParallelInTime {
   /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; has the plan's number of ranks, and no other communication
   /// during solve().
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
+  Mgrit(Communicator&&, LevelPlan, MgritOptions, MgritFinish = {}) = delete;
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }

@@ -36,6 +36,7 @@ class Newton : public ParallelInTime {
   /// solve().
   /// @param plan its coarse levels are not used
   Newton(const Communicator& comm, const LevelPlan& plan, NewtonOptions options);
+  Newton(Communicator&&, const LevelPlan&, NewtonOptions) = delete;
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const NewtonOptions& options() const noexcept { return options_; }

@@ -57,7 +57,8 @@ struct PlanResult {
   int settings = 0;  ///< number of searched combinations of schedule and micro-batches
   int simulated = 0;
 
-  const Plan& best() const { return plans.front(); }
+  const Plan& best() const& { return plans.front(); }
+  Plan best() && { return std::move(plans.front()); }
   /// Whether the best plan has one stage: the model fits one device, and data parallelism is best.
   bool is_data_parallel() const { return plans.front().stages.size() == 1; }
 };

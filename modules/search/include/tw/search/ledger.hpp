@@ -72,7 +72,8 @@ struct Ledger {
   int64_t next_trial = 0;                    ///< one above the largest trial number
 
   /// Null if the trial never began.
-  const LedgerEntry* find(int64_t trial) const;
+  const LedgerEntry* find(int64_t trial) const&;
+  const LedgerEntry* find(int64_t trial) && = delete;
 };
 
 /// @param files as read_journal() returns them

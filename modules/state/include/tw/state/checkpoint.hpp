@@ -38,8 +38,10 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& directory);
 
   /// The checkpoint's own folder, as an absolute path.
-  const std::filesystem::path& directory() const noexcept { return directory_; }
-  const CheckpointIndex& index() const noexcept { return index_; }
+  const std::filesystem::path& directory() const& noexcept { return directory_; }
+  std::filesystem::path directory() && noexcept { return std::move(directory_); }
+  const CheckpointIndex& index() const& noexcept { return index_; }
+  CheckpointIndex index() && noexcept { return std::move(index_); }
   /// Returns a whole tensor by its name or an alias: assembled from slices, or the sum or mean over the ranks that saved it. Thread-safe.
   /// @throws ContractError for an unknown name, or a `drop` tensor, which has no whole; FileError.
   at::Tensor read(const std::string& name) const;

@@ -62,13 +62,16 @@ class SafetensorsFile {
   /// Names in the order of the tensors' bytes.
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return entries_.contains(name); }
-  const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const& noexcept { return metadata_; }
+  std::map<std::string, std::string> metadata() && noexcept { return std::move(metadata_); }
   /// The file's bytes.
-  std::string_view bytes() const noexcept { return file_.content(); }
+  std::string_view bytes() const& noexcept { return file_.content(); }
+  std::string_view bytes() && = delete;
 
   // Each throws FileError if there is no tensor of that name, its dtype is not supported, or it holds a bool that is neither 0 nor 1.
 
-  const TensorSpec& spec(const std::string& name) const;
+  const TensorSpec& spec(const std::string& name) const&;
+  TensorSpec spec(const std::string& name) && { return spec(name); }
   /// A fresh copy.
   at::Tensor tensor(const std::string& name) const;
   /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination of the file's dtype.
