@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What points into an object cannot be had from a temporary, which would be gone by the next statement: such a call does not compile, or returns a copy.
-// And what keeps a reference to its argument does not take a temporary.
+// What points into an object cannot be had from a temporary, which would be gone by the next statement: such a call does not compile, or returns a
+// copy. And what keeps a reference to its argument does not take a temporary.
 #include <tw/algorithms/selection.hpp>
 #include <tw/base/file.hpp>
 #include <tw/comm/mesh.hpp>
@@ -24,11 +24,14 @@ using namespace tw;
 template <class T, class Call>
 concept allows = std::invocable<Call, T>;
 
-/// Whether `call` compiles for an object with a name, and for a temporary neither compiles nor returns a reference.
+template <class R>
+constexpr bool points_elsewhere = std::is_reference_v<R> || std::is_pointer_v<R> || std::ranges::view<R>;
+
+/// Whether `call` compiles for an object with a name, and for a temporary either does not compile or returns an object.
 template <class T, class Call>
 constexpr bool refuses(const Call&) {
   if constexpr (allows<T&&, Call>) {
-    return allows<T&, Call> && !std::is_reference_v<std::invoke_result_t<Call, T&&>>;
+    return allows<T&, Call> && !points_elsewhere<std::invoke_result_t<Call, T&&>>;
   } else {
     return allows<T&, Call>;
   }
