@@ -27,8 +27,8 @@ build     zlib1g-dev            <zlib.h>             zlib
 build     librandom123-dev      <Random123/philox.h> Random123
 build     libxxhash-dev         <xxhash.h>           xxHash
 build     libeigen3-dev         <Eigen/Core>         Eigen
-build     libsqlite3-dev        <sqlite3.h>          SQLite
-build     libhwloc-dev          <hwloc.h>            hwloc
+build     libsqlite3-dev        optional             SQLite
+build     libhwloc-dev          optional             hwloc
 build     dataset-fashion-mnist optional             Fashion-MNIST
 openmpi   libopenmpi-dev        mpicxx               MPI
 openmpi   openmpi-bin           mpiexec              MPI launcher

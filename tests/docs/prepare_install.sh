@@ -7,7 +7,9 @@ ln -s "$root/build/deps" "$root/build/release" build/
 ln -s "$(sed -n 's/^TORCH_INSTALL_PREFIX:[A-Z]*=//p; s/^TW_TORCH_DIR:PATH=//p' "$root/build/release/CMakeCache.txt" | grep . || echo "$root/build/deps/torch")" libtorch/torch
 awk '/^`\$HOME\/.*CMakeLists.txt`/ { file = $1; gsub(/[`,:]|\$HOME\//, "", file) }
      /^```cmake$/ { on = 1; next } /^```/ { on = 0 } on { print >file }' "$page"
-cmake --install "$root/build/release" --prefix "$folder/torchweave" >/dev/null
+for component in Unspecified tool; do cmake --install "$root/build/release" --component $component --prefix "$folder/torchweave" >/dev/null; done
+mkdir -p torchweave/lib/torchweave
+ln -s "$folder/libtorch/torch" torchweave/lib/torchweave/torch  # in place of the copy that component libtorch makes
 cat >bin/cmake <<END
 #!/usr/bin/env bash
 set -euo pipefail

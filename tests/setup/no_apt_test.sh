@@ -13,7 +13,7 @@ if [ "$(id -u)" -eq 0 ]; then
   "${as_user[@]}" test -w "$folder" || { echo "SKIPPED: user nobody cannot write to $folder"; exit 77; }
 fi
 
-headers="spdlog/spdlog.h fmt/core.h toml++/toml.h CLI/CLI.hpp nlohmann/json.hpp zlib.h Random123/philox.h xxhash.h Eigen/Core sqlite3.h hwloc.h"
+headers="spdlog/spdlog.h fmt/core.h toml++/toml.h CLI/CLI.hpp nlohmann/json.hpp zlib.h Random123/philox.h xxhash.h Eigen/Core"
 
 # machine NAME PROGRAM...: makes one, with these programs of which nothing is asked but to be there, and all headers.
 machine() {
@@ -57,7 +57,7 @@ says "  nlohmann-json (nlohmann-json3-dev)"
 says "  spdlog (libspdlog-dev)"
 says "  Ninja (ninja-build)"
 says docs/install.md
-for present in CMake zlib MPI Eigen ccache "without one"; do silent_about "$present"; done
+for present in CMake zlib MPI Eigen ccache hwloc "without one"; do silent_about "$present"; done
 
 # What an own prefix has counts.
 machine own_prefix cmake mpicxx mpiexec ninja
@@ -76,10 +76,10 @@ says "libraries are looked for with the compiler"
 
 # Debian, but no root and no sudo: its package manager knows of nothing.
 machine no_root cmake ninja mpicxx mpiexec apt-get dpkg-query
-rm "$machine/include/hwloc.h"
+rm "$machine/include/xxhash.h"
 setup
 ends_with 1
-says "  hwloc (libhwloc-dev)"
+says "  xxHash (libxxhash-dev)"
 silent_about "zlib"
 
 # sudo refuses.
