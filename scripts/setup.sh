@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich, cuda
 #
-# It does nothing, and needs no network, where everything is there. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
+# It does nothing, and needs no network, where everything is there. Without apt-get, or without root and sudo, it looks for what is needed by itself, and lists
+# what is missing: docs/install.md. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
 # PyTorch's index of CPU wheels (or TW_TORCH_CPU_INDEX, such as a mirror) where that answers, else what pip is configured with: the CUDA build, maybe.
 # Group cuda takes the CUDA build and all of NVIDIA's libraries that it loads into build/deps/cuda, beside the other; neither a toolkit nor nvcc.
 set -euo pipefail
@@ -12,23 +13,50 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 cpu_index=${TW_TORCH_CPU_INDEX:-https://download.pytorch.org/whl/cpu}
 
-packages=(g++ cmake ninja-build ccache libspdlog-dev libfmt-dev libtomlplusplus-dev libcli11-dev
-          nlohmann-json3-dev zlib1g-dev librandom123-dev libxxhash-dev libeigen3-dev libsqlite3-dev libhwloc-dev dataset-fashion-mnist)
+# Groups, Debian's package, how it is found without a package manager (a program, a <header>, or "optional" if builds do without it), common name.
+known='build     g++                   c++                  C++20 compiler
+build     cmake                 cmake                CMake
+build     ninja-build           ninja                Ninja
+build     ccache                optional             ccache
+build     libspdlog-dev         <spdlog/spdlog.h>    spdlog
+build     libfmt-dev            <fmt/core.h>         fmt
+build     libtomlplusplus-dev   <toml++/toml.h>      toml++
+build     libcli11-dev          <CLI/CLI.hpp>        CLI11
+build     nlohmann-json3-dev    <nlohmann/json.hpp>  nlohmann-json
+build     zlib1g-dev            <zlib.h>             zlib
+build     librandom123-dev      <Random123/philox.h> Random123
+build     libxxhash-dev         <xxhash.h>           xxHash
+build     libeigen3-dev         <Eigen/Core>         Eigen
+build     libsqlite3-dev        optional             SQLite
+build     libhwloc-dev          optional             hwloc
+build     dataset-fashion-mnist optional             Fashion-MNIST
+openmpi   libopenmpi-dev        mpicxx               MPI
+openmpi   openmpi-bin           mpiexec              MPI launcher
+mpich     libmpich-dev          mpicxx.mpich         MPICH
+mpich     mpich                 mpiexec.mpich        MPICH launcher
+libtorch  python3-pip           pip                  pip
+test      libgtest-dev          <gtest/gtest.h>      GoogleTest
+test      iproute2              optional             iproute2
+lint,fuzz clang-19              clang++-19           Clang 19
+lint      clang-tidy-19         clang-tidy-19        clang-tidy 19
+lint      clang-format-19       clang-format-19      clang-format 19
+lint      jq                    jq                   jq
+fuzz      libclang-rt-19-dev    optional             run time of Clang 19
+docs      doxygen               doxygen              Doxygen
+docs      graphviz              dot                  Graphviz'
+
+groups=(build)
 mpi=openmpi
 device=
 for group in "$@"; do
   case "$group" in
     openmpi | mpich) mpi=$group ;;
     cuda) device=$group ;;
-    build) ;;
-    test) packages+=(libgtest-dev iproute2) ;;
-    lint) packages+=(clang-19 clang-tidy-19 clang-format-19 jq) ;;
-    fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
-    docs) packages+=(doxygen graphviz) ;;
+    build | test | lint | fuzz | docs) groups+=("$group") ;;
     *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich, cuda)" >&2; exit 2 ;;
   esac
 done
-[ $mpi = mpich ] && packages+=(mpich libmpich-dev) || packages+=(libopenmpi-dev openmpi-bin)
+groups+=("$mpi")
 
 # The folder with LibTorch's include/, lib/ and share/cmake/Torch.
 deps=build/deps${device:+/$device}
@@ -39,24 +67,61 @@ if [ -n "${TW_TORCH_DIR:-}" ] && [ ! -e "$torch_dir/share/cmake/Torch/TorchConfi
 fi
 need_torch=false
 [ -e "$torch_dir/share/cmake/Torch/TorchConfig.cmake" ] || need_torch=true
-$need_torch && packages+=(python3-pip)
+$need_torch && groups+=(libtorch)
 
-missing=()
-for package in "${packages[@]}"; do
-  dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -x installed >/dev/null || missing+=("$package")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-  echo "setup: installing with apt-get: ${missing[*]}"
-  as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: run it as root, or install sudo" >&2; exit 1; }
-    as_root=(sudo)
+# is_found PROBE: whether a machine without a package manager has it. Libraries lie where the compiler looks, or in a prefix of CMAKE_PREFIX_PATH.
+compiler=${CXX:-c++} prefixes=${CMAKE_PREFIX_PATH:-}
+is_found() {
+  local prefix flags=()
+  case "$1" in
+    optional) return 0 ;;
+    pip) python3 -m pip --version >/dev/null 2>&1 ;;
+    c++) command -v "$compiler" >/dev/null ;;
+    '<'*)
+      for prefix in ${prefixes//:/ } /usr; do flags+=("-I$prefix/include" "-I$prefix/include/eigen3"); done
+      printf '#if !__has_include(%s)\n#error\n#endif\n' "$1" | "$compiler" -x c++ -E "${flags[@]}" - >/dev/null 2>&1
+      ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# is_installed PACKAGE: whether Debian's package manager, if there is one, says so.
+is_installed() { dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -x installed >/dev/null; }
+
+missing=()  # packages
+lacking=()  # those that nobody has installed in another way, either
+while read -r of package probe name; do
+  for group in "${groups[@]}"; do
+    [[ ",$of," == *",$group,"* ]] || continue
+    is_installed "$package" && break
+    missing+=("$package")
+    is_found "$probe" || lacking+=("$name ($package)")
+    break
+  done
+done <<<"$known"
+as_root=()
+can_install=true
+if [ "$(id -u)" -ne 0 ]; then
+  as_root=(sudo)
+  command -v sudo >/dev/null || can_install=false
+fi
+command -v apt-get >/dev/null || can_install=false
+
+if [ ${#missing[@]} -gt 0 ] && ! $can_install; then
+  if [ ${#lacking[@]} -gt 0 ]; then
+    echo "setup: this machine lacks the following; in parentheses, Debian's package:" >&2
+    printf '  %s\n' "${lacking[@]}" >&2
+    is_found c++ || echo "setup: libraries are looked for with the compiler; without one, all of them are in the list" >&2
+    echo "setup: apt-get could install them, with root or sudo. How to build without these: docs/install.md" >&2
+    exit 1
   fi
+elif [ ${#missing[@]} -gt 0 ]; then
+  echo "setup: installing with apt-get: ${missing[*]}"
   log=$(mktemp)
   if ! { "${as_root[@]}" apt-get update && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     rm -f "$log"
-    echo "setup: apt-get failed, see above" >&2
+    echo "setup: apt-get failed, see above. How to build without it: docs/install.md" >&2
     exit 1
   fi
   rm -f "$log"

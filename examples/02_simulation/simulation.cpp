@@ -4,7 +4,7 @@
 // surrogate is trained by the loop that simulation codes usually have, with one blocking all-reduce per parameter.
 //
 // Build:   cmake --build build/release --target 02_simulation
-// Run:     mpirun -n 3 build/release/bin/02_simulation
+// Run:     build/release/mpirun -n 3 build/release/bin/02_simulation
 // Expect:  surrogate error 2.1e-01 -> 1.3e-04, the solver's mass is conserved     (the second number is at most 1e-3)
 //          training takes 610 us a time step; with an all-reduce a parameter 720 us
 #include <torch/torch.h>

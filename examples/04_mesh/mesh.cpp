@@ -2,7 +2,7 @@
 // Ranks arranged along named axes. Along "data" they hold replicas of a model, along "stage" its parts. Each axis has its own communicators.
 //
 // Build:   cmake --build build/release --target 04_mesh
-// Run:     mpirun -n 4 build/release/bin/04_mesh
+// Run:     build/release/mpirun -n 4 build/release/bin/04_mesh
 // Expect:  the mesh is data=2 x stage=2     (one stage if the number of ranks is odd)
 //          rank 0: data 0, stage 0; gradient 2 over 2 replicas; 3 at the end of 2 stages; rank 0 by stage
 //          rank 1: data 0, stage 1; gradient 3 over 2 replicas; 3 at the end of 2 stages; rank 2 by stage

@@ -2,7 +2,7 @@
 // A tensor on parameter servers, which any rank can change by a rule at any time. Here the rule keeps the largest value that any rank has pushed.
 //
 // Build:   cmake --build build/release --target 10_parameter_server
-// Run:     mpirun -n 3 build/release/bin/10_parameter_server
+// Run:     build/release/mpirun -n 3 build/release/bin/10_parameter_server
 // Expect:  the largest of 300 pushes: 0.996... in the mean, at least 0.99... before the end
 #include <torch/torch.h>
 

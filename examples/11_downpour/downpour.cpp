@@ -3,7 +3,7 @@
 // slow rank does not delay the others.
 //
 // Build:   cmake --build build/release --target 11_downpour
-// Run:     mpirun -n 3 build/release/bin/11_downpour
+// Run:     build/release/mpirun -n 3 build/release/bin/11_downpour
 // Expect:  loss 0.0... of the centre after 81 pushes of rank 0      (about 8 at first; below 0.1 at the end)
 #include <torch/torch.h>
 

@@ -3,7 +3,7 @@
 // each one towards a centre on parameter servers, and no worker waits for another.
 //
 // Build:   cmake --build build/release --target 12_easgd_hybrid
-// Run:     mpirun -n 4 build/release/bin/12_easgd_hybrid
+// Run:     build/release/mpirun -n 4 build/release/bin/12_easgd_hybrid
 // Expect:  2 workers of 2 ranks: loss 0.0... of the centre after 40 elastic steps of the slower one      (about 8 at first; below 0.1 at the end)
 #include <torch/torch.h>
 

@@ -2,7 +2,7 @@
 // Two islands with different methods, one with CMA-ES and one with a genetic algorithm. They send each other copies of their individuals.
 //
 // Build:   cmake --build build/release --target 41_islands
-// Run:     mpirun -n 4 build/release/bin/41_islands
+// Run:     build/release/mpirun -n 4 build/release/bin/41_islands
 // Expect:  a loss below 5 for Rastrigin's function in 10 dimensions, which has 11^10 minima; each island has individuals from both
 #include <cmath>
 #include <iostream>

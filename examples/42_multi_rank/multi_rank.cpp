@@ -3,7 +3,7 @@
 // validation set. The best configuration is trained once more, and only then evaluated on the test set.
 //
 // Build:   cmake --build build/release --target 42_multi_rank
-// Run:     mpirun -n 4 build/release/bin/42_multi_rank
+// Run:     build/release/mpirun -n 4 build/release/bin/42_multi_rank
 // Expect:  some trials pruned, and about 90 % of the points right
 #include <torch/torch.h>
 

@@ -3,7 +3,7 @@
 // beam but a Pareto front: improving one objective worsens the other.
 //
 // Build:   cmake --build build/release --target 45_front
-// Run:     mpirun -n 4 build/release/bin/45_front
+// Run:     build/release/mpirun -n 4 build/release/bin/45_front
 // Expect:  about 100 beams, from light ones that bend by about 1 cm to ones of 10 kg and more that hardly bend; the heavier, the stiffer
 #include <cmath>
 #include <iostream>

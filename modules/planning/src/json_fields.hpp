@@ -42,6 +42,12 @@ T field(const nlohmann::json& object, const char* name, const std::string& where
   }
 }
 
+/// @throws Error if `object` is of another version of its format. Files written before formats had a version are of version 1.
+inline void expect_version(const nlohmann::json& object, int64_t supported, const std::string& where) {
+  const int64_t found = object.contains("version") ? field<int64_t>(object, "version", where) : 1;
+  if (found != supported) throw Error(concat(where, ".version is ", found, ", only ", supported, " is supported"));
+}
+
 /// @throws Error naming a field that is not in `known`
 inline void refuse_others(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& where) {
   if (!object.is_object()) throw Error(concat(where, " is not an object"));

@@ -10,6 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t plan_version = 1;
+
 /// Indices of operators by name.
 class Names {
  public:
@@ -85,7 +87,8 @@ std::string to_json(const Plan& plan, const Profile& profile) {
     json["predicted"] = figures_json(stage.figures);
     stages.push_back(json);
   }
-  const Json json{{"hash", plan.hash},
+  const Json json{{"version", plan_version},
+                  {"hash", plan.hash},
                   {"batch", plan.batch},
                   {"micro_batches", plan.micro_batches},
                   {"schedule", name_of(plan.schedule)},
@@ -96,7 +99,8 @@ std::string to_json(const Plan& plan, const Profile& profile) {
 
 Plan plan_from_json(std::string_view text, const Profile& profile, int devices) {
   const nlohmann::json json = parse_json(text, "the plan");
-  refuse_others(json, {"hash", "batch", "micro_batches", "schedule", "predicted", "stages"}, "plan");
+  expect_version(json, plan_version, "plan");
+  refuse_others(json, {"version", "hash", "batch", "micro_batches", "schedule", "predicted", "stages"}, "plan");
   Plan plan{.hash = field<std::string>(json, "hash", "plan"),
             .batch = field<int64_t>(json, "batch", "plan"),
             .micro_batches = field<int>(json, "micro_batches", "plan"),

@@ -9,6 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t profile_version = 1;
+
 Json json_of(const Affine& cost) { return Json::array({cost.fixed, cost.per_row}); }
 
 Affine affine(const nlohmann::json& object, const char* name, const std::string& where) {
@@ -45,17 +47,15 @@ std::string to_json(const Profile& profile) {
   }
   Json parameters = Json::array();
   for (const ProfiledParameter& parameter : profile.parameters) parameters.push_back({{"name", parameter.name}, {"bytes", parameter.bytes}});
-  return Json{{"hash", profile.hash},
-              {"input_bytes", json_of(profile.input_bytes)},
-              {"operators", operators},
-              {"parameters", parameters},
-              {"outputs", profile.outputs}}
+  return Json{{"version", profile_version}, {"hash", profile.hash},     {"input_bytes", json_of(profile.input_bytes)},
+              {"operators", operators},     {"parameters", parameters}, {"outputs", profile.outputs}}
       .dump();
 }
 
 Profile profile_from_json(std::string_view text) {
   const nlohmann::json json = parse_json(text, "the profile");
-  refuse_others(json, {"hash", "input_bytes", "operators", "parameters", "outputs"}, "profile");
+  expect_version(json, profile_version, "profile");
+  refuse_others(json, {"version", "hash", "input_bytes", "operators", "parameters", "outputs"}, "profile");
   Profile profile{.hash = field<std::string>(json, "hash", "profile"), .input_bytes = affine(json, "input_bytes", "profile")};
   for (const auto& entry : field<std::vector<nlohmann::json>>(json, "operators", "profile")) {
     profile.operators.push_back(operator_from(entry, concat("profile.operators[", profile.operators.size(), ']')));

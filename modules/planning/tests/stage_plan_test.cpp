@@ -152,6 +152,10 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
     return message_of([&] { plan_from_json(text, profile, 3); });
   };
   EXPECT_NO_THROW(plan_from_json(good.dump(), profile, 3));
+  expect_contains(refused([](auto& j) { j["version"] = 2, j["stage"] = 0; }), "plan.version is 2, only 1 is supported");
+  nlohmann::json without_version = good;
+  EXPECT_EQ(without_version.erase("version"), 1U);
+  EXPECT_NO_THROW(plan_from_json(without_version.dump(), profile, 3));
   expect_contains(refused([](auto& j) { j["hash"] = "x"; }), "the plan is for a model with hash x");
   expect_contains(refused([](auto& j) {
                     j["hash"] = "x";
@@ -182,6 +186,7 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
     EXPECT_THROW(profile_from_json(json.dump()), Error);
     return message_of([&] { profile_from_json(json.dump()); });
   };
+  expect_contains(refused([](auto& j) { j["version"] = 2, j["operator"] = 0; }), "profile.version is 2, only 1 is supported");
   expect_contains(refused([](auto& j) { j["operators"][1].erase("forward_s"); }), "profile.operators[1].forward_s is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
   expect_contains(refused([](auto& j) { j["operators"][1]["inputs"] = {3}; }), "operators[1] \"a\": inputs has 3");

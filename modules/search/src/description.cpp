@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
@@ -18,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* file_of_description = "search.json";
+constexpr int64_t description_version = 1;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 json parameter_json(const Parameter& p) {
@@ -59,7 +61,8 @@ std::string description_of(const Space& space, const SearchOptions& options) {
   for (const Parameter& each : space.parameters()) parameters.push_back(parameter_json(each));
   json starts = json::array();  // not that of the parameters' own
   for (size_t i = Space(space.parameters()).starts().size(); i < space.starts().size(); ++i) starts.push_back(named_texts(space, space.starts()[i]));
-  const json description{{"parameters", parameters},
+  const json description{{"version", description_version},
+                         {"parameters", parameters},
                          {"starts", starts},
                          {"evaluations", options.evaluations},
                          {"seconds", number_or_null(options.seconds)},
@@ -83,6 +86,8 @@ Description read_description(const std::filesystem::path& folder) {
   if (!in) throw FileError(path, 0, "cannot be opened: no search has begun there, or one of an earlier version");
   try {
     const json description = json::parse(in);
+    const int64_t version = description.value("version", int64_t{1});  // files written before there was a number are of version 1
+    if (version != description_version) throw Error(concat("its version is ", version, ", only ", description_version, " is supported"));
     std::vector<Parameter> parameters;
     for (const json& each : description.at("parameters")) parameters.push_back(parameter_in(each));
     Space space(std::move(parameters));

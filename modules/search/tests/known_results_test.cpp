@@ -174,6 +174,9 @@ TEST(Description, ReadsBack) {
   EXPECT_EQ(read_description(folder).space.starts(), starting.starts());
   EXPECT_EQ(read_description(folder).space.hash(), starting.hash());
   EXPECT_EQ(read_description(folder).seconds, 9);
+  std::ofstream(folder / "search.json") << R"({"version": 2})";
+  const std::string message = message_of<FileError>([&] { read_description(folder); });
+  EXPECT_NE(message.find("its version is 2, only 1 is supported"), std::string::npos) << message;
   std::ofstream(folder / "search.json") << "{";
   EXPECT_THROW(read_description(folder), FileError);
 }

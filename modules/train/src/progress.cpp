@@ -4,10 +4,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 
 namespace tw::train {
 namespace {
+
+constexpr int64_t progress_version = 1;
 
 template <class T>
 void read(const nlohmann::json& json, T& value) {
@@ -60,7 +63,7 @@ void for_each_member(SomeProgress& progress, Visit visit) {
 }  // namespace
 
 std::string to_json(const Progress& progress) {
-  nlohmann::ordered_json json;
+  nlohmann::ordered_json json{{"version", progress_version}};
   for_each_member(progress, [&](const char* name, const auto& member) { json[name] = member; });
   return json.dump();
 }
@@ -69,6 +72,8 @@ Progress progress_from_json(const std::string& text) {
   Progress progress;
   try {
     const auto json = nlohmann::json::parse(text);
+    const int64_t version = json.value("version", int64_t{1});  // checkpoints written before there was a number are of version 1
+    if (version != progress_version) throw Error(concat("the trainer's state has version ", version, ", only ", progress_version, " is supported"));
     for (const char* needed : {"epoch", "consumed", "step", "global_batch", "seed"}) (void)json.at(needed);
     for_each_member(progress, [&](const char* name, auto& member) {
       if (json.contains(name)) read(json[name], member);  // members that an older version did not write keep their defaults

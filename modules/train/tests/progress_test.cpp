@@ -61,6 +61,10 @@ TEST(Progress, TakesFiguresThatAreNotFinite) {
 TEST(Progress, RefusesWhatIsNoProgress) {
   EXPECT_THROW((void)tw::train::progress_from_json("{}"), tw::Error);
   EXPECT_THROW((void)tw::train::progress_from_json("nonsense"), tw::Error);
+  const std::string text = tw::train::to_json({});
+  EXPECT_TRUE(text.starts_with(R"({"version":1,)")) << text;
+  EXPECT_NO_THROW((void)tw::train::progress_from_json(R"({"epoch":1,"consumed":2,"step":3,"global_batch":4,"seed":5})"));
+  EXPECT_THROW((void)tw::train::progress_from_json(R"({"version":2,"epoch":1,"consumed":2,"step":3,"global_batch":4,"seed":5})"), tw::Error);
 }
 
 TEST(Progress, GivesEveryRankItsLossOrTheFirstAll) {
