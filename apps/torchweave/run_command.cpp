@@ -66,6 +66,7 @@ End run_command(int argc, const char* const* argv, Session& session) {
   add_plan_layers(plan, session);
   add_keys(app, session);
   add_doctor(app, session);
+  add_selftest(app, session);
   add_launch(app);
   try {
     app.parse(argc, argv);
