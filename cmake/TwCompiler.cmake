@@ -19,6 +19,7 @@ endif()
 function(tw_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${TW_WARNINGS_AS_ERRORS})
+  target_compile_options(${target} PRIVATE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")  # no text of ours names a folder of the build
   target_compile_options(${target} PRIVATE -fPIC)  # for libraries and programs alike, or they could not share the precompiled header
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                          -Wcast-align)

@@ -3,7 +3,8 @@
 # A module is its folder: the public headers are include/tw/NAME/*.hpp, the sources are src/*.cpp. It becomes target
 # tw_NAME (tw::NAME) with an include root of its own, so that only what is linked can be included, and a generated header
 # <tw/NAME.hpp> that includes its public headers and those of the modules that it links publicly. Headers NOT_FORWARDED are
-# left out there: those that take long to compile and that few users need, who include them by name. The time of a CALLER goes into what it calls,
+# left out there: those that take long to compile and that few users need, who include them by name. PRIVATE targets tw_headers::<name> are headers of
+# third parties that nobody else needs. The time of a CALLER goes into what it calls,
 # LibTorch above all: it is compiled with -O1, in two thirds of the time.
 function(tw_module name)
   cmake_parse_arguments(arg "CALLER" "FLOOR" "PUBLIC;PRIVATE;NOT_FORWARDED" ${ARGN})
@@ -47,14 +48,29 @@ function(tw_module name)
   set_property(GLOBAL APPEND_STRING PROPERTY TW_FLOORS "${arg_FLOOR} ${name}:${uses}\n")
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/include")
   file(CONFIGURE OUTPUT "${generated}/tw/${name}.hpp"
-       CONTENT "// Generated: the public headers of ${name} and of what it builds on.\n#pragma once\n${forwards}${own_includes}")
+       CONTENT "// Generated: the public headers of ${name} and of what it builds on.\n#pragma once\n#include <tw/version.hpp>\n${forwards}${own_includes}")
 
+  foreach(target IN LISTS arg_PRIVATE)
+    if(NOT TARGET ${target})  # it is optional: src/without/ holds what takes the place of the files that use it
+      file(GLOB substitutes CONFIGURE_DEPENDS "src/without/*.cpp")
+      list(TRANSFORM substitutes REPLACE "/without/" "/" OUTPUT_VARIABLE replaced)
+      list(REMOVE_ITEM sources ${replaced})
+      list(APPEND sources ${substitutes})
+    endif()
+  endforeach()
   add_library(tw_${name} STATIC ${sources})
   add_library(tw::${name} ALIAS tw_${name})
   target_sources(tw_${name} PUBLIC FILE_SET HEADERS
     BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" "${generated}"
     FILES ${headers} "${generated}/tw/${name}.hpp")
-  target_link_libraries(tw_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  target_link_libraries(tw_${name} PUBLIC ${arg_PUBLIC})
+  foreach(target IN LISTS arg_PRIVATE)
+    if(target MATCHES "^tw_headers::")
+      target_link_libraries(tw_${name} PRIVATE $<BUILD_INTERFACE:${target}>)
+    elseif(TARGET ${target})
+      target_link_libraries(tw_${name} PRIVATE ${target})
+    endif()
+  endforeach()
   set_target_properties(tw_${name} PROPERTIES TW_FLOOR ${arg_FLOOR} TW_WITH_TORCH ${with_torch} EXPORT_NAME ${name})
   tw_compile_options(tw_${name})
   if(with_torch AND arg_CALLER)

@@ -27,6 +27,8 @@ void add_plan_layers(CLI::App& plan, Session& session);
 void add_keys(CLI::App& app, Session& session);
 /// torchweave doctor [--gpu-direct]
 void add_doctor(CLI::App& app, Session& session);
+/// torchweave selftest [--json FILE] [--limit SECONDS]
+void add_selftest(CLI::App& app, Session& session);
 /// torchweave launch [-n N] [--hosts a:2,b:2] [--restart K] ... -- PROGRAM ARGUMENTS...
 void add_launch(CLI::App& app);
 

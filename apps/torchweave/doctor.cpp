@@ -24,6 +24,7 @@
 #include <tw/comm/shared_tensor.hpp>
 #include <tw/mpi/environment.hpp>
 #include <tw/mpi/topology.hpp>
+#include <tw/version.hpp>
 
 namespace tw::tool {
 namespace {
@@ -107,7 +108,7 @@ std::vector<Finding> examine(const Environment& mpi) {
   const Communicator comm = mpi.world().dup();
   const Topology topology = find_topology(comm);
   std::vector<Finding> findings{
-      {"Torchweave", TW_VERSION, ""},
+      {"Torchweave", std::string(version_string), ""},
       {"LibTorch", TORCH_VERSION, ""},
       {"MPI", Environment::library_version(), ""},
       {"thread level", std::string(to_string(mpi.thread_level())), ""},

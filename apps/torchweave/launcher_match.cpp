@@ -36,6 +36,13 @@ std::optional<std::string> variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+std::string launcher_of(const Variables& variables) {
+  for (const Started& each : launchers) {
+    if (number_in(variables, each.processes) && number_in(variables, each.number)) return each.launcher;
+  }
+  return "";
+}
+
 bool started_with_others(const Variables& variables) { return !launcher_mismatch(variables, 1).empty(); }
 
 std::string launcher_mismatch(const Variables& variables, int ranks) {

@@ -12,6 +12,8 @@ using Variables = std::function<std::optional<std::string>(const char* name)>;
 /// Of this process.
 std::optional<std::string> variable(const char* name);
 
+/// The launcher that has started this process, alone or with others; empty if none is known.
+std::string launcher_of(const Variables& variables);
 /// Whether a launcher has started this process together with others.
 bool started_with_others(const Variables& variables);
 /// A warning if a launcher has started several processes and MPI counts one rank: each process then does all of the work. Empty where they agree.

@@ -10,6 +10,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/suggest.hpp>
 #include <tw/base/text_stream.hpp>
+#include <tw/version.hpp>
 
 #include "commands.hpp"
 #include "launcher_match.hpp"
@@ -54,7 +55,7 @@ End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) 
 
 End run_command(int argc, const char* const* argv, Session& session) {
   CLI::App app("Distributed training of neural networks over MPI");
-  app.set_version_flag("--version", TW_VERSION);
+  app.set_version_flag("--version", std::string(version_string));
   app.require_subcommand(1);
   add_train(app, session);
   add_search(app, session);
@@ -65,6 +66,7 @@ End run_command(int argc, const char* const* argv, Session& session) {
   add_plan_layers(plan, session);
   add_keys(app, session);
   add_doctor(app, session);
+  add_selftest(app, session);
   add_launch(app);
   try {
     app.parse(argc, argv);

@@ -101,6 +101,8 @@ TEST(Launch, NoticesALauncherThatMpiDoesNotKnow) {
             std::string::npos);
   EXPECT_EQ(launcher_mismatch(slurm, 4), "");
   EXPECT_FALSE(is_first_process(slurm));
+  EXPECT_EQ(launcher_of(slurm), "Slurm's srun");
+  EXPECT_EQ(launcher_of(with({})), "");
   EXPECT_TRUE(started_with_others(slurm));
   EXPECT_NE(launcher_mismatch(with({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}), 1), "");
   EXPECT_EQ(launcher_mismatch(with({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), 1), "");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/hash.hpp>
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace tw {

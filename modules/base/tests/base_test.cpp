@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <stdexcept>
 #include <tw/base.hpp>
 #include <tw/base/clock.hpp>
 #include <tw/base/terminal.hpp>
@@ -42,6 +44,30 @@ TEST(Process, ItsLabelIsTakenOffTheFrontAlone) {
   EXPECT_EQ(tw::without_process_label(""), "");
   tw::set_process_rank(-1);
   EXPECT_EQ(tw::without_process_label("this process: no"), "no");
+}
+
+TEST(Log, GoesToTheFunctionOfTheProgram) {
+  std::vector<std::pair<tw::LogLevel, std::string>> lines;
+  tw::set_process_rank(7);
+  tw::set_log_function([&](tw::LogLevel level, std::string_view line) { lines.emplace_back(level, line); });
+  tw::log_warning("late by ", 3, " s: {}");
+  tw::set_process_rank(-1);
+  tw::log_error("lost");
+  tw::set_log_function([&](tw::LogLevel, std::string_view) { throw std::runtime_error("full"); });
+  EXPECT_NO_THROW(tw::log_error("dropped"));
+  tw::set_log_function({});
+  const std::vector<std::pair<tw::LogLevel, std::string>> expected{{tw::LogLevel::warning, "[rank 7] late by 3 s: {}"},
+                                                                   {tw::LogLevel::error, "lost"}};
+  EXPECT_EQ(lines, expected);
+}
+
+TEST(Version, OfHeadersIsThatOfTheLibrary) {
+  EXPECT_EQ(tw::build_info().version, tw::version_string);
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  ASSERT_EQ(std::sscanf(tw::version_string.data(), "%d.%d.%d", &major, &minor, &patch), 3);
+  EXPECT_EQ(TW_VERSION, 10000 * major + 100 * minor + patch);
 }
 
 TEST(Concat, IsTheSameUnderEveryLocale) {

@@ -200,7 +200,7 @@ bool Engine::wait(Operation& operation, std::optional<Clock::time_point> deadlin
     if (is_done()) return true;  // another thread completed it
     in_time = !deadline || now <= *deadline;
     if (!in_time) return false;
-    stall.look(operation, now);
+    if (const std::string why = stall.look(operation, now); !why.empty()) revoke_locked(*operation.comm, why);
     if (const std::string left = stall.who_left(operation, now); !left.empty()) fail(operation, std::make_exception_ptr(Error(left)));
     return true;
   });
@@ -213,7 +213,10 @@ void Engine::wait_for_streams(const std::function<bool()>& is_done) {
     const auto first = std::find_if(active_.begin(), active_.end(), in_stream);
     if (first == active_.end()) return true;
     const std::shared_ptr<Operation> operation = *first;
-    stall.look(*operation, now);
+    if (const std::string why = stall.look(*operation, now); !why.empty()) {
+      revoke_locked(*operation->comm, why);
+      throw RevokedError(operation->comm->name, operation->call.describe(), why);
+    }
     if (const std::string left = stall.who_left(*operation, now); !left.empty()) {
       fail(*operation, std::make_exception_ptr(Error(left)));
       throw Error(left);
@@ -229,7 +232,11 @@ void Engine::wait_for_peer(const std::shared_ptr<CommunicatorState>& comm, const
   waited.comm = comm;
   advance_until(is_done, 1, activity, [&](Stall& stall, Clock::time_point now) {
     listen(*comm);
-    stall.look(waited, now);
+    const std::string why = stall.look(waited, now);
+    if (!why.empty()) {
+      revoke_locked(*comm, why);
+      throw RevokedError(comm->name, call.describe(), why);
+    }
     return true;
   });
 }
@@ -249,9 +256,14 @@ void Engine::revoke(CommunicatorState& comm, const std::string& reason) {
   expect_own_thread();
   const std::lock_guard lock(mutex_);
   if (comm.revoked) return;
+  revoke_locked(comm, reason);
+  progress_locked();
+}
+
+void Engine::revoke_locked(CommunicatorState& comm, const std::string& reason) {
+  if (comm.revoked) return;
   comm.mark_revoked(reason);
   tell_revoked(comm);
-  progress_locked();
 }
 
 void Engine::with_engine_paused(const std::function<void()>& change) {

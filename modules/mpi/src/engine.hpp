@@ -103,6 +103,7 @@ class Engine {
   void end(Operation& operation);
   void fail(Operation& operation, std::exception_ptr failure);
   void keep(Operation& operation);
+  void revoke_locked(CommunicatorState& comm, const std::string& reason);
   void run_thread();
 
   std::atomic<std::chrono::milliseconds> stall_warning_;

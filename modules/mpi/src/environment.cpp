@@ -2,6 +2,7 @@
 #include <tw/mpi/environment.hpp>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -44,6 +45,36 @@ void expect_valid(const EnvironmentOptions& options) {
   expect_time("stall_abort", options.stall_abort);
   TW_EXPECTS(options.drain_timeout.count() >= 0, "EnvironmentOptions::drain_timeout must not be negative, got ", options.drain_timeout.count(),
              " ms");
+}
+
+// The handles of two MPIs differ, so that a program that loads another MPI than it was compiled for would crash in its first call.
+void expect_compiled_mpi() {
+#ifdef OPEN_MPI
+  constexpr std::string_view name = "Open MPI";
+  constexpr std::array<std::string_view, 1> names{name};
+#else
+  constexpr std::string_view name = "MPICH, or an MPI with its binary interface,";
+  constexpr std::array<std::string_view, 4> names{"MPICH", "Intel", "MVAPICH", "CRAY"};
+#endif
+  const std::string loaded = Environment::library_version();
+  if (std::ranges::any_of(names, [&](std::string_view each) { return loaded.find(each) != std::string::npos; })) return;
+  throw Error(concat("Torchweave was compiled for ", name, " (", build_info().mpi, "), but this process has loaded ", loaded));
+}
+
+// Two static copies of the library in one process, in two plug-ins for instance, would each believe to be the only one that drives MPI. They cannot
+// see each other's variables, but both see the environment.
+void expect_only_copy() {
+  constexpr const char* variable = "TORCHWEAVE_LOADED_FROM";
+  Dl_info self = {};
+  dladdr(reinterpret_cast<const void*>(&Environment::library_version), &self);
+  const std::string process = concat(::getpid(), ' ');
+  const std::string here = concat(process, self.dli_fname);
+  const char* there = std::getenv(variable);
+  if (there != nullptr && std::string_view(there).starts_with(process) && there != here) {
+    throw Error(concat("this process holds two copies of Torchweave, in ", there + process.size(), " and in ", self.dli_fname,
+                       ": link both with one shared library that contains Torchweave"));
+  }
+  ::setenv(variable, here.c_str(), 1);
 }
 
 int native(ThreadLevel level) {
@@ -131,6 +162,7 @@ std::string_view to_string(ThreadLevel level) {
 Environment::Environment(int& argc, char**& argv, const EnvironmentOptions& options) : adopted_(mpi_runs()) {
   if (!adopted_) std::set_terminate(abort_with_current_exception);
   expect_valid(options);
+  expect_compiled_mpi();
   if (!adopted_) initialise(&argc, &argv, options);
   attach(options);
 }
@@ -138,11 +170,13 @@ Environment::Environment(int& argc, char**& argv, const EnvironmentOptions& opti
 Environment::Environment(const EnvironmentOptions& options) : adopted_(mpi_runs()) {
   if (!adopted_) std::set_terminate(abort_with_current_exception);
   expect_valid(options);
+  expect_compiled_mpi();
   if (!adopted_) initialise(nullptr, nullptr, options);
   attach(options);
 }
 
 Environment::Environment(AdoptTag, const EnvironmentOptions& options) : adopted_(true) {
+  expect_compiled_mpi();
   if (!mpi_runs()) throw NotInitialisedError("Environment::adopt()");
   expect_valid(options);
   attach(options);
@@ -166,6 +200,7 @@ void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& 
 }
 
 void Environment::attach(const EnvironmentOptions& options) {
+  expect_only_copy();
   exceptions_at_entry_ = std::uncaught_exceptions();
   thread_level_ = granted_thread_level();
   runtime_ = mpi::Runtime::find_current();
@@ -175,7 +210,7 @@ void Environment::attach(const EnvironmentOptions& options) {
       throw Error(concat("ProgressDriver::thread needs MPI_THREAD_MULTIPLE, but the adopted MPI runs at ", to_string(thread_level_),
                          ": let the host request it in MPI_Init_thread, or use ProgressDriver::inlined"));
     }
-    runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default), thread_level_);
+    runtime_ = std::make_shared<mpi::Runtime>(options, options.audit.value_or(audit_by_default), thread_level_, adopted_);
     mpi::Runtime::set_current(runtime_);
     if (adopted_) {
       MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drain_before_finalize, &finalize_key_, nullptr);

@@ -34,8 +34,9 @@ void check(int code, const char* call, const std::string& communicator) {
   throw MpiError(call, code, std::string(text.data(), static_cast<size_t>(length)), communicator);
 }
 
-Runtime::Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level)
-    : audit_(audit),
+Runtime::Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level, bool guest)
+    : guest_(guest),
+      audit_(audit),
       largest_message_(options.largest_message),
       largest_tag_(tag_upper_bound()),
       device_aware_(options.device_aware),
@@ -135,15 +136,22 @@ void Runtime::close() {
   engine_.stop_thread();
   try {
     if (!engine_.drain(drain_timeout_)) {
-      Environment::abort(concat("operations that were dropped before their completion did not complete within ", drain_timeout_.count(),
-                                " ms: did every rank make the same calls?"));
+      fail_to_close(concat("operations that were dropped before their completion did not complete within ", drain_timeout_.count(),
+                           " ms: did every rank make the same calls?"));
+      return;
     }
     free_communicators();
     operations_.free();
   } catch (const std::exception& error) {
-    Environment::abort(error.what());
+    fail_to_close(error.what());
   }
   closed_ = true;
+}
+
+void Runtime::fail_to_close(const std::string& why) {
+  if (!guest_) Environment::abort(why);
+  log_error(why);
+  abandon();
 }
 
 void Runtime::abandon() {

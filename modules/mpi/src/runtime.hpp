@@ -41,7 +41,8 @@ constexpr int first_sequence_tag = 32768;  // first tag of collectives made of m
 class Runtime {
  public:
   /// @param level granted by MPI
-  Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level);
+  /// @param guest on an MPI of the program's, whose job is not ours to end
+  Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level, bool guest);
 
   /// The runtime of the Environment that exists, or null.
   static std::shared_ptr<Runtime> find_current();
@@ -52,6 +53,7 @@ class Runtime {
   static void set_current(const std::shared_ptr<Runtime>& runtime);
 
   Engine& engine() noexcept { return engine_; }
+  bool is_guest() const noexcept { return guest_; }
   const Operations& operations() const noexcept { return operations_; }
   bool audit() const noexcept { return audit_; }
   /// Whether any communicator has been revoked.
@@ -75,12 +77,16 @@ class Runtime {
   /// Frees the communicators that all members have queued, if all those members are in `comm`. Collective.
   void free_communicators_queued_everywhere(const Communicator& comm);
 
-  /// Completes dropped operations and frees queued communicators; aborts the job if that fails. A second call does nothing.
+  /// Completes dropped operations and frees queued communicators. Aborts the job if that fails; a guest logs the error and abandons them. A second
+  /// call does nothing.
   void close();
   /// Drops everything without touching it: buffers of messages that may still be in flight are leaked, not freed.
   void abandon();
 
  private:
+  void fail_to_close(const std::string& why);
+
+  const bool guest_;
   const bool audit_;
   const int64_t largest_message_;
   const int largest_tag_;

@@ -137,7 +137,7 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
 }
 
 // Ranks on other nodes cannot read our board: each waiting rank announces its wait to everyone, shortly before the first report.
-void Stall::look(const Operation& operation, Clock::time_point now) {
+std::string Stall::look(const Operation& operation, Clock::time_point now) {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
   if (!told_ && waited > std::min(warning_, abort_) * 3 / 4) {
     told_ = true;
@@ -147,11 +147,10 @@ void Stall::look(const Operation& operation, Clock::time_point now) {
     warned_ = true;
     if (reports(operation, waited)) log_warning(explain_wait(operation, waited));
   }
-  if (waited > abort_) {
-    if (reports(operation, waited) || waited > abort_ * 5 / 4) {
-      Environment::abort(concat(explain_wait(operation, waited), "\n  this is longer than EnvironmentOptions::stall_abort: the job ends"));
-    }
-  }
+  if (waited <= abort_ || !(reports(operation, waited) || waited > abort_ * 5 / 4)) return "";
+  const std::string why = concat(explain_wait(operation, waited), "\n  this is longer than EnvironmentOptions::stall_abort");
+  if (!operation.comm->runtime->is_guest()) Environment::abort(why + ": the job ends");
+  return why;
 }
 
 }  // namespace tw::mpi

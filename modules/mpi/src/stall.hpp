@@ -4,7 +4,7 @@
 
 namespace tw::mpi {
 
-/// Watches one long wait: reports the late ranks after `warning`, and aborts the job after `abort`.
+/// Watches one long wait: reports the late ranks after `warning`. After `abort` it aborts the job, or says to a guest that the wait must end.
 class Stall {
  public:
   Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort)
@@ -16,8 +16,8 @@ class Stall {
     told_ = warned_ = false;
   }
 
-  /// Call from time to time, under the engine's lock.
-  void look(const Operation& operation, Clock::time_point now);
+  /// Call from time to time, under the engine's lock. @return for a guest, why the wait must end; else empty
+  std::string look(const Operation& operation, Clock::time_point now);
   /// Describes a rank that left without making the call `operation` waits for, which then never completes; empty if none. Reports it only a moment
   /// after first seeing it, because a revocation that gives the reason may be in flight.
   std::string who_left(const Operation& operation, Clock::time_point now);

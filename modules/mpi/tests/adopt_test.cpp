@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
 #include <tw/mpi.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/interop.hpp>
@@ -13,6 +14,12 @@
 #include <tw/mpi/rpc_client.hpp>
 
 namespace {
+
+int ranks() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
 
 bool finalised() {
   int flag = 0;
@@ -124,12 +131,72 @@ TEST(Adopt, RefusesOptionsThatMakeNoSense) {
 }
 
 // Starts an operation and drops all handles to it. @return the memory that it keeps alive
-std::weak_ptr<int> drop_an_allreduce() {
-  const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+std::weak_ptr<int> drop_an_allreduce(const tw::Communicator& comm) {
   const auto number = std::make_shared<int>(1);
   (void)tw::mpi::start(comm, {.collective = tw::Collective::allreduce},
                        tw::mpi::allreduce_transfer(comm, {number.get(), 1, tw::ElementType::int32}, tw::ReduceOp::sum), [number] {});
   return number;
+}
+
+// The lines that are logged while it lives.
+class CapturedLog {
+ public:
+  CapturedLog() {
+    tw::set_log_function([this](tw::LogLevel, std::string_view line) { text += tw::concat(line, '\n'); });
+  }
+  ~CapturedLog() { tw::set_log_function({}); }
+  CapturedLog(const CapturedLog&) = delete;
+  CapturedLog& operator=(const CapturedLog&) = delete;
+
+  std::string text = {};
+};
+
+// The job is the host's: a wait past its limit is an error, on all members, and what is logged goes to the host.
+TEST(Adopt, AWaitPastItsLimitIsAnErrorThatTheHostCatches) {
+  if (ranks() != 2) GTEST_SKIP() << "needs 2 ranks";
+  using std::chrono::milliseconds;
+  const CapturedLog log;
+  {
+    const auto mpi = tw::Environment::adopt({.stall_warning = milliseconds(100), .stall_abort = milliseconds(300)});
+    const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+    const auto message_of_barriers = [&] {
+      try {
+        comm.barrier();
+        comm.barrier();  // the first may complete where the other rank had begun it
+      } catch (const tw::RevokedError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    if (comm.rank() != 0) MPI_Barrier(MPI_COMM_WORLD);
+    const std::string message = message_of_barriers();
+    if (comm.rank() == 0) MPI_Barrier(MPI_COMM_WORLD);
+    EXPECT_NE(message.find("has waited"), std::string::npos) << message;  // the reason reaches the other rank, too
+    if (comm.rank() == 0) {
+      EXPECT_NE(message.find("this is longer than EnvironmentOptions::stall_abort"), std::string::npos) << message;
+    }
+    if (comm.rank() == 0) {
+      EXPECT_NE(log.text.find("rank 1 has not responded"), std::string::npos) << log.text;
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// An operation that another rank never joins does not end the job when the host leaves.
+TEST(Adopt, AnOperationThatNeverCompletesIsLeftAsItIs) {
+  if (ranks() != 2) GTEST_SKIP() << "needs 2 ranks";
+  const CapturedLog log;
+  bool first = false;
+  {
+    const auto mpi = tw::Environment::adopt({.drain_timeout = std::chrono::milliseconds(100)});
+    const auto comm = tw::Communicator::duplicate_of(MPI_COMM_WORLD);
+    first = comm.rank() == 0;
+    if (first) (void)drop_an_allreduce(comm);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (first) {
+    EXPECT_NE(log.text.find("did not complete within 100 ms"), std::string::npos) << log.text;
+  }
 }
 
 }  // namespace
@@ -154,7 +221,7 @@ int main(int argc, char** argv) {
   std::optional<tw::Environment> outlives_mpi;
   const int outcome = RUN_ALL_TESTS();
   outlives_mpi.emplace();  // destroyed after MPI_Finalize, which must be harmless
-  const std::weak_ptr<int> memory = drop_an_allreduce();
+  const std::weak_ptr<int> memory = drop_an_allreduce(tw::Communicator::duplicate_of(MPI_COMM_WORLD));
   MPI_Finalize();
   if (!refused) std::cerr << "adopt(), or wrong options, were not refused before MPI_Init\n";
   if (!memory.expired()) std::cerr << "a dropped operation was not completed in front of the host's MPI_Finalize\n";

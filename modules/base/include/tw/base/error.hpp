@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <tw/version.hpp>
 #include <vector>
 
 namespace tw {

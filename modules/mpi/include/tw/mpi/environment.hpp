@@ -35,7 +35,8 @@ struct EnvironmentOptions {
   ProgressDriver progress = ProgressDriver::inlined;
   /// Wait after which this rank logs the late ranks and their last known calls.
   std::chrono::milliseconds stall_warning = std::chrono::seconds(60);
-  /// Wait after which it logs the same and aborts the job.
+  /// Wait after which it logs the same and aborts the job. On an adopted MPI it revokes the communicator instead: all members that wait on it get a
+  /// RevokedError.
   std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
   /// Maximum number of elements (or bytes) in one MPI call; longer messages are split. At most 2^31 - 1, the default; lower it for an MPI that fails
   /// at smaller sizes.
@@ -43,7 +44,8 @@ struct EnvironmentOptions {
   /// Whether MPI accepts pointers to device memory, so that tensors there need no staging. Unset: as MPI itself reports. Must be the same on all
   /// ranks.
   std::optional<bool> device_aware = {};
-  /// Maximum wait, on leaving the scope, for operations whose handles were dropped; after it the job is aborted.
+  /// Maximum wait, on leaving the scope, for operations whose handles were dropped. After it the job is aborted; on an adopted MPI, an error is
+  /// logged, and the operations are left as they are.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };
 
@@ -52,8 +54,9 @@ struct EnvironmentOptions {
 /// Leaving the scope normally completes operations in flight, frees communicators and finalises MPI; collective. Leaving it by an exception aborts
 /// the job, because MPI_Finalize would wait for ranks that wait for this one. An uncaught exception ends the job with its message and rank.
 ///
-/// If the program owns MPI, the Environment only adopts it. It then never finalises MPI. If an exception leaves its scope, it neither aborts nor
-/// frees anything, since the program may handle the exception. An Environment inside the scope of another shares the other's state and its `audit`.
+/// If the program owns MPI, the Environment only adopts it. It then never finalises MPI, never ends the process or the job, and leaves
+/// std::terminate's handler alone. If an exception leaves its scope, it frees nothing, since the program may handle the exception. See also
+/// set_log_function(). An Environment inside the scope of another shares the other's state and its `audit`.
 class Environment {
  public:
   /// Initialises MPI, or adopts it if it runs already. Collective over the world when it initialises.

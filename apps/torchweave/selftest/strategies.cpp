@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategies in which each rank trains on samples of its own, against one process that trains on all samples.
+#include <ATen/TensorOperators.h>
+#include <torch/optim/sgd.h>
+
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/parameter_server/downpour.hpp>
+#include <tw/state/module_state.hpp>
+
+#include "comparison.hpp"
+#include "training.hpp"
+
+namespace tw::tool::selftest {
+namespace {
+
+const std::vector<int64_t> layer_widths{7, 13, 11, 3};
+constexpr int64_t samples_per_rank = 4;
+
+Samples samples_here(const Communicator& comm, const Conditions& conditions, int step) {
+  return samples_of(step, samples_per_rank * comm.size(), layer_widths.front(), layer_widths.back(), conditions.is_wrong_here)
+      .part(comm.rank(), comm.size());
+}
+
+std::vector<NamedTensor> trained_by_one_process(Chain& net, int ranks) {
+  train(net.parameters(), samples_per_rank * ranks, layer_widths.front(), layer_widths.back(), [&](const at::Tensor& x) { return net.forward(x); });
+  return named_parameters(net);
+}
+
+/// Each rank's steps with its own samples.
+void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, torch::optim::Optimizer& optimizer) {
+  for (int step = 0; step < steps; ++step) {
+    const Samples mine = samples_here(comm, conditions, step);
+    optimizer.zero_grad();
+    loss_of(net.forward(mine.inputs), mine.targets).backward();
+    optimizer.step();
+  }
+}
+
+}  // namespace
+
+Outcome compare_data_parallel(const Communicator& comm, const Conditions& conditions) {
+  Chain reference(layer_widths);
+  Chain net(layer_widths);
+  const DataParallel parallel(comm, net, {.reduction = Reduction::mean, .buckets = {.first_bucket_bytes = 256, .bucket_bytes = 1024}});
+  torch::optim::SGD sgd(net.parameters(), learning_rate);
+  train_here(comm, conditions, net, sgd);
+  Comparison comparison;
+  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
+  return comparison.outcome();
+}
+
+Outcome compare_fully_sharded(const Communicator& comm, const Conditions& conditions) {
+  Chain reference(layer_widths);
+  Chain net(layer_widths);
+  const FullySharded sharded(comm, net, {.reduction = Reduction::mean, .unit_bytes = 1024});
+  torch::optim::SGD sgd(sharded.slices(), learning_rate);
+  train_here(comm, conditions, net, sgd);
+  Comparison comparison;
+  comparison.expect_near(sharded.shards(), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
+  return comparison.outcome();
+}
+
+// All workers compute their first step from the same values. The centre is then x - lr sum g: a step of one process with the sum of their losses.
+Outcome compare_parameter_server(const Communicator& comm, const Conditions& conditions) {
+  Comparison comparison;
+  for (const bool dedicated : {false, true}) {
+    const int workers = comm.size() - (dedicated ? 1 : 0);
+    Chain net(layer_widths);
+    parameter_server::Downpour downpour(
+        comm, net.parameters(),
+        dedicated ? parameter_server::DownpourOptions{.roles = {.servers = {0}, .dedicated = true}} : parameter_server::DownpourOptions{});
+    const int worker = comm.rank() - (dedicated ? 1 : 0);
+    if (worker >= 0) {
+      const Samples all = samples_of(0, samples_per_rank * workers, layer_widths.front(), layer_widths.back(), conditions.is_wrong_here);
+      const Samples mine = all.part(worker, workers);
+      torch::optim::SGD sgd(net.parameters(), learning_rate);
+      loss_of(net.forward(mine.inputs), mine.targets).backward();
+      sgd.step();
+      downpour.step();
+    }
+    downpour.finish();
+
+    Chain reference(layer_widths);
+    torch::optim::SGD sgd(reference.parameters(), learning_rate);
+    const Samples all = samples_of(0, samples_per_rank * workers, layer_widths.front(), layer_widths.back());
+    (loss_of(reference.forward(all.inputs), all.targets) * workers).backward();  // of equal parts
+    sgd.step();
+    comparison.expect_near(module_shards(net), named_parameters(reference), tolerance(samples_per_rank * workers));
+  }
+  return comparison.outcome();
+}
+
+}  // namespace tw::tool::selftest

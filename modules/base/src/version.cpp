@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/version.hpp>
+
+namespace tw {
+
+BuildInfo build_info() noexcept { return {TW_BUILT_VERSION, TW_BUILT_COMPILER, TW_BUILT_MPI, TW_BUILT_LIBTORCH}; }
+
+}  // namespace tw

@@ -1,0 +1,1 @@
+#error "the fmt of the project was taken"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# refused.sh SOURCE BUILD TORCH COMPILER MPIEXEC TW_MPI TW_DEVICE VERSION: what cannot work with the prefix of installed.sh is refused, by messages that
+# name both sides.
+. "$(dirname "$0")/common.bash"
+
+# expect_refused WHAT REGEX [ARGUMENT...]
+expect_refused() {
+  if configure refused -DCMAKE_PREFIX_PATH="$prefix" "${@:3}"; then fail "$1 was accepted"; fi
+  tr -s ' \n' ' ' <"$work/refused.log" | grep -E "$2" >/dev/null || { cat "$work/refused.log"; fail "$1: the message is not '$2'"; }
+}
+
+# A LibTorch that is nothing but what its package says of it.
+make_torch() {  # make_torch FOLDER MINOR ABI
+  mkdir -p "$1/include/torch/headeronly" "$1/share/cmake/Torch"
+  printf '#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR %s\n' "$2" >"$1/include/torch/headeronly/version.h"
+  cat >"$1/share/cmake/Torch/TorchConfig.cmake" <<CONFIG
+add_library(torch INTERFACE IMPORTED)
+set_target_properties(torch PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "$1/include" INTERFACE_COMPILE_OPTIONS "-D_GLIBCXX_USE_CXX11_ABI=$3" INTERFACE_LINK_LIBRARIES m)
+CONFIG
+}
+minor=$(sed -n 's/.*TORCH_VERSION_MINOR \([0-9]*\).*/\1/p' "$torch/include/torch/headeronly/version.h")
+make_torch "$work/other_version" 1 1
+make_torch "$work/other_abi" "$minor" 0
+
+expect_refused "an unknown module" "there is no module 'nothing'\. Modules: base, report" -DCOMPONENTS="comm;nothing"
+expect_refused "another LibTorch" "compiled for LibTorch 2\.$minor, but $work/other_version is LibTorch 2\.1" -DTW_TORCH_DIR="$work/other_version"
+expect_refused "another ABI" "compiled for LibTorch with _GLIBCXX_USE_CXX11_ABI=1, but that of $work/other_abi is 0" -DTW_TORCH_DIR="$work/other_abi"
+expect_refused "a folder without LibTorch" "TW_TORCH_DIR is $work, but there is no" -DTW_TORCH_DIR="$work"
+expect_refused "missing packages" "package ZLIB was not found .*package MPI was not found" -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+expect_refused "a version that is not there" "version: $version" -DVERSION=7.0
+other=mpicxx.mpich
+case $("$mpiexec" --version) in *HYDRA*) other=mpicxx.openmpi ;; esac
+if command -v $other >/dev/null; then
+  expect_refused "another MPI" "compiled for MPI .*, but this project uses" -DMPI_CXX_COMPILER="$(command -v $other)"
+else
+  echo "SKIPPED: another MPI ($other is not installed)"
+fi
+# Modules that need less are found without the rest.
+configure refused -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENTS="evolution;planning" -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON || { cat "$work/refused.log"; exit 1; }
+
+echo '#include <tw/version.hpp>' >"$work/old.cpp"
+if "$compiler" -std=c++17 -fsyntax-only -I"$prefix/include" "$work/old.cpp" 2>"$work/old.log"; then fail "C++17 was accepted"; fi
+grep "Torchweave needs C++20" "$work/old.log" >/dev/null || fail "C++17: the message does not say what is needed"
+echo "all refused"
