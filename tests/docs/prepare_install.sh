@@ -1,4 +1,4 @@
-# Sourced by run_commands.sh for docs/install.md; TORCH_FOLDER is LibTorch. A build folder of the user's, LibTorch where the page has it, and the page's CMakeLists.txt. What takes
+# Sourced by run_commands.sh for docs/install.md; TORCH_FOLDER is LibTorch. Makes a build folder of the user's, and the page's CMakeLists.txt. What takes
 # minutes is not done: the library is built by a dry run, and the one that is there is installed. A variable that CMake does not know is an error.
 mkdir -p bin train fetch libtorch
 rm build
