@@ -1,10 +1,10 @@
-# Sourced by run_commands.sh for docs/install.md. A build folder of the user's, LibTorch where the page has it, and the page's CMakeLists.txt. What takes
+# Sourced by run_commands.sh for docs/install.md; TORCH_FOLDER is LibTorch. Makes a build folder of the user's, and the page's CMakeLists.txt. What takes
 # minutes is not done: the library is built by a dry run, and the one that is there is installed. A variable that CMake does not know is an error.
 mkdir -p bin train fetch libtorch
 rm build
 mkdir build
 ln -s "$root/build/deps" "$root/build/release" build/
-ln -s "$(sed -n 's/^TORCH_INSTALL_PREFIX:[A-Z]*=//p; s/^TW_TORCH_DIR:PATH=//p' "$root/build/release/CMakeCache.txt" | grep . || echo "$root/build/deps/torch")" libtorch/torch
+ln -s "$TORCH_FOLDER" libtorch/torch
 awk '/^`\$HOME\/.*CMakeLists.txt`/ { file = $1; gsub(/[`,:]|\$HOME\//, "", file) }
      /^```cmake$/ { on = 1; next } /^```/ { on = 0 } on { print >file }' "$page"
 for component in Unspecified tool; do cmake --install "$root/build/release" --component $component --prefix "$folder/torchweave" >/dev/null; done
