@@ -6,7 +6,8 @@
 namespace tw::search {
 
 void export_sqlite(const Ledger&, const Space&, const std::filesystem::path& path) {
-  throw Error(path.string() + " cannot be written: Torchweave was built without SQLite. Export CSV instead, or install SQLite and build Torchweave again.");
+  throw Error(path.string() +
+              " cannot be written: Torchweave was built without SQLite. Export CSV instead, or install SQLite and build Torchweave again.");
 }
 
 }  // namespace tw::search
