@@ -49,7 +49,8 @@ class Phases : public mpi::Transfer {
 
   bool advance() override {
     while (true) {
-      const bool moved = advance_in_node() | advance_between();
+      const bool moved_in_node = advance_in_node();
+      const bool moved = advance_between() || moved_in_node;  // both advance in each round
       if (next_ == in_node_.size() && (failure_ || first_ == between_.size())) break;
       if (!moved) return false;
     }

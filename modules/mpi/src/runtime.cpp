@@ -5,6 +5,7 @@
 #include <array>
 #include <iterator>
 #include <tw/base/contract.hpp>
+#include <tw/base/log.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/error.hpp>
 

@@ -76,7 +76,7 @@ auto recomputed(Function&& function, Inputs&&... inputs) {
   static_assert(HoldsTensors<Result>::value, "recomputed() is for functions that return tensors");
   static_assert(!(std::is_convertible_v<std::decay_t<Inputs>*, at::TensorList*> || ...), "a TensorList holds nothing: hand on a std::vector");
   detail::Recomputation again;
-  const auto add = [&again](const auto& value, std::vector<at::Tensor>& to, auto tensors) {
+  const auto add = [](const auto& value, std::vector<at::Tensor>& to, auto tensors) {
     for (at::Tensor& each : tensors(value)) to.push_back(std::move(each));
   };
   (add(inputs, again.inputs, [](const auto& value) { return detail::tensors_of(value); }), ...);

@@ -86,6 +86,7 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
 
   /// Copies the parameters of a torch::nn::RNN, GRU or LSTM, by name. @throws ContractError for a parameter that is missing or has a different shape
   void load(const torch::nn::Module& module);
+  using torch::nn::Module::load;  // from an archive
   /// The inverse of load(). Local.
   void store(torch::nn::Module& module) const;
 
