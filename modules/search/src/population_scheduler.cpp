@@ -88,8 +88,8 @@ class PopulationScheduler final : public TrialScheduler {
   }
   void take(const StateResponse& response, int from) override { exchanges_.emplace_back(response, from); }
   void exchange() override {
-    for (const auto& [each, from] : std::exchange(exchanges_, {})) {
-      std::visit([this, from = from](const auto& message) { carry_out(message, from); }, each);
+    for (const auto& each : std::exchange(exchanges_, {})) {
+      std::visit([&](const auto& message) { carry_out(message, each.second); }, each.first);
     }
   }
 
