@@ -15,6 +15,13 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
+if(NOT PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  message(NOTICE "Torchweave is compiled without optimisation, because CMAKE_BUILD_TYPE is empty: set it to Release.")
+endif()
+if(BUILD_SHARED_LIBS)
+  message(NOTICE "Torchweave's libraries are static, whatever BUILD_SHARED_LIBS says: docs/install.md, section \"Shared libraries of your own\".")
+endif()
+
 # tw_compile_options(target): the flags of our own code, never of a consumer's.
 function(tw_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)

@@ -113,13 +113,13 @@ if(torch IN_LIST TW_NEEDED)
   include(TwFindTorch)
   tw_find_torch("${PROJECT_SOURCE_DIR}/build/deps/${TW_DEVICE}/torch")
   if(NOT TARGET torch)
-    list(APPEND TW_MISSING "LibTorch (scripts/setup.sh installs it; or TW_TORCH_DIR names the folder that holds its include/ and lib/)")
+    list(APPEND TW_MISSING "LibTorch (${PROJECT_SOURCE_DIR}/scripts/setup.sh installs it; or TW_TORCH_DIR names the folder that holds its include/ and lib/)")
   endif()
 endif()
 if(TW_MISSING)
   list(JOIN TW_MISSING "\n  " missing)
   message(FATAL_ERROR "Torchweave needs these packages, which were not found:\n  ${missing}\n"
-    "Install them, list their prefixes in CMAKE_PREFIX_PATH, or set TW_FETCH_DEPENDENCIES=ON to fetch those that CMake can build. docs/install.md says more.")
+    "Install them, list their prefixes in CMAKE_PREFIX_PATH, or set TW_FETCH_DEPENDENCIES=ON to fetch those that CMake can build. ${PROJECT_SOURCE_DIR}/docs/install.md says more.")
 endif()
 
 # What <tw/version.hpp> and the installed package say of this build.

@@ -55,9 +55,10 @@ string(REGEX MATCH "^[0-9]+" TW_BUILT_COMPILER_MAJOR "${CMAKE_CXX_COMPILER_VERSI
 
 install(TARGETS ${targets} EXPORT TorchweaveTargets FILE_SET HEADERS)
 install(EXPORT TorchweaveTargets NAMESPACE tw:: DESTINATION ${package})
-configure_package_config_file(cmake/TorchweaveConfig.cmake.in "${PROJECT_BINARY_DIR}/TorchweaveConfig.cmake" INSTALL_DESTINATION ${package})
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/TorchweaveConfig.cmake" "${PROJECT_BINARY_DIR}/TorchweaveConfigVersion.cmake" cmake/TwFindTorch.cmake
+# In a folder where find_package() does not look: a build folder is no prefix.
+configure_package_config_file(cmake/TorchweaveConfig.cmake.in "${PROJECT_BINARY_DIR}/package/TorchweaveConfig.cmake" INSTALL_DESTINATION ${package})
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/TorchweaveConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/package/TorchweaveConfig.cmake" "${PROJECT_BINARY_DIR}/package/TorchweaveConfigVersion.cmake" cmake/TwFindTorch.cmake
               cmake/TwDescribeMpi.cmake cmake/FindHwloc.cmake DESTINATION ${package})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TW_BUILD_APPS)
