@@ -23,6 +23,9 @@ function(tw_module name)
       string(APPEND own_includes "// Include by name, because it needs much of LibTorch or few need it: <${header}>\n")
     endif()
   endforeach()
+  if(name STREQUAL base)
+    string(PREPEND own_includes "#include <tw/version.hpp>\n")
+  endif()
   set(uses "")  # as docs/architecture.md says it
   set(with_torch OFF)
   foreach(target IN LISTS arg_PUBLIC arg_PRIVATE)
@@ -48,7 +51,7 @@ function(tw_module name)
   set_property(GLOBAL APPEND_STRING PROPERTY TW_FLOORS "${arg_FLOOR} ${name}:${uses}\n")
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/include")
   file(CONFIGURE OUTPUT "${generated}/tw/${name}.hpp"
-       CONTENT "// Generated: the public headers of ${name} and of what it builds on.\n#pragma once\n#include <tw/version.hpp>\n${forwards}${own_includes}")
+       CONTENT "// Generated: the public headers of ${name} and of what it builds on.\n#pragma once\n${forwards}${own_includes}")
 
   foreach(target IN LISTS arg_PRIVATE)
     if(NOT TARGET ${target})  # it is optional: src/without/ holds what takes the place of the files that use it

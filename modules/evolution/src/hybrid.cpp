@@ -44,9 +44,9 @@ Proposal Hybrid::ask(const Population& population, CounterRng& random) {
 void Hybrid::tell(const Individual& individual) {
   if (individual.tag.run == of_no_run) return;
   if (individual.tag.run < of_no_run) {
-    Individual of_region = individual;
-    of_region.tag.run = marked(individual.tag.run);
-    region_.tell(of_region);
+    Individual told = individual;
+    told.tag.run = marked(individual.tag.run);
+    region_.tell(told);
   } else if (cma_es_) {
     cma_es_->tell(individual);
   }
