@@ -23,7 +23,7 @@ Cost of_ring_or_circulant(int64_t steps, int64_t ranks, Collective collective) {
 // A number of ranks that is no power of two takes two more steps; ranks with two roles are the busiest.
 Cost of_recursive_doubling(int ranks) {
   const int levels = std::bit_width(static_cast<unsigned>(ranks)) - 1;
-  const int64_t more = ranks == 1 << levels ? 0 : 1;
+  const int64_t more = std::has_single_bit(static_cast<unsigned>(ranks)) ? 0 : 1;
   return {.rounds = levels + 2 * more, .blocks = 1, .sent = levels + more, .received = levels + more, .reduced = levels + more};
 }
 

@@ -119,7 +119,7 @@ std::string Selection::to_text() const {
   std::string text;
   for (const Choice& choice : choices_) {
     const std::string size = choice.largest_bytes == without_limit ? "any size" : "up to " + size_text(choice.largest_bytes);
-    const auto padded = [](std::string word, size_t width) { return word + std::string(word.size() < width ? width - word.size() : 1, ' '); };
+    const auto padded = [](const std::string& word, size_t width) { return word + std::string(word.size() < width ? width - word.size() : 1, ' '); };
     text += padded(std::string(name_of(choice.collective)), 16) + padded(size, 16) + padded(choice.backend, 20) + choice.reason + "\n";
   }
   return text;
