@@ -46,6 +46,12 @@ while read -r dependency of sha256 urls; do
   [[ $dependency =~ ^[a-zA-Z0-9_.+-]+$ && $sha256 =~ ^[0-9a-f]{64}$ && -n $urls ]] ||
     fail "cmake/dependencies.txt: not 'NAME VERSION SHA256 URL...': $dependency $of $sha256 $urls"
   read -ra urls <<<"$urls"
+  for i in "${!urls[@]}"; do
+    case ${urls[i]} in
+      debian:*) urls[i]=${TW_DEBIAN_MIRROR:?names a mirror of Debian, the folder that holds pool/}/${urls[i]#debian:} ;;
+      pypi:*) urls[i]=${TW_PYPI_FILES:?names the host of the files of PyPI, the folder that holds packages/}/${urls[i]#pypi:} ;;
+    esac
+  done
   file=$dependency-$of-${urls[0]##*/}
   get "$file" "$sha256" "${urls[@]}"
   mkdir "$work/unpacked"
