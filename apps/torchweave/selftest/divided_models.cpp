@@ -41,6 +41,17 @@ std::vector<layer_parallel::Block> blocks_of(int64_t layers) {
           layer_parallel::block([] { return Dense(inner_width, output_width); }, 1)};
 }
 
+/// `steps` steps of gradient descent of this rank's part of a model. @param pass forward and backward pass with all samples
+template <class Pass>
+void train_part(const std::vector<at::Tensor>& parameters, const Conditions& conditions, const Pass& pass) {
+  torch::optim::SGD sgd(parameters, learning_rate);
+  for (int step = 0; step < steps; ++step) {
+    sgd.zero_grad();
+    pass(samples_of(step, sample_count, input_width, output_width, conditions.is_wrong_here));
+    sgd.step();
+  }
+}
+
 /// As LayerParallel::shards() names and stacks them.
 std::vector<NamedTensor> stacked_parameters(const layer_parallel::SerialNetwork& net) {
   std::vector<NamedTensor> all;
@@ -65,13 +76,7 @@ Outcome compare_tensor_parallel(const Communicator& comm, const Conditions& cond
   TwoLayers net(tensor_parallel::ColumnParallelLinear(group, input_width, hidden), tensor_parallel::RowParallelLinear(group, hidden, output_width));
   train(reference.parameters(), sample_count, input_width, output_width, [&](const at::Tensor& x) { return reference.forward(x); });
 
-  torch::optim::SGD sgd(net.parameters(), learning_rate);
-  for (int step = 0; step < steps; ++step) {
-    const Samples all = samples_of(step, sample_count, input_width, output_width, conditions.is_wrong_here);
-    sgd.zero_grad();
-    loss_of(net.forward(all.inputs), all.targets).backward();
-    sgd.step();
-  }
+  train_part(net.parameters(), conditions, [&](const Samples& all) { loss_of(net.forward(all.inputs), all.targets).backward(); });
   Comparison comparison;
   comparison.expect_near(tensor_parallel::sliced(net, module_shards(net)), named_parameters(reference), tolerance(hidden));
   return comparison.outcome();
@@ -89,13 +94,7 @@ Outcome compare_pipeline(const Communicator& comm, const Conditions& conditions)
   for (size_t i = 1; i < widths.size(); ++i) blocks.push_back(pipeline::block([from = widths[i - 1], to = widths[i]] { return Dense(from, to); }));
   torch::manual_seed(5);  // as Chain
   pipeline::Pipeline net(group, blocks, {.schedule = pipeline::one_forward_one_backward(group.size(), 3)});
-  torch::optim::SGD sgd(net.parameters(), learning_rate);
-  for (int step = 0; step < steps; ++step) {
-    const Samples all = samples_of(step, sample_count, input_width, output_width, conditions.is_wrong_here);
-    sgd.zero_grad();
-    net.run(all.inputs, all.targets, loss_of);
-    sgd.step();
-  }
+  train_part(net.parameters(), conditions, [&](const Samples& all) { net.run(all.inputs, all.targets, loss_of); });
   Comparison comparison;
   comparison.expect_near(net.shards(), named_parameters(reference), tolerance(sample_count));
   return comparison.outcome();
@@ -116,13 +115,7 @@ Outcome compare_layers_in_parallel(const Communicator& comm, const Conditions& c
   train(reference.parameters(), sample_count, input_width, output_width, forward);
 
   layer_parallel::LayerParallel net(group, blocks_of(layers), options);
-  torch::optim::SGD sgd(net.parameters(), learning_rate);
-  for (int step = 0; step < steps; ++step) {
-    const Samples all = samples_of(step, sample_count, input_width, output_width, conditions.is_wrong_here);
-    sgd.zero_grad();
-    loss_of(net.forward(all.inputs), all.targets).backward();
-    sgd.step();
-  }
+  train_part(net.parameters(), conditions, [&](const Samples& all) { loss_of(net.forward(all.inputs), all.targets).backward(); });
   Comparison comparison;
   comparison.expect_near(net.shards(), stacked_parameters(reference), tolerance(sample_count));
   return comparison.outcome();
