@@ -96,6 +96,7 @@ PlanOptions plan_options_of(const ModelPlanOptions& options, const std::vector<a
   made.micro_batches = options.micro_batches;
   made.schedule = options.schedule;
   made.max_stages = options.max_stages;
+  made.stages = options.stages;
   made.parameters = options.parameters;
   made.recompute = options.recompute;
   made.together = options.together;

@@ -82,6 +82,11 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
       concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ", in_bytes(cluster.memory_bytes), ": ");
   const std::string block = too_large_block(stretches, settings, cluster, options);
   if (!block.empty()) return title + block;
+  if (options.stages && *options.stages > stretches.blocks()) {
+    return concat("the model can be cut into at most ", stretches.blocks(), stretches.blocks() == 1 ? " stage" : " stages", ", but ", *options.stages,
+                  " are asked for");
+  }
+  if (options.stages) return concat(title, "no division into ", *options.stages, " stages, of one device each, fits");
   Candidate fewest{.objective = infinity};
   for (SearchSetting setting : settings) {
     if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less

@@ -25,7 +25,9 @@ std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions
                           .micro_batches = m,
                           .rows = divide_up(options.batch, m),
                           .devices = cluster.devices,
-                          .max_stages = options.max_stages.value_or(cluster.devices)});
+                          .max_stages = options.stages.value_or(options.max_stages.value_or(cluster.devices))});
+      if (options.stages) settings.back().min_stages = *options.stages;
+      if (options.stages) settings.back().max_replicas = 1;
     }
   }
   return settings;
@@ -142,6 +144,7 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
                 About{.meaning = "the only number of micro-batches to try; unset: powers of two, and divisors of the batch"});
   visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "the only schedule to try; unset: both"});
   visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "largest number of stages; unset: the number of devices"});
+  visitor.field("stages", options.stages, at_least(1), About{.meaning = "exact number of stages, of one device each; unset: any, with replicas"});
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "kinds of recomputation that stages may use"});
   visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "largest number of blocks that operators are cut into before the search"});
@@ -153,6 +156,8 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
 void PlanOptions::validate() const {
   expect_none(out_of_bounds(*this));
   TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " is smaller than its ", micro_batches.value_or(0), " micro-batches");
+  TW_EXPECTS(!stages || !max_stages || *stages <= *max_stages, "there cannot be ", stages.value_or(0), " stages, because max_stages is ",
+             max_stages.value_or(0));
   TW_EXPECTS(!recompute.empty(), "recompute must allow at least one kind");
 }
 
@@ -170,6 +175,8 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   profile.validate();
   cluster.validate();
   options.validate();
+  TW_EXPECTS(!options.stages || *options.stages <= cluster.devices, "there are ", cluster.devices, " devices for ", options.stages.value_or(0),
+             " stages");
   const OperatorOrder order(profile);
   TW_EXPECTS(order.size() > 0, "no operator takes the model's input");
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);

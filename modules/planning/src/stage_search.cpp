@@ -127,7 +127,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
     dynamics.solve(bound);
     double least = infinity;
     double load_of_least = 0;
-    for (int stages = 1; stages <= dynamics.max_stages(); ++stages) {
+    for (int stages = setting.min_stages; stages <= dynamics.max_stages(); ++stages) {
       const double sum = dynamics.sum_of(stages);
       if (!std::isfinite(sum)) continue;
       auto& [known_sum, known_load] = known[static_cast<size_t>(stages)];

@@ -23,6 +23,7 @@ struct SearchSetting {
   int devices = 1;
   int max_stages = 1;
   int max_replicas = 1 << 20;  ///< per stage
+  int min_stages = 1;
 
   bool operator==(const SearchSetting&) const = default;
 };

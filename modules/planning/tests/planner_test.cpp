@@ -75,16 +75,20 @@ TEST(StageSearch, EqualsBruteForce) {
     const Stretches stretches(order, coarsen(order, {}, 128, 1));
     for (const int m : {1, 2, 4}) {
       for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
-        const SearchSetting setting{schedule, m, (options.batch + m - 1) / m, cluster.devices, seed % 3 == 0 ? 2 : cluster.devices};
+        SearchSetting setting{schedule, m, (options.batch + m - 1) / m, cluster.devices, seed % 3 == 0 ? 2 : cluster.devices};
+        const bool exact = seed % 5 == 1;  // a given number of stages, of one device each
+        if (exact) setting.min_stages = setting.max_stages;
+        if (exact) setting.max_replicas = 1;
         double best = infinity;
         double fewest = infinity;
         std::vector<StageChoice> stages;
         for_all_stages(stretches.blocks(), cluster.devices, stages, [&] {
-          if (static_cast<int>(stages.size()) > setting.max_stages) return;
+          const auto count = static_cast<int>(stages.size());
+          if (count > setting.max_stages) return;
           double sum = 0;
           double load = 0;
           for (size_t i = 0; i < stages.size(); ++i) {
-            if (stages[i].replicas > setting.rows) return;
+            if (stages[i].replicas > std::min<int64_t>(setting.rows, setting.max_replicas)) return;
             const int held = schedule == ScheduleKind::gpipe ? m : std::min<int>(m, static_cast<int>(stages.size() - i));
             const auto cost =
                 fastest_recompute(stretches, i == 0 ? 0 : stages[i - 1].end, stages[i].end, stages[i].replicas, held, setting, cluster, options);
@@ -92,7 +96,7 @@ TEST(StageSearch, EqualsBruteForce) {
             sum += cost->first.tau;
             load = std::max(load, cost->first.load);
           }
-          best = std::min(best, sum + load);
+          if (count >= setting.min_stages) best = std::min(best, sum + load);
           double devices = 0;
           for (const StageChoice& stage : stages) devices += stage.replicas;
           fewest = std::min(fewest, devices);
@@ -296,6 +300,9 @@ TEST(Planner, RefusesWrongOptionsByName) {
   expect_contains(refused({}, {.batch = 4, .micro_batches = 8}), "a batch of 4 is smaller than its 8 micro-batches");
   expect_contains(refused({}, {.batch = 4, .recompute = {}}), "recompute must allow at least one kind");
   expect_contains(refused({}, {.batch = 4, .max_stages = 0}), "max_stages must be at least 1");
+  expect_contains(refused({.devices = 2}, {.batch = 4, .stages = 3}), "there are 2 devices for 3 stages");
+  expect_contains(refused({.devices = 8}, {.batch = 4, .stages = 5}), "the model can be cut into at most 4 stages, but 5 are asked for");
+  expect_contains(refused({.devices = 8}, {.batch = 4, .max_stages = 2, .stages = 3}), "there cannot be 3 stages, because max_stages is 2");
 }
 
 /// Recomputation only where memory requires it, and never where it is not allowed.

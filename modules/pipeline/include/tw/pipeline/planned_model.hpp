@@ -23,6 +23,7 @@ struct ModelPlanOptions {
   std::optional<int> micro_batches = {};
   std::optional<ScheduleKind> schedule = {};
   std::optional<int> max_stages = {};
+  std::optional<int> stages = {};  ///< see PlanOptions
   ParameterMemory parameters = {};
   /// Link between devices. The default describes shared memory within a node.
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};

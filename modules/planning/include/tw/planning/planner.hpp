@@ -24,6 +24,7 @@ struct PlanOptions {
   std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to the batch, at most 4096, and divisors of the batch up to 64
   std::optional<ScheduleKind> schedule = {};  ///< unset: tries both
   std::optional<int> max_stages = {};         ///< unset: the number of devices
+  std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any stages, with replicas
   ParameterMemory parameters = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
   /// Groups of operator names; a group must be in one stage, together with all operators between them in the profile's order.
@@ -64,7 +65,7 @@ struct PlanResult {
 };
 
 /// The best plans. @throws ContractError for wrong arguments; Error if no plan fits. It names the operator that does not fit, the missing bytes, and
-/// the smallest sufficient number of devices, if there is one.
+/// the smallest sufficient number of devices, if there is one; also if the model cannot be cut into PlanOptions::stages.
 PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOptions& options);
 
 /// Explains the best plan: stages with times and memory, a Gantt chart, the reasons for it, the cost of the next best, and the limiting resource.

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <tw/base/option.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/planning/plan.hpp>
+
+namespace tw {
+
+struct ParallelOptions {
+  /// Number of parts of a rank's batch that pass through the model one after the other. More save memory, and keep pipelines busy.
+  int64_t micro_batches = 1;
+  uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
+  /// Order of the passes along `stage`.
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  pipeline::Recompute recompute = pipeline::Recompute::none;  ///< of the stages
+  std::filesystem::path profile_cache = {};                   ///< file of measured times of operators, for planning stages; empty: none
+  int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
+  int prefetch_units = 0;                                     ///< likewise
+  int64_t resident_bytes = 0;                                 ///< likewise
+
+  /// @throws ContractError naming the wrong field
+  void validate() const;
+};
+void visit(ParallelOptions& options, OptionVisitor& visitor);
+
+}  // namespace tw

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tw/comm/mesh.hpp>
+#include <tw/data/distributed_sampler.hpp>
+#include <tw/parallel_model/loss.hpp>
+#include <tw/parallel_model/options.hpp>
+#include <tw/state/checkpoint_store.hpp>
+#include <tw/state/optimizer_state.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tw {
+
+class Program;
+
+/// A model on all ranks of a mesh; made by parallelize(). Each rank has a part of its elements, and trains them with its own optimizer.
+///
+/// ```
+/// Mesh mesh(comm, {{"data", 2}, {"stage", 2}});
+/// ParallelModel model = parallelize(mesh, *net, {x});
+/// torch::optim::AdamW adam(model.parameters(), 3e-4);
+/// for (...) {
+///   adam.zero_grad();
+///   double loss = model.train_step(inputs, targets, torch::nn::CrossEntropyLoss());
+///   model.clip_grad_norm(1.0);
+///   adam.step();
+/// }
+/// ```
+/// Axes of the mesh: along `data` and `shard` ranks have different samples; `shard` also divides parameters, gradients and optimizer state. Along
+/// `stage` (layers one after the other), `tensor` (split layers) and `layer` (layers by multigrid in time) ranks hold the model together, and pass
+/// the same batch. Missing axes have size 1.
+///
+/// The result equals that of one process over all samples. Losses are weighted by what their means are divided by, see Loss. Every rank of `data` and
+/// `shard` begins an update with the same buffers; afterwards a buffer of floating-point numbers, such as a running mean, is the mean over these
+/// ranks, weighted by rows, and any other buffer is the maximum. If passes draw random numbers, these depend on seed, update, micro-batch and place
+/// along `data` and `shard`.
+///
+/// All calls are collective over the mesh unless they say otherwise. Use it from one thread.
+class ParallelModel {
+ public:
+  ParallelModel(ParallelModel&&) noexcept;
+  ParallelModel& operator=(ParallelModel&&) noexcept;
+  ~ParallelModel();
+
+  /// This rank's trained elements, for an element-wise optimizer: SGD, Adam, AdamW, RMSprop or Adagrad. Along `shard` they are one-dimensional parts
+  /// of the parameters. Local.
+  std::vector<at::Tensor> parameters() const;
+  /// The same, with their place in the model, for OptimizerState. Local.
+  std::vector<OptimizedTensor> optimized() const;
+
+  /// Adds the gradients of the mean loss over all samples of the mesh to those of parameters(). @param inputs [n, ...], the samples of this rank's
+  /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
+  /// last one targets; others may pass undefined tensors.
+  /// @return the mean loss over all samples, on every rank
+  /// @throws ContractError on every rank, if ranks that hold one model pass different batches, or no place has samples
+  double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
+  double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
+  /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the
+  /// norm before scaling. Ref: Pascanu et al. 2013.
+  double clip_grad_norm(double max_norm);
+  /// The output for this rank's batch, without gradients; along the axes that hold the model together, on every rank. Collective over these, and
+  /// along `shard`, where each rank needs samples.
+  at::Tensor forward(const at::Tensor& inputs);
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
+  /// Puts the model into training or evaluation mode. Submodules that were frozen by eval() before stay frozen. Local.
+  void train(bool on = true);
+  void eval() { train(false); }
+
+  /// Deals samples over the places along `data` and `shard`. Local. @param samples size of the data set
+  DistributedSampler sampler(size_t samples, const SamplerOptions& options = {}) const;
+
+  /// Parameters, buffers and counters, for checkpoints that any mesh can load; shares memory. Local.
+  std::vector<NamedShard> shards() const;
+  /// Saves the model and the state of `optimizer`, which has parameters(). See CheckpointStore::save()
+  void save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata = "") const;
+  /// Loads what any mesh has saved. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load()
+  std::string load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer);
+  /// Parameters and buffers of the whole model on rank 0 of the mesh; nothing elsewhere. Rank 0 needs memory for all of them.
+  std::vector<NamedTensor> whole_on_root() const;
+  /// How the model is divided, such as the plan of its stages. Local.
+  const std::string& explain() const;
+
+ private:
+  friend ParallelModel make_parallel_model(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options);
+  class Impl;
+  explicit ParallelModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tw

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <tw/graph/forward.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/parallel_model/parallel_model.hpp>
+#include <tw/pipeline/stage_model.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut where a plan says.
+/// Along `tensor` its split layers (SplitModule) hold slices. Layers in parallel need blocks: see below. Collective.
+/// @param mesh borrowed; must outlive the model. @param module its tensors are the model's; every rank gets rank 0's values. @param forward calls it.
+/// @param example a batch of inputs, of the usual number of rows
+/// @throws ContractError on every rank for an axis that this kind of model cannot use; Error with capture's reason if it cannot be cut into stages
+ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
+                          const std::vector<at::Tensor>& example, const ParallelOptions& options = {});
+
+/// The same. @param module its forward() takes one to four tensors, or a list; must outlive the model unless a shared pointer holds it
+template <class Module>
+  requires std::is_base_of_v<torch::nn::Module, Module>
+ParallelModel parallelize(const Mesh& mesh, Module& module, const std::vector<at::Tensor>& example, const ParallelOptions& options = {}) {
+  std::shared_ptr<torch::nn::Module> held = module.weak_from_this().lock();
+  if (!held) held = std::shared_ptr<torch::nn::Module>(std::shared_ptr<void>(), &module);
+  return parallelize(mesh, held, graph::forward_of(module), example, options);
+}
+
+/// A list of blocks, cut between blocks along `stage`. Parameters are named like those of a torch::nn::Sequential, such as "3.weight". Blocks may
+/// contain split layers. Every rank calls all factories; each keeps the blocks of its stage.
+ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const std::vector<at::Tensor>& example,
+                          const ParallelOptions& options = {});
+
+/// A network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel.
+ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const std::vector<at::Tensor>& example,
+                          const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options = {});
+
+ParallelModel parallelize(const Mesh&&, const std::shared_ptr<torch::nn::Module>&, const graph::Forward&, const std::vector<at::Tensor>&,
+                          const ParallelOptions& = {}) = delete;
+
+}  // namespace tw

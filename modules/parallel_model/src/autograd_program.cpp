@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <optional>
+#include <tw/autograd/autocast.hpp>
+#include <tw/autograd/generator.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/idle_pass.hpp>
+#include <tw/planning/stage_ranks.hpp>
+
+#include "program.hpp"
+
+namespace tw {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using pipeline::Rows;
+
+Tensors narrow_all(const Tensors& tensors, Rows rows) {
+  Tensors parts;
+  for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()));
+  return parts;
+}
+
+/// A loss with zero gradients, where no target counts.
+at::Tensor zero_of(const Tensors& outputs) {
+  at::Tensor zero;
+  for (const at::Tensor& each : outputs) {
+    if (!each.requires_grad()) continue;
+    const at::Tensor part = each.flatten().slice(0, 0, 1).sum() * 0;
+    zero = zero.defined() ? zero + part : part;
+  }
+  return zero;
+}
+
+void run_backward(const at::Tensor& loss) {
+  const AutocastScope plain(AutocastState::here().off());
+  loss.backward();
+}
+
+class AutogradProgram : public Program {
+ public:
+  AutogradProgram(AutogradProgramSetup setup, const ParallelOptions& options)
+      : setup_(std::move(setup)), micro_batches_(options.micro_batches), seed_(options.seed) {}
+
+  TrainableModel& model() override { return *setup_.model; }
+  std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
+  bool can_idle() const override { return !setup_.example.empty(); }
+  Tensors forward(const Tensors& inputs) override {
+    const at::NoGradGuard no_grad;
+    return setup_.forward(inputs);
+  }
+
+  double accumulate(const ProgramPass& pass, GradientSums& sums) override {
+    const std::vector<Part> parts = parts_of(pass, sums.sums_every_pass());
+    at::Tensor total = at::zeros({}, at::kDouble);
+    for (const Part& part : parts) {
+      const auto held = &part == &parts.back() ? nullptr : sums.hold();
+      if (part.rows.count() == 0) {
+        idle();
+      } else if (const at::Tensor loss = loss_of(pass, part); loss.defined()) {
+        run_backward(loss);
+        total = total + loss.detach();
+      }
+    }
+    if (parts.empty()) sums.join();
+    return total.item<double>();
+  }
+
+ private:
+  struct Part {
+    int64_t micro_batch = 0;
+    Rows rows;
+    double factor = 0;  // of its mean; 0: no target counts
+  };
+
+  /// The passes of this rank. @param all also those that do not count
+  std::vector<Part> parts_of(const ProgramPass& pass, bool all) const {
+    std::vector<Part> parts;
+    for (int64_t m = 0; m < micro_batches_; ++m) {
+      Part part{.micro_batch = m, .rows = pipeline::part_of({0, pass.rows}, micro_batches_, m)};
+      if (part.rows.count() > 0) part.factor = pass.factor(narrow_all(pass.targets, part.rows), part.rows.count());
+      if (all || part.factor > 0) parts.push_back(part);
+    }
+    return parts;
+  }
+
+  at::Tensor loss_of(const ProgramPass& pass, const Part& part) const {
+    GeneratorGuard generator;
+    const int64_t number = pass.update * micro_batches_ + part.micro_batch;
+    generator.seed(derived_seed(seed_, static_cast<uint64_t>(number)), static_cast<uint64_t>(pass.place));
+    if (setup_.begin) setup_.begin(number, pass.place);
+    const Tensors outputs = setup_.forward(narrow_all(pass.inputs, part.rows));
+    if (part.factor == 0) return zero_of(outputs);
+    return pass.loss.mean(outputs, narrow_all(pass.targets, part.rows)) * part.factor;
+  }
+
+  void idle() const {
+    const IdlePass idle(setup_.model->tensors().buffers);
+    const GeneratorGuard generator;
+    const int64_t rows = std::min<int64_t>(2, setup_.example.front().size(0));
+    const at::Tensor loss = zero_of(setup_.forward(narrow_all(setup_.example, {0, rows})));
+    if (loss.defined()) run_backward(loss);
+  }
+
+  AutogradProgramSetup setup_;
+  int64_t micro_batches_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options) {
+  return std::make_unique<AutogradProgram>(std::move(setup), options);
+}
+
+}  // namespace tw

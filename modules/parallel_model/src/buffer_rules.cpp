@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "buffer_rules.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <tw/comm/collectives.hpp>
+
+namespace tw {
+
+BufferRules::BufferRules(const std::vector<NamedTensor>& buffers) {
+  for (const NamedTensor& each : buffers) {
+    buffers_.push_back(each.tensor.detach());
+    before_.push_back(buffers_.back().clone());
+  }
+}
+
+void BufferRules::remember() {
+  for (size_t i = 0; i < buffers_.size(); ++i) before_[i].copy_(buffers_[i]);
+}
+
+std::vector<double> BufferRules::changed() const {
+  std::vector<double> changed;
+  for (size_t i = 0; i < buffers_.size(); ++i) changed.push_back(buffers_[i].equal(before_[i]) ? 0 : 1);
+  return changed;
+}
+
+void BufferRules::apply(const Communicator& comm, const std::vector<double>& changed, double share) const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> means;
+  std::vector<at::Tensor> maxima;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (changed[i] == 0) continue;
+    const at::Tensor& buffer = buffers_[i];
+    if (buffer.is_floating_point() || buffer.is_complex()) {
+      if (share == 0) buffer.zero_();
+      means.push_back(buffer.mul_(share));
+    } else {
+      maxima.push_back(buffer.scalar_type() == at::kBool ? buffer.view(at::kByte) : buffer);
+    }
+  }
+  if (!means.empty()) allreduce(comm, means, ReduceOp::sum);
+  if (!maxima.empty()) allreduce(comm, maxima, ReduceOp::max);
+}
+
+}  // namespace tw

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <tw/mpi/communicator.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Makes buffers that an update changed equal over the ranks with other samples: floating-point ones become the mean weighted by rows, others the
+/// maximum.
+class BufferRules {
+ public:
+  explicit BufferRules(const std::vector<NamedTensor>& buffers);
+
+  /// Call before an update. Local.
+  void remember();
+  /// By buffer: 1 if it has changed since. Local.
+  std::vector<double> changed() const;
+  /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share of this rank in all rows
+  void apply(const Communicator& comm, const std::vector<double>& changed, double share) const;
+
+  size_t size() const noexcept { return buffers_.size(); }
+
+ private:
+  std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> before_;
+};
+
+}  // namespace tw

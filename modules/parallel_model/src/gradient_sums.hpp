@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank keeps its parameters, and how gradients are summed over the ranks with other samples.
+#pragma once
+#include <memory>
+#include <tw/comm/mesh.hpp>
+#include <tw/gradients/trainable_model.hpp>
+#include <tw/parallel_model/options.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw {
+
+class GradientSums {
+ public:
+  virtual ~GradientSums() = default;
+
+  /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
+  virtual std::shared_ptr<void> hold() { return nullptr; }
+  /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
+  virtual void join() {}
+  /// Whether every backward pass is summed, so that all ranks must make equally many.
+  virtual bool sums_every_pass() const { return false; }
+
+  /// What the optimizer updates, and its place in the model.
+  virtual std::vector<OptimizedTensor> optimized() const = 0;
+  /// This rank's parameters, for checkpoints.
+  virtual std::vector<NamedShard> parameters() const = 0;
+  /// Call after a checkpoint has overwritten parameters().
+  virtual void values_changed() {}
+
+ protected:
+  GradientSums() = default;
+  GradientSums(const GradientSums&) = default;
+  GradientSums& operator=(const GradientSums&) = default;
+};
+
+/// Every rank keeps the parameters of its program. Collective over the mesh. @param model_ranks those that hold the model together; null: one rank
+std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model);
+/// Every rank keeps its part along `shard` of the parameters of its program. Collective over the mesh.
+std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model,
+                                                 const ParallelOptions& options);
+
+}  // namespace tw

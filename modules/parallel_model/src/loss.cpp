@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
+
+#include <tw/parallel_model/loss.hpp>
+
+namespace tw {
+
+double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_weights, std::optional<int64_t> ignore_index) {
+  if (targets.is_floating_point()) return static_cast<double>(targets.numel() / targets.size(1));
+  at::Tensor valid = targets.flatten();
+  if (ignore_index) valid = valid.masked_select(valid.ne(*ignore_index));
+  if (!class_weights.defined()) return static_cast<double>(valid.numel());
+  return class_weights.to(valid.device()).index_select(0, valid.to(at::kLong)).sum(at::kDouble).item<double>();
+}
+
+}  // namespace tw

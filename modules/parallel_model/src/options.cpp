@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tw/parallel_model/options.hpp>
+
+namespace tw {
+
+void visit(ParallelOptions& options, OptionVisitor& visitor) {
+  visitor.field("micro_batches", options.micro_batches, at_least(1), {.meaning = "parts of a rank's batch that pass through the model one by one"});
+  visitor.field("schedule", options.schedule, pipeline::schedule_names(), About{.meaning = "order of the passes along stage"});
+  visitor.field("recompute", options.recompute, pipeline::recompute_names(), About{.meaning = "recomputation in stages"});
+  visitor.field("unit_bytes", options.unit_bytes, at_least(1), {.meaning = "largest size of a unit along shard", .unit = "bytes"});
+  visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
+  visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
+                {.meaning = "bytes of units that stay gathered between updates", .unit = "bytes"});
+}
+
+void ParallelOptions::validate() const { expect_none(out_of_bounds(*this)); }
+
+}  // namespace tw

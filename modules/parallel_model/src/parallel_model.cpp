@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/zeros.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/full_tensors.hpp>
+#include <tw/gradients/clipping.hpp>
+#include <tw/parallel_model/parallel_model.hpp>
+
+#include "buffer_rules.hpp"
+#include "counted.hpp"
+#include "gradient_sums.hpp"
+#include "make_parallel_model.hpp"
+#include "mesh_axes.hpp"
+#include "step_agreement.hpp"
+
+namespace tw {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+std::vector<std::string> with_shard() {
+  std::vector<std::string> axes = model_axes;
+  axes.emplace_back("shard");
+  return axes;
+}
+
+/// By rank of the mesh: its place along the sample axes.
+std::vector<int> places_of(const MeshShape& shape) {
+  std::vector<int> places;
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    const std::vector<int> coordinates = shape.coordinates_of(rank);
+    int place = 0;
+    for (const std::string& axis : long_axes(shape, sample_axes)) {
+      const size_t index = shape.index_of(axis);
+      place = place * shape.axes()[index].size + coordinates[index];
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+std::vector<NamedShard> not_parameters(std::vector<NamedShard> shards) {
+  std::erase_if(shards, [](const NamedShard& shard) { return shard.kind == ShardKind::parameter; });
+  return shards;
+}
+
+}  // namespace
+
+class ParallelModel::Impl {
+ public:
+  Impl(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options)
+      : mesh_(mesh),
+        micro_batches_(options.micro_batches),
+        program_(std::move(program)),
+        samples_(mesh, sample_axes),
+        model_ranks_(mesh, model_axes),
+        parts_(mesh, with_shard()),
+        places_(places_of(mesh.shape())),
+        others_(not_parameters(model().shards())),
+        buffers_(model().tensors().buffers),
+        sums_(size_along(mesh.shape(), "shard") > 1 ? sharded_parameters(mesh, program_->module(), model(), options)
+                                                    : whole_parameters(mesh, model_ranks_.comm(), model())),
+        optimized_(sums_->optimized()),
+        counted_(counted_here(parts_.comm(), optimized_)),
+        updates_(at::zeros({}, at::kLong)),
+        explanation_(program_->explain()) {
+    others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
+  }
+
+  double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
+    const Update update = agree_on_update(mesh_.comm(), facts_of(inputs, targets, loss, model_ranks_.size() > 1), places_);
+    const auto place = static_cast<size_t>(places_[static_cast<size_t>(mesh_.comm().rank())]);
+    if (sums_->sums_every_pass()) expect_equal_passes(update);
+    if (samples_.size() > 1) buffers_.remember();
+    const double mine = program_->accumulate({.inputs = inputs,
+                                              .targets = targets,
+                                              .loss = loss,
+                                              .rows = update.rows[place],
+                                              .weight = update.weight,
+                                              .update = updates_.item<int64_t>(),
+                                              .place = static_cast<int64_t>(place)},
+                                             *sums_);
+    updates_.add_(1);
+    if (samples_.size() == 1) return mine;
+    std::vector<double> changed = buffers_.changed();
+    changed.push_back(mine);
+    allreduce(*samples_.comm(), at::from_blob(changed.data(), {static_cast<int64_t>(changed.size())}, at::kDouble), ReduceOp::sum);
+    const double total = changed.back();
+    changed.pop_back();
+    if (std::ranges::any_of(changed, [](double each) { return each > 0; })) {
+      buffers_.apply(*samples_.comm(), changed, static_cast<double>(update.rows[place]) / static_cast<double>(update.all_rows));
+    }
+    return total;
+  }
+
+  double clip(double max_norm) {
+    GradientShare share;
+    for (size_t i = 0; i < optimized_.size(); ++i) {
+      const at::Tensor& gradient = optimized_[i].tensor.grad();
+      if (gradient.defined()) (counted_[i] != 0 ? share.counted : share.others).push_back(gradient);
+    }
+    if (parts_.comm() != nullptr) share.sum_over.push_back(parts_.comm());
+    return clip_gradient_norm(share, max_norm);
+  }
+
+  std::vector<NamedShard> shards() const {
+    std::vector<NamedShard> all = sums_->parameters();
+    all.insert(all.end(), others_.begin(), others_.end());
+    return all;
+  }
+
+  TrainableModel& model() const { return program_->model(); }
+
+  // All ranks of `shard` make equally many passes.
+  void expect_equal_passes(const Update& update) const {
+    if (program_->can_idle()) return;
+    const auto passes = [&](int64_t rows) { return std::min(rows, micro_batches_); };
+    for (const int64_t rows : update.rows) {
+      TW_EXPECTS(rows > 0 && passes(rows) == passes(update.rows.front()),
+                 "this model needs equally many micro-batches on all ranks along `shard`, but ", "there are batches of ", update.rows.front(),
+                 " and ", rows, " rows for ", micro_batches_, " micro-batches");
+    }
+  }
+
+  const Mesh& mesh_;
+  int64_t micro_batches_;
+  std::unique_ptr<Program> program_;
+  RanksAlong samples_;
+  RanksAlong model_ranks_;
+  RanksAlong parts_;  // ranks with other elements
+  std::vector<int> places_;
+  std::vector<NamedShard> others_;  // state other than parameters
+  BufferRules buffers_;
+  std::unique_ptr<GradientSums> sums_;
+  std::vector<OptimizedTensor> optimized_;
+  std::vector<uint8_t> counted_;  // by optimized tensor
+  at::Tensor updates_;            // a tensor, because checkpoints contain it
+  std::string explanation_;
+};
+
+ParallelModel make_parallel_model(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options) {
+  return ParallelModel(std::make_unique<ParallelModel::Impl>(mesh, std::move(program), options));
+}
+
+ParallelModel::ParallelModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ParallelModel::ParallelModel(ParallelModel&&) noexcept = default;
+ParallelModel& ParallelModel::operator=(ParallelModel&&) noexcept = default;
+ParallelModel::~ParallelModel() = default;
+
+std::vector<at::Tensor> ParallelModel::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const OptimizedTensor& each : impl_->optimized_) tensors.push_back(each.tensor);
+  return tensors;
+}
+std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->optimized_; }
+
+double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
+  return train_step(Tensors{inputs}, Tensors{targets}, loss);
+}
+double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
+double ParallelModel::clip_grad_norm(double max_norm) { return impl_->clip(max_norm); }
+
+at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
+  const Tensors outputs = forward(Tensors{inputs});
+  TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward() of a list of tensors returns them");
+  return outputs.front();
+}
+std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) { return impl_->program_->forward(inputs); }
+void ParallelModel::train(bool on) { impl_->model().set_training(on); }
+
+DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const {
+  return {samples, impl_->samples_.size(), impl_->samples_.rank(), options};
+}
+
+std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); }
+
+void ParallelModel::save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata) const {
+  std::vector<NamedShard> all = shards();
+  const std::vector<NamedShard> state = OptimizerState(optimizer, impl_->optimized_).shards();
+  all.insert(all.end(), state.begin(), state.end());
+  store.save(step, all, metadata);
+}
+
+std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  OptimizerState state(optimizer, impl_->optimized_);
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : store.index(step).tensors) names.push_back(tensor.spec.name);
+  state.prepare(names);
+  std::vector<NamedShard> all = shards();
+  const std::vector<NamedShard> of_optimizer = state.shards();
+  all.insert(all.end(), of_optimizer.begin(), of_optimizer.end());
+  std::string metadata = store.load(step, all);
+  state.apply(all);
+  impl_->sums_->values_changed();
+  return metadata;
+}
+
+std::vector<NamedTensor> ParallelModel::whole_on_root() const {
+  std::vector<NamedShard> tensors = shards();
+  std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
+  std::vector<NamedTensor> all;
+  const Communicator& comm = impl_->mesh_.comm();
+  for_each_full_tensor(comm, tensors, [&](const std::string& name, const at::Tensor& values) {
+    if (comm.rank() == 0) all.push_back({name, values});
+  });
+  return all;
+}
+
+const std::string& ParallelModel::explain() const { return impl_->explanation_; }
+
+}  // namespace tw

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks that hold a model together compute for a batch.
+#pragma once
+#include <memory>
+#include <string>
+#include <tw/gradients/trainable_model.hpp>
+#include <tw/graph/capture.hpp>
+#include <tw/parallel_model/loss.hpp>
+#include <tw/parallel_model/options.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <vector>
+
+#include "gradient_sums.hpp"
+
+namespace tw {
+
+/// The part of an update at this rank's place along the sample axes.
+struct ProgramPass {
+  const std::vector<at::Tensor>& inputs;
+  const std::vector<at::Tensor>& targets;
+  const Loss& loss;
+  int64_t rows = 0;    ///< at this place
+  double weight = 1;   ///< that the sum of weighted means is divided by
+  int64_t update = 0;  ///< from 0
+  int64_t place = 0;   ///< along the sample axes
+
+  /// The factor of a micro-batch's mean.
+  double factor(const std::vector<at::Tensor>& part_of_targets, int64_t rows_of_part) const {
+    return loss.is_sum() ? 1 : loss.weight(part_of_targets, rows_of_part) / weight;
+  }
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  /// This rank's tensors, and their place in the whole model.
+  virtual TrainableModel& model() = 0;
+  /// What FullySharded divides; null: the parameters of model().
+  virtual std::shared_ptr<torch::nn::Module> module() const { return nullptr; }
+  /// Adds the gradients of the weighted mean loss to those of the parameters, and has them summed. Collective over the model's ranks and those that
+  /// sum. @return the weighted mean loss of this place, on each of the model's ranks
+  virtual double accumulate(const ProgramPass& pass, GradientSums& sums) = 0;
+  /// Whether a place without rows, or with fewer than micro-batches, can take part where every pass is summed.
+  virtual bool can_idle() const = 0;
+  virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs) = 0;
+  /// The division of the model in words.
+  virtual std::string explain() const { return ""; }
+
+ protected:
+  Program() = default;
+  Program(const Program&) = default;
+  Program& operator=(const Program&) = default;
+};
+
+/// A module under autograd.
+struct AutogradProgramSetup {
+  std::shared_ptr<torch::nn::Module> module;
+  std::shared_ptr<TrainableModel> model;
+  graph::Forward forward;
+  std::vector<at::Tensor> example = {};                         ///< for ranks without rows; empty: they cannot take part in passes
+  std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch; may be empty
+};
+std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options);
+
+/// Stages of a pipeline. @param model trains `pipeline`
+std::unique_ptr<Program> pipeline_program(std::shared_ptr<pipeline::Pipeline> pipeline, std::shared_ptr<TrainableModel> model,
+                                          std::string explanation);
+
+}  // namespace tw

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <optional>
+#include <string>
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+
+#include "gradient_sums.hpp"
+#include "mesh_axes.hpp"
+
+namespace tw {
+namespace {
+
+using Places = std::map<std::string, NamedShard>;
+
+/// By parameter of the program: its place in the whole model.
+Places places_of(const TrainableModel& model) {
+  Places places;
+  const std::vector<NamedShard> shards = model.shards();
+  for (const auto& [name, tensor] : model.tensors().parameters) {
+    const auto place = std::find_if(shards.begin(), shards.end(), [&](const NamedShard& shard) {
+      return shard.kind == ShardKind::parameter && shard.tensor.is_alias_of(tensor) && shard.tensor.sizes() == tensor.sizes();
+    });
+    TW_ASSERT(place != shards.end());
+    places.emplace(name, *place).first->second.tensor = at::Tensor();
+  }
+  return places;
+}
+
+/// A part of a program's parameter, as a part of the whole model's.
+NamedShard in_whole_model(NamedShard part, const Places& places) {
+  const NamedShard& place = places.at(part.name);
+  part.name = place.name;
+  part.aliases = place.aliases;
+  part.global_shape = place.global_shape;
+  for (size_t i = 0; i < part.offsets.size(); ++i) part.offsets[i] += place.offsets[i];
+  return part;
+}
+
+class ShardedParameters : public GradientSums {
+ public:
+  ShardedParameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model, const ParallelOptions& options)
+      : places_(places_of(model)) {
+    const Communicator& shard = mesh["shard"];
+    const FullyShardedOptions sharding{.reduction = Reduction::sum,
+                                       .unit_bytes = options.unit_bytes,
+                                       .prefetch_units = options.prefetch_units,
+                                       .resident_bytes = options.resident_bytes};
+    const FullyShardedSetup setup{.replicas = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr};
+    const ModelTensors tensors = model.tensors();
+    if (setup.replicas != nullptr) synchronize(*setup.replicas, tensors.all_tensors());
+    synchronize(shard, tensors.all_tensors());
+    if (tensors.trained_elements() == 0) {  // a stage may have none
+      whole_ = model.shards();
+      std::erase_if(whole_, [](const NamedShard& each) { return each.kind != ShardKind::parameter; });
+    } else if (module) {
+      sharded_.emplace(shard, *module, sharding, setup);
+    } else {
+      sharded_.emplace(shard, tensors.parameters, sharding, setup);
+    }
+  }
+
+  bool sums_every_pass() const override { return true; }
+  void join() override { TW_ASSERT(false); }
+  std::vector<OptimizedTensor> optimized() const override {
+    if (!sharded_) return {};
+    std::vector<OptimizedTensor> all = sharded_->optimized();
+    for (OptimizedTensor& each : all) {
+      for (NamedShard& slice : each.slices) {
+        slice = in_whole_model(std::move(slice), places_);
+        slice.aliases.clear();  // optimizer state is named after one name only
+      }
+    }
+    return all;
+  }
+  std::vector<NamedShard> parameters() const override {
+    if (!sharded_) return whole_;
+    std::vector<NamedShard> all = sharded_->shards();
+    for (NamedShard& each : all) each = in_whole_model(std::move(each), places_);
+    return all;
+  }
+  void values_changed() override {
+    if (sharded_) sharded_->slices_changed();
+  }
+
+ private:
+  Places places_;
+  std::optional<FullySharded> sharded_;  // none without trained parameters
+  std::vector<NamedShard> whole_;        // which then stay whole
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model,
+                                                 const ParallelOptions& options) {
+  return std::make_unique<ShardedParameters>(mesh, module, model, options);
+}
+
+}  // namespace tw

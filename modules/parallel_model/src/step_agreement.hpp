@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <tw/comm/mesh.hpp>
+#include <tw/parallel_model/loss.hpp>
+#include <vector>
+
+namespace tw {
+
+/// What a rank knows of its batch before an update.
+struct BatchFacts {
+  static constexpr int64_t unknown = -1;  ///< the rank has none, as inner stages
+  static constexpr int64_t uneven = -2;   ///< its tensors differ in rows
+
+  int64_t rows = unknown;
+  double weight = 0;  ///< of its targets
+  bool knows_weight = false;
+  int64_t inputs = 0;  ///< hash; 0: it has none
+  int64_t targets = 0;
+};
+
+/// @param hashes whether to hash the batch, which is needed only where several ranks hold a model together
+BatchFacts facts_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss, bool hashes);
+
+/// What all ranks agree on.
+struct Update {
+  std::vector<int64_t> rows;  ///< by place along the sample axes
+  int64_t all_rows = 0;
+  double weight = 0;  ///< of all targets
+};
+
+/// Combines the facts of all ranks. Pure. @param place_of the place of each rank along the sample axes; places are counted from 0
+/// @throws ContractError if ranks of one place pass different batches, or there are no samples, or no target counts
+Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& place_of);
+
+/// Exchanges the facts. Collective; throws on all ranks alike.
+Update agree_on_update(const Communicator& comm, const BatchFacts& mine, const std::vector<int>& place_of);
+
+}  // namespace tw

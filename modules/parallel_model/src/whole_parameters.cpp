@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+
+#include "gradient_sums.hpp"
+#include "mesh_axes.hpp"
+
+namespace tw {
+namespace {
+
+class WholeParameters : public GradientSums {
+ public:
+  WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model) : model_(model) {
+    if (size_along(mesh.shape(), "data") == 1) return;
+    const ModelTensors tensors = model.tensors();
+    tensors.expect_replicable();
+    DataParallelOptions options{.reduction = Reduction::sum, .sparse = tensors.sparse};
+    if (model_ranks != nullptr) options.parts = {model_parts(*model_ranks, model)};
+    if (tensors.trained_elements() > 0) {
+      parallel_.emplace(mesh["data"], tensors.all_tensors(), options);
+    } else {  // a stage may have none
+      synchronize(mesh["data"], tensors.all_tensors());
+    }
+  }
+
+  std::shared_ptr<void> hold() override {
+    if (!parallel_) return nullptr;
+    return std::make_shared<DataParallel::NoSync>(parallel_->no_sync());
+  }
+  void join() override {
+    if (parallel_) parallel_->join_backward();
+  }
+  std::vector<OptimizedTensor> optimized() const override {
+    std::vector<OptimizedTensor> trained = model_.optimized_tensors();
+    std::erase_if(trained, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
+    return trained;
+  }
+  std::vector<NamedShard> parameters() const override {
+    std::vector<NamedShard> shards = model_.shards();
+    std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
+    return shards;
+  }
+
+ private:
+  TrainableModel& model_;
+  std::optional<DataParallel> parallel_;  // none on one rank of `data`, or without trained parameters
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model) {
+  return std::make_unique<WholeParameters>(mesh, model_ranks, model);
+}
+
+}  // namespace tw

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which meshes are in the table, and what is promised in each cell. Pure.
+#pragma once
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <tw/comm/mesh.hpp>
+#include <vector>
+
+#include "models.hpp"
+
+namespace tw::testing::mesh {
+
+inline const std::vector<std::string> axes{"data", "shard", "stage", "tensor", "layer"};
+
+/// All meshes of `ranks` ranks with at most three axes longer than 1.
+inline std::vector<MeshShape> shapes_of(int ranks) {
+  std::vector<std::vector<int>> sizes{{}};
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    std::vector<std::vector<int>> longer;
+    for (const std::vector<int>& some : sizes) {
+      for (int size = 1; size <= ranks; ++size) {
+        longer.push_back(some);
+        longer.back().push_back(size);
+      }
+    }
+    sizes = std::move(longer);
+  }
+  std::vector<MeshShape> shapes;
+  for (const std::vector<int>& some : sizes) {
+    int product = 1;
+    for (const int size : some) product *= size;
+    if (product != ranks || std::ranges::count_if(some, [](int size) { return size > 1; }) > 3) continue;
+    std::vector<MeshAxis> of_shape;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (some[i] > 1) of_shape.push_back({axes[i], some[i]});
+    }
+    if (of_shape.empty()) of_shape.push_back({"data", 1});
+    shapes.emplace_back(ranks, of_shape);
+  }
+  return shapes;
+}
+
+struct Promise {
+  enum class Kind { equal, refused, not_yet };
+  Kind kind = Kind::equal;
+  std::string text = {};  ///< of the error, or why it does not work yet
+};
+
+inline int along(const MeshShape& shape, const std::string& axis) {
+  for (const MeshAxis& each : shape.axes()) {
+    if (each.name == axis) return each.size;
+  }
+  return 1;
+}
+
+/// What parallelize() promises for a model on a mesh.
+inline Promise promise_of(const TableModel& model, const MeshShape& shape, const Settings& settings) {
+  using Of = Promise::Kind;
+  const auto has = [&](const std::string& axis) { return along(shape, axis) > 1; };
+  if (has("layer") && model.kind != Kind::of_layers) return {Of::refused, "pass blocks of layer_parallel"};
+  if (model.kind == Kind::of_layers && (has("stage") || has("tensor"))) return {Of::not_yet, "layers in parallel within stages, or of split layers"};
+  if (model.kind == Kind::of_layers && has("shard")) return {Of::not_yet, "sharded stacks of layers"};
+  if (has("tensor") && model.kind != Kind::split) {
+    return {Of::refused, "no layer of the model is split along `tensor`"};
+  }
+  if (has("stage") && model.kind == Kind::odd) return {Of::refused, "control flow must not depend on data"};
+  if (along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
+  if (has("stage") && has("shard") && model.is_tied) return {Of::not_yet, "ties between sharded stages"};
+  if (has("stage") && has("shard") && settings.uneven) return {Of::not_yet, "sharded stages with unequal numbers of rows"};
+  if (has("shard") && has("data") && has("tensor")) return {Of::not_yet, "replicas of sharded split layers"};
+  return {};
+}
+
+}  // namespace tw::testing::mesh

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of the table: of each, how to divide it over a mesh, and the same in one process.
+#pragma once
+#include <torch/torch.h>
+
+#include <string>
+#include <tw/graph/capture_modes.hpp>
+#include <tw/graph/interpreter.hpp>
+#include <tw/tensor_parallel.hpp>
+
+#include "../../../modules/pipeline/src/random_key.hpp"
+#include "one_process.hpp"
+#include "subjects.hpp"
+
+namespace tw::testing::mesh {
+
+/// How a model is given to parallelize().
+enum class Kind {
+  module,     ///< as a whole, can be captured
+  odd,        ///< as a whole, cannot be captured
+  blocks,     ///< a list
+  split,      ///< a list of blocks with split layers
+  of_layers,  ///< blocks of layer_parallel
+};
+
+/// A model on a mesh, and whatever it borrows.
+struct Parallel {
+  std::shared_ptr<void> held;
+  ParallelModel model;
+};
+
+struct TableModel {
+  std::string name;
+  Kind kind = Kind::module;
+  std::function<Parallel(const Mesh& mesh, const ParallelOptions& options)> parallel = {};
+  /// @param stages number of stages, on which random numbers may depend
+  std::function<OneProcess(const Settings& settings, int stages)> one_process = {};
+  std::function<Batch(int64_t rows)> batch = {};  ///< draws from LibTorch's generator
+  std::function<Loss()> loss = {};
+  bool draws = false;    ///< random numbers in training
+  bool is_tied = false;  ///< between its first and its last layer
+  int most_stages = 8;
+};
+
+/// What a rank draws in a module under autograd.
+inline void seed_by_place(GeneratorGuard& generator, const Settings& settings, const Part& part) {
+  generator.seed(derived_seed(settings.seed, static_cast<uint64_t>(part.number())), static_cast<uint64_t>(part.place));
+}
+
+inline OneProcess as_one_process(std::shared_ptr<torch::nn::Module> module, const graph::Forward& forward, const Settings& settings) {
+  return {module,
+          [forward, settings](const Tensors& inputs, const Part& part) {
+            GeneratorGuard generator;
+            seed_by_place(generator, settings, part);
+            return forward(inputs);
+          },
+          whole_tensors(*module)};
+}
+
+/// The captured graph of a module: random numbers depend on the operator and the row.
+inline OneProcess captured(std::shared_ptr<torch::nn::Module> module, const graph::Forward& forward, const Tensors& example,
+                           const Settings& settings) {
+  auto graph = std::make_shared<graph::Graph>(graph::capture_modes(*module, forward, example).training);
+  const auto bind = [module](const std::string& name) {
+    for (const auto& tensors : {module->named_parameters(), module->named_buffers()}) {
+      if (const at::Tensor* found = tensors.find(name)) return *found;
+    }
+    return at::Tensor();
+  };
+  auto interpreter = std::make_shared<graph::Interpreter>(*graph, bind);
+  return {module,
+          [graph, interpreter, settings](const Tensors& inputs, const Part& part) {
+            const uint64_t seed = part.place == 0 ? settings.seed : derived_seed(settings.seed, static_cast<uint64_t>(part.place));
+            const uint64_t key = pipeline::key_of_call(seed, static_cast<uint64_t>(part.update));
+            return interpreter->run(inputs, {.rows = part.rows.count(), .key = key, .first = part.rows.begin});
+          },
+          whole_tensors(*module)};
+}
+
+/// Rows drawn from those of `tensors`.
+inline Batch rows_of(const Tensors& inputs, const Tensors& targets, int64_t rows) {
+  const at::Tensor chosen = torch::randint(inputs.front().size(0), {rows}, torch::kLong);
+  Batch batch;
+  for (const at::Tensor& each : inputs) batch.inputs.push_back(each.index_select(0, chosen));
+  for (const at::Tensor& each : targets) batch.targets.push_back(each.index_select(0, chosen));
+  return batch;
+}
+
+inline TableModel of_subject(subjects::Subject (*make_subject)()) {
+  const auto make = [make_subject] {
+    torch::manual_seed(11);
+    return make_subject();
+  };
+  TableModel model{.name = make().name};
+  model.parallel = [make](const Mesh& mesh, const ParallelOptions& options) {
+    auto subject = std::make_shared<subjects::Subject>(make());
+    return Parallel{subject, parallelize(mesh, subject->module, subject->forward, subject->inputs, options)};
+  };
+  model.one_process = [make](const Settings& settings, int stages) {
+    const subjects::Subject subject = make();
+    if (stages > 1) return captured(subject.module, subject.forward, subject.inputs, settings);
+    return as_one_process(subject.module, subject.forward, settings);
+  };
+  model.batch = [subject = make()](int64_t rows) { return rows_of(subject.inputs, subject.targets, rows); };
+  model.loss = [loss = make().loss] { return Loss(loss); };
+  model.draws = model.name == "dropout";
+  return model;
+}
+
+/// Any module holder; @param loss of one output and one target
+template <class Make>
+TableModel of_holder(const std::string& name, Make make_holder, std::function<Batch(int64_t rows)> batch, std::function<Loss()> loss) {
+  const auto make = [make_holder] {
+    torch::manual_seed(12);
+    auto holder = make_holder();
+    holder->to(torch::kDouble);
+    return holder;
+  };
+  TableModel model{.name = name, .batch = std::move(batch), .loss = std::move(loss)};
+  const auto example = [batch = model.batch] {
+    torch::manual_seed(13);
+    return batch(6).inputs;
+  };
+  model.parallel = [make, example](const Mesh& mesh, const ParallelOptions& options) {
+    auto holder = make();
+    return Parallel{holder.ptr(), parallelize(mesh, *holder, example(), options)};
+  };
+  model.one_process = [make, example](const Settings& settings, int stages) {
+    auto holder = make();
+    const graph::Forward forward = [holder](const Tensors& in) mutable { return graph::forward_of(*holder)(in); };
+    if (stages > 1) return captured(holder.ptr(), forward, example(), settings);
+    return as_one_process(holder.ptr(), forward, settings);
+  };
+  return model;
+}
+
+/// First and last weight are one parameter.
+struct TiedImpl : torch::nn::Module {
+  TiedImpl() {
+    first = register_module("first", torch::nn::Linear(torch::nn::LinearOptions(6, 9).bias(false)));
+    middle = register_module("middle", torch::nn::Linear(9, 9));
+    bias = register_parameter("bias", torch::randn(6));
+  }
+  at::Tensor forward(const at::Tensor& x) { return torch::matmul(torch::tanh(middle(torch::tanh(first(x)))), first->weight) + bias; }
+  torch::nn::Linear first{nullptr};
+  torch::nn::Linear middle{nullptr};
+  at::Tensor bias;
+};
+TORCH_MODULE(Tied);
+
+struct LstmImpl : torch::nn::Module {
+  LstmImpl() {
+    lstm = register_module("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(4, 5).batch_first(true)));
+    drop = register_module("drop", torch::nn::Dropout(0.3));
+    last = register_module("last", torch::nn::Linear(5, 3));
+  }
+  at::Tensor forward(const at::Tensor& x) { return last(drop(std::get<0>(lstm(x)).select(1, x.size(1) - 1))); }
+  torch::nn::LSTM lstm{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  torch::nn::Linear last{nullptr};
+};
+TORCH_MODULE(Lstm);
+
+/// Parts that are frozen, one of them in evaluation mode for good, and a parameter that no pass uses.
+struct FrozenImpl : torch::nn::Module {
+  FrozenImpl() {
+    first = register_module("first", torch::nn::Linear(6, 8));
+    norm = register_module("norm", torch::nn::BatchNorm1d(8));
+    middle = register_module("middle", torch::nn::Linear(8, 8));
+    last = register_module("last", torch::nn::Linear(8, 6));
+    unused = register_parameter("unused", torch::ones(3));
+    for (at::Tensor& each : middle->parameters()) each.requires_grad_(false);
+    norm->eval();
+  }
+  at::Tensor forward(const at::Tensor& x) { return last(torch::tanh(middle(torch::tanh(norm(first(x)))))); }
+  torch::nn::Linear first{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Linear middle{nullptr};
+  torch::nn::Linear last{nullptr};
+  at::Tensor unused;
+};
+TORCH_MODULE(Frozen);
+
+/// Batch norm and dropout around a residual connection.
+struct ResidualImpl : torch::nn::Module {
+  ResidualImpl() {
+    first = register_module("first", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(4));
+    second = register_module("second", torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 4, 3).padding(1)));
+    drop = register_module("drop", torch::nn::Dropout(0.2));
+    last = register_module("last", torch::nn::Linear(4 * 6 * 6, 3));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = torch::relu(norm(first(x)));
+    return last(drop(torch::relu(second(y)) + y).flatten(1));
+  }
+  torch::nn::Conv2d first{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::nn::Conv2d second{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  torch::nn::Linear last{nullptr};
+};
+TORCH_MODULE(Residual);
+
+/// Control flow by data.
+struct OddImpl : torch::nn::Module {
+  OddImpl() {
+    first = register_module("first", torch::nn::Linear(6, 8));
+    last = register_module("last", torch::nn::Linear(8, 6));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = first(x);
+    return last(y.abs().max().item<double>() > 0.5 ? torch::tanh(y) : torch::sin(y));
+  }
+  torch::nn::Linear first{nullptr};
+  torch::nn::Linear last{nullptr};
+};
+TORCH_MODULE(Odd);
+
+inline Loss mean_square() { return torch::nn::MSELoss(); }
+inline Batch vectors(int64_t rows) { return {{torch::randn({rows, 6}, torch::kDouble)}, {torch::randn({rows, 6}, torch::kDouble)}}; }
+inline Batch classes(at::IntArrayRef shape, int64_t rows) {
+  std::vector<int64_t> sizes{rows};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return {{torch::randn(sizes, torch::kDouble)}, {torch::randint(3, {rows}, torch::kLong)}};
+}
+/// Class 0 does not count, so that a part may have no target at all.
+inline Loss weighted_classes() {
+  return torch::nn::CrossEntropyLoss(torch::nn::CrossEntropyLossOptions().ignore_index(0).weight(torch::tensor({1.0, 0.3, 2.0}, torch::kDouble)));
+}
+
+/// The GPT of LibTorch's layers, as blocks, or with split layers.
+struct BranchImpl : torch::nn::Module {
+  explicit BranchImpl(const Communicator* tensor, double dropout) {
+    constexpr int64_t width = 8;
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
+    drop = register_module("drop", torch::nn::Dropout(dropout));
+    if (tensor == nullptr) {
+      torch::nn::Linear wide(width, 12);
+      torch::nn::Linear narrow(12, width);
+      register_module("wide", wide);
+      register_module("narrow", narrow);
+      mlp = [wide, narrow](const at::Tensor& x) mutable { return narrow(torch::tanh(wide(x))); };
+    } else {
+      tensor_parallel::ColumnParallelLinear wide(*tensor, width, 12);
+      tensor_parallel::RowParallelLinear narrow(*tensor, 12, width);
+      register_module("wide", wide);
+      register_module("narrow", narrow);
+      mlp = [wide, narrow](const at::Tensor& x) mutable { return narrow(torch::tanh(wide(x))); };
+    }
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + drop(mlp(norm(x))); }
+  torch::nn::LayerNorm norm{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  std::function<at::Tensor(const at::Tensor&)> mlp;
+};
+TORCH_MODULE(Branch);
+
+struct EndsImpl : torch::nn::Module {
+  EndsImpl(int64_t in, int64_t out) : linear(register_module("linear", torch::nn::Linear(in, out))) {}
+  at::Tensor forward(const at::Tensor& x) { return linear(x); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Ends);
+
+inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, double dropout) {
+  const auto in_double = [](auto holder) {
+    holder->to(torch::kDouble);
+    return holder;
+  };
+  std::vector<pipeline::BlockFactory> blocks;
+  blocks.push_back(pipeline::block([in_double] { return in_double(Ends(6, 8)); }));
+  for (int i = 0; i < 6; ++i) blocks.push_back(pipeline::block([=] { return in_double(Branch(tensor, dropout)); }));
+  blocks.push_back(pipeline::block([in_double] { return in_double(Ends(8, 6)); }));
+  return blocks;
+}
+
+inline OneProcess blocks_in_one_process(const Settings& settings, int stages, double dropout) {
+  torch::manual_seed(14);
+  auto module = std::make_shared<torch::nn::Module>();
+  std::vector<pipeline::Block> blocks;
+  for (const pipeline::BlockFactory& make : branches(nullptr, dropout)) {
+    blocks.push_back(make());
+    module->register_module(std::to_string(blocks.size() - 1), blocks.back().module);
+  }
+  const auto forward = [blocks, settings, stages](const Tensors& inputs, const Part& part) {
+    at::Tensor x = inputs.front();
+    GeneratorGuard generator;
+    if (stages == 1) seed_by_place(generator, settings, part);
+    for (int stage = 0; stage < stages; ++stage) {
+      const uint64_t seed = part.place == 0 ? settings.seed : derived_seed(settings.seed, static_cast<uint64_t>(part.place));
+      if (stages > 1) pipeline::seed_with(generator, {seed, static_cast<uint64_t>(part.update), static_cast<int>(part.micro_batch), stage, 0});
+      const pipeline::Rows mine = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stage);
+      for (int64_t i = mine.begin; i < mine.end; ++i) x = blocks[static_cast<size_t>(i)].forward(x);
+    }
+    return Tensors{x};
+  };
+  return {module, forward, whole_tensors(*module)};
+}
+
+inline TableModel of_blocks(const std::string& name, bool split, double dropout) {
+  TableModel model{.name = name, .kind = split ? Kind::split : Kind::blocks, .batch = vectors, .loss = mean_square, .draws = dropout > 0};
+  model.parallel = [split, dropout](const Mesh& mesh, const ParallelOptions& options) {
+    const Tensors example = vectors(2).inputs;
+    torch::manual_seed(14);
+    const bool has_axis = std::ranges::any_of(mesh.shape().axes(), [](const MeshAxis& each) { return each.name == "tensor"; });
+    return Parallel{nullptr, parallelize(mesh, branches(split && has_axis ? &mesh["tensor"] : nullptr, dropout), example, options)};
+  };
+  model.one_process = [dropout](const Settings& settings, int stages) { return blocks_in_one_process(settings, stages, dropout); };
+  return model;
+}
+
+/// Exact iterations: as many as there are layers.
+inline layer_parallel::LayerParallelOptions exact_layers() {
+  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 9}, .backward = {.iterations = 9}, .seed = 8};
+}
+struct StepImpl : torch::nn::Module {
+  StepImpl() : linear(register_module("linear", torch::nn::Linear(6, 6))) {}
+  at::Tensor forward(const at::Tensor& u) { return torch::tanh(linear(u)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Step);
+inline std::vector<layer_parallel::Block> layer_blocks() {
+  using layer_parallel::block;
+  const auto in_double = [](auto holder) {
+    holder->to(torch::kDouble);
+    return holder;
+  };
+  return {block([=] { return in_double(torch::nn::Linear(6, 6)); }, 1), block([=] { return in_double(Step()); }, 9),
+          block([=] { return in_double(torch::nn::Linear(6, 6)); }, 1)};
+}
+
+inline TableModel of_layers() {
+  TableModel model{.name = "layers", .kind = Kind::of_layers, .batch = vectors, .loss = mean_square};
+  model.parallel = [](const Mesh& mesh, const ParallelOptions& options) {
+    return Parallel{nullptr, parallelize(mesh, layer_blocks(), vectors(2).inputs, exact_layers(), options)};
+  };
+  model.one_process = [](const Settings& /*settings*/, int /*stages*/) {
+    auto net = std::make_shared<layer_parallel::SerialNetwork>(layer_blocks(), exact_layers());
+    std::vector<WholeTensor> tensors;
+    for (size_t block = 0; block < layer_blocks().size(); ++block) {
+      const auto& layers = net->layers(block);
+      for (const auto& each : layers.front().module->named_parameters()) {
+        WholeTensor whole{.name = std::to_string(block) + "." + each.key(), .is_stacked = layers.size() > 1};
+        for (const layer_parallel::Layer& layer : layers) whole.layers.push_back(layer.module->named_parameters()[each.key()]);
+        tensors.push_back(std::move(whole));
+      }
+    }
+    const auto forward = [net](const Tensors& inputs, const Part& part) {
+      net->set_calls(part.number());
+      net->set_replica(part.place);
+      return Tensors{net->forward(inputs.front())};
+    };
+    return OneProcess{net, forward, std::move(tensors)};
+  };
+  return model;
+}
+
+inline std::vector<TableModel> table_models() {
+  std::vector<TableModel> models;
+  for (const auto make : subjects::all) models.push_back(of_subject(make));
+  for (TableModel& each : models) {
+    each.is_tied = each.name == "gpt" || each.name == "shared parameter";
+    if (each.name == "one operator") each.most_stages = 1;
+    if (each.name == "embedding") each.most_stages = 5;
+  }
+  models.push_back(of_holder("tied", [] { return Tied(); }, vectors, mean_square));
+  models.back().is_tied = true;
+  models.push_back(of_holder(
+      "residual", [] { return Residual(); }, [](int64_t rows) { return classes({1, 6, 6}, rows); },
+      [] { return Loss(torch::nn::CrossEntropyLoss()); }));
+  models.back().draws = true;
+  models.push_back(of_holder("lstm", [] { return Lstm(); }, [](int64_t rows) { return classes({5, 4}, rows); }, weighted_classes));
+  models.back().draws = true;
+  models.back().most_stages = 4;
+  models.push_back(of_holder("frozen", [] { return Frozen(); }, vectors, mean_square));
+  models.push_back(of_holder(
+      "ignored targets", [] { return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3)); },
+      [](int64_t rows) { return classes({4}, rows); }, weighted_classes));
+  models.back().most_stages = 3;
+  models.push_back(of_holder("flow by data", [] { return Odd(); }, vectors, mean_square));
+  models.back().kind = Kind::odd;
+  models.push_back(of_blocks("blocks", false, 0.25));
+  models.push_back(of_blocks("split blocks", true, 0));
+  models.push_back(of_blocks("split blocks, dropout", true, 0.25));
+  models.back().draws = true;
+  models.push_back(of_layers());
+  return models;
+}
+
+}  // namespace tw::testing::mesh

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between the runs of a cell of the table.
+#pragma once
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <tw/base/random.hpp>
+#include <tw/parallel_model.hpp>
+#include <vector>
+
+namespace tw::testing::mesh {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Batch {
+  Tensors inputs;
+  Tensors targets;
+};
+
+struct Settings {
+  uint64_t seed = 0;
+  bool adam = false;  ///< AdamW, else SGD with momentum
+  bool clip = false;
+  int64_t micro_batches = 1;
+  bool gpipe = false;
+  bool recompute = false;
+  bool uneven = false;  ///< places have different numbers of rows
+  bool empty = false;   ///< one place has none
+
+  /// Settings drawn from `seed`.
+  static Settings drawn(uint64_t seed) {
+    CounterRng random(seed, 57);
+    Settings settings{.seed = seed};
+    settings.adam = random.below(2) == 1;
+    settings.clip = random.below(2) == 1;
+    settings.micro_batches = 1 + random.below(3);
+    settings.gpipe = random.below(2) == 1;
+    settings.recompute = random.below(3) == 0;
+    settings.uneven = random.below(2) == 1;
+    settings.empty = settings.uneven && random.below(2) == 1;
+    return settings;
+  }
+
+  ParallelOptions options() const {
+    return {.micro_batches = micro_batches,
+            .seed = seed,
+            .schedule = gpipe ? pipeline::ScheduleKind::gpipe : pipeline::ScheduleKind::one_forward_one_backward,
+            .recompute = recompute ? pipeline::Recompute::full : pipeline::Recompute::none,
+            .unit_bytes = 500};
+  }
+
+  std::unique_ptr<torch::optim::Optimizer> optimizer(const Tensors& parameters) const {
+    if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+  }
+
+  /// The rows of a place in an update.
+  int64_t rows(int place, int64_t update) const {
+    if (!uneven) return 6;
+    if (empty && place == 1 && update != 1) return 0;
+    return 6 - (place + update) % 3;
+  }
+};
+
+}  // namespace tw::testing::mesh
