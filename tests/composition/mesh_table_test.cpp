@@ -123,7 +123,7 @@ TEST_P(MeshTable, EqualsOneProcess) {
   uint64_t number = 0;
   for (const tw::MeshShape& shape : shapes_of(world().size())) {
     const Settings settings = Settings::drawn(tw::derived_seed(GetParam(), ++number));
-    const Promise promise = promise_of(model, shape, settings);
+    const Promise promise = promise_of(model, shape);
     SCOPED_TRACE(model.name + " on " + shape.describe() + ", settings " +
                  tw::concat(settings.adam ? "AdamW" : "SGD", settings.clip ? " clip" : "", " m=", settings.micro_batches,
                             settings.gpipe ? " gpipe" : "", settings.recompute ? " recompute" : "", settings.uneven ? " uneven" : "",

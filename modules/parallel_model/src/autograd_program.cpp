@@ -49,14 +49,13 @@ class AutogradProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
-  bool can_idle() const override { return !setup_.example.empty(); }
   Tensors forward(const Tensors& inputs) override {
     const at::NoGradGuard no_grad;
     return setup_.forward(inputs);
   }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
-    const std::vector<Part> parts = parts_of(pass, sums.sums_every_pass());
+    const std::vector<Part> parts = parts_of(pass, sums.gathers_every_pass());
     at::Tensor total = at::zeros({}, at::kDouble);
     for (const Part& part : parts) {
       const auto held = &part == &parts.back() ? nullptr : sums.hold();

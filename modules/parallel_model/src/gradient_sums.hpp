@@ -18,10 +18,12 @@ class GradientSums {
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
   virtual void join() {}
-  /// Whether every backward pass is summed, so that all ranks must make equally many.
-  virtual bool sums_every_pass() const { return false; }
+  /// Whether every pass gathers parameters, so that all ranks must make equally many.
+  virtual bool gathers_every_pass() const { return false; }
+  /// Whether each rank must make at least one pass in an update, to take part in the gathering.
+  virtual bool gathers() const { return false; }
 
-  /// What the optimizer updates, and its place in the model.
+  /// What the optimizer updates, in the order of the program's trained parameters, and its place in the model.
   virtual std::vector<OptimizedTensor> optimized() const = 0;
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;

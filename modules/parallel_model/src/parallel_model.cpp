@@ -42,6 +42,12 @@ std::vector<int> places_of(const MeshShape& shape) {
   return places;
 }
 
+std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
+  std::vector<OptimizedTensor> tensors = model.optimized_tensors();
+  std::erase_if(tensors, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
+  return tensors;
+}
+
 std::vector<NamedShard> not_parameters(std::vector<NamedShard> shards) {
   std::erase_if(shards, [](const NamedShard& shard) { return shard.kind == ShardKind::parameter; });
   return shards;
@@ -53,18 +59,17 @@ class ParallelModel::Impl {
  public:
   Impl(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options)
       : mesh_(mesh),
-        micro_batches_(options.micro_batches),
         program_(std::move(program)),
         samples_(mesh, sample_axes),
         model_ranks_(mesh, model_axes),
         parts_(mesh, with_shard()),
         places_(places_of(mesh.shape())),
         others_(not_parameters(model().shards())),
+        counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
         sums_(size_along(mesh.shape(), "shard") > 1 ? sharded_parameters(mesh, program_->module(), model(), options)
                                                     : whole_parameters(mesh, model_ranks_.comm(), model())),
         optimized_(sums_->optimized()),
-        counted_(counted_here(parts_.comm(), optimized_)),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
@@ -73,7 +78,6 @@ class ParallelModel::Impl {
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
     const Update update = agree_on_update(mesh_.comm(), facts_of(inputs, targets, loss, model_ranks_.size() > 1), places_);
     const auto place = static_cast<size_t>(places_[static_cast<size_t>(mesh_.comm().rank())]);
-    if (sums_->sums_every_pass()) expect_equal_passes(update);
     if (samples_.size() > 1) buffers_.remember();
     const double mine = program_->accumulate({.inputs = inputs,
                                               .targets = targets,
@@ -98,6 +102,7 @@ class ParallelModel::Impl {
 
   double clip(double max_norm) {
     GradientShare share;
+    TW_ASSERT(counted_.size() == optimized_.size() || optimized_.empty());
     for (size_t i = 0; i < optimized_.size(); ++i) {
       const at::Tensor& gradient = optimized_[i].tensor.grad();
       if (gradient.defined()) (counted_[i] != 0 ? share.counted : share.others).push_back(gradient);
@@ -114,30 +119,18 @@ class ParallelModel::Impl {
 
   TrainableModel& model() const { return program_->model(); }
 
-  // All ranks of `shard` make equally many passes.
-  void expect_equal_passes(const Update& update) const {
-    if (program_->can_idle()) return;
-    const auto passes = [&](int64_t rows) { return std::min(rows, micro_batches_); };
-    for (const int64_t rows : update.rows) {
-      TW_EXPECTS(rows > 0 && passes(rows) == passes(update.rows.front()),
-                 "this model needs equally many micro-batches on all ranks along `shard`, but ", "there are batches of ", update.rows.front(),
-                 " and ", rows, " rows for ", micro_batches_, " micro-batches");
-    }
-  }
-
   const Mesh& mesh_;
-  int64_t micro_batches_;
   std::unique_ptr<Program> program_;
   RanksAlong samples_;
   RanksAlong model_ranks_;
   RanksAlong parts_;  // ranks with other elements
   std::vector<int> places_;
   std::vector<NamedShard> others_;  // state other than parameters
+  std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   std::unique_ptr<GradientSums> sums_;
   std::vector<OptimizedTensor> optimized_;
-  std::vector<uint8_t> counted_;  // by optimized tensor
-  at::Tensor updates_;            // a tensor, because checkpoints contain it
+  at::Tensor updates_;  // a tensor, because checkpoints contain it
   std::string explanation_;
 };
 

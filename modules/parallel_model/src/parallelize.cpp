@@ -74,7 +74,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
   auto made = std::make_shared<pipeline::Pipeline>(mesh["stage"], *module, plan, options.seed);
-  return make_parallel_model(mesh, pipeline_program(made, made, plan.explain()), options);
+  return make_parallel_model(mesh, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain()}), options);
 }
 
 /// The blocks as one module, named like a torch::nn::Sequential of them.
@@ -121,7 +121,7 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
       .schedule = schedule_of(line.size(), options), .recompute = std::vector(at(line.size()), options.recompute), .seed = options.seed};
   auto made = std::make_shared<pipeline::Pipeline>(line, blocks, stages);
   expect_split_layers(mesh, *made);
-  return make_parallel_model(mesh, pipeline_program(made, with_split_layers(made, made), ""), options);
+  return make_parallel_model(mesh, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example}), options);
 }
 
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,

@@ -41,8 +41,6 @@ class Program {
   /// Adds the gradients of the weighted mean loss to those of the parameters, and has them summed. Collective over the model's ranks and those that
   /// sum. @return the weighted mean loss of this place, on each of the model's ranks
   virtual double accumulate(const ProgramPass& pass, GradientSums& sums) = 0;
-  /// Whether a place without rows, or with fewer than micro-batches, can take part where every pass is summed.
-  virtual bool can_idle() const = 0;
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs) = 0;
   /// The division of the model in words.
   virtual std::string explain() const { return ""; }
@@ -63,8 +61,13 @@ struct AutogradProgramSetup {
 };
 std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options);
 
-/// Stages of a pipeline. @param model trains `pipeline`
-std::unique_ptr<Program> pipeline_program(std::shared_ptr<pipeline::Pipeline> pipeline, std::shared_ptr<TrainableModel> model,
-                                          std::string explanation);
+/// Stages of a pipeline.
+struct PipelineProgramSetup {
+  std::shared_ptr<pipeline::Pipeline> pipeline;
+  std::shared_ptr<TrainableModel> model;  ///< trains `pipeline`
+  std::vector<at::Tensor> example = {};   ///< inputs for passes that do not count
+  std::string explanation = {};
+};
+std::unique_ptr<Program> pipeline_program(PipelineProgramSetup setup);
 
 }  // namespace tw

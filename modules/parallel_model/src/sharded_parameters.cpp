@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <tw/base/contract.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
@@ -41,12 +43,13 @@ NamedShard in_whole_model(NamedShard part, const Places& places) {
 class ShardedParameters : public GradientSums {
  public:
   ShardedParameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model, const ParallelOptions& options)
-      : places_(places_of(model)) {
+      : places_(places_of(model)), in_stages_(size_along(mesh.shape(), "stage") > 1) {
     const Communicator& shard = mesh["shard"];
     const FullyShardedOptions sharding{.reduction = Reduction::sum,
                                        .unit_bytes = options.unit_bytes,
                                        .prefetch_units = options.prefetch_units,
-                                       .resident_bytes = options.resident_bytes};
+                                       // Stages use a unit once a micro-batch: it is gathered once an update.
+                                       .resident_bytes = in_stages_ ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
     const FullyShardedSetup setup{.replicas = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr};
     const ModelTensors tensors = model.tensors();
     if (setup.replicas != nullptr) synchronize(*setup.replicas, tensors.all_tensors());
@@ -54,15 +57,22 @@ class ShardedParameters : public GradientSums {
     if (tensors.trained_elements() == 0) {  // a stage may have none
       whole_ = model.shards();
       std::erase_if(whole_, [](const NamedShard& each) { return each.kind != ShardKind::parameter; });
-    } else if (module) {
+    } else if (module && setup.replicas == nullptr) {
       sharded_.emplace(shard, *module, sharding, setup);
     } else {
       sharded_.emplace(shard, tensors.parameters, sharding, setup);
     }
   }
 
-  bool sums_every_pass() const override { return true; }
-  void join() override { TW_ASSERT(false); }
+  bool gathers() const override { return true; }
+  bool gathers_every_pass() const override { return !in_stages_; }
+  std::shared_ptr<void> hold() override {
+    if (!sharded_) return nullptr;
+    return std::make_shared<DataParallel::NoSync>(sharded_->parallel().no_sync());
+  }
+  void join() override {
+    if (sharded_) sharded_->parallel().join_backward();
+  }
   std::vector<OptimizedTensor> optimized() const override {
     if (!sharded_) return {};
     std::vector<OptimizedTensor> all = sharded_->optimized();
@@ -86,6 +96,7 @@ class ShardedParameters : public GradientSums {
 
  private:
   Places places_;
+  bool in_stages_;
   std::optional<FullySharded> sharded_;  // none without trained parameters
   std::vector<NamedShard> whole_;        // which then stay whole
 };

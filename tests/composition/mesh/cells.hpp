@@ -55,7 +55,7 @@ inline int along(const MeshShape& shape, const std::string& axis) {
 }
 
 /// What parallelize() promises for a model on a mesh.
-inline Promise promise_of(const TableModel& model, const MeshShape& shape, const Settings& settings) {
+inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   using Of = Promise::Kind;
   const auto has = [&](const std::string& axis) { return along(shape, axis) > 1; };
   if (has("layer") && model.kind != Kind::of_layers) return {Of::refused, "pass blocks of layer_parallel"};
@@ -65,10 +65,7 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape, const
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }
   if (has("stage") && model.kind == Kind::odd) return {Of::refused, "control flow must not depend on data"};
-  if (along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
-  if (has("stage") && has("shard") && model.is_tied) return {Of::not_yet, "ties between sharded stages"};
-  if (has("stage") && has("shard") && settings.uneven) return {Of::not_yet, "sharded stages with unequal numbers of rows"};
-  if (has("shard") && has("data") && has("tensor")) return {Of::not_yet, "replicas of sharded split layers"};
+  if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
   return {};
 }
 
