@@ -48,8 +48,9 @@ std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
   return tensors;
 }
 
-std::vector<NamedShard> not_parameters(std::vector<NamedShard> shards) {
-  std::erase_if(shards, [](const NamedShard& shard) { return shard.kind == ShardKind::parameter; });
+/// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
+std::vector<NamedShard> buffers_of(std::vector<NamedShard> shards) {
+  std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
   return shards;
 }
 
@@ -64,7 +65,7 @@ class ParallelModel::Impl {
         model_ranks_(mesh, model_axes),
         parts_(mesh, with_shard()),
         places_(places_of(mesh.shape())),
-        others_(not_parameters(model().shards())),
+        others_(buffers_of(model().shards())),
         counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
         sums_(size_along(mesh.shape(), "shard") > 1 ? sharded_parameters(mesh, program_->module(), model(), options)
@@ -125,7 +126,7 @@ class ParallelModel::Impl {
   RanksAlong model_ranks_;
   RanksAlong parts_;  // ranks with other elements
   std::vector<int> places_;
-  std::vector<NamedShard> others_;  // state other than parameters
+  std::vector<NamedShard> others_;  // buffers, and the number of updates
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   std::unique_ptr<GradientSums> sums_;

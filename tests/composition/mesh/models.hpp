@@ -359,10 +359,7 @@ inline std::vector<TableModel> table_models() {
   std::vector<TableModel> models;
   for (const auto make : subjects::all) models.push_back(of_subject(make));
   for (TableModel& each : models) {
-    if (each.name == "one operator") each.most_stages = 1;
-    if (each.name == "embedding") each.most_stages = 5;
-    if (each.name == "shared parameter") each.most_stages = 7;
-    if (each.name == "loss inside") each.most_stages = 6;
+    each.most_stages = each.name == "one operator" ? 1 : each.name == "embedding" ? 5 : each.name == "loss inside" ? 6 : each.name == "gpt" ? 8 : 7;
   }
   models.push_back(of_holder("tied", [] { return Tied(); }, vectors, mean_square));
   models.push_back(of_holder(
