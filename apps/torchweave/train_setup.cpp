@@ -109,6 +109,7 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
   whole.module->to(device, dtype_of(config));
   pipeline::ModelPlanOptions options = config.pipeline;
   options.devices = comm.size();
+  if (options.plan.empty()) options.stages = comm.size();  // replicas lie along `data`
   options.batch = rows;
   const graph::Forward forward = [forward = whole.forward, dtype = dtype_of(config)](const std::vector<at::Tensor>& inputs) {
     return std::vector<at::Tensor>{forward(inputs[0].to(dtype))};

@@ -32,15 +32,11 @@ struct Run {
       : model(of),
         mesh(world(), shape.axes()),
         parallel(of.parallel(mesh, settings.options())),
-        optimizer(settings.optimizer(parallel.model.parameters())),
-        places(along(shape, "data") * along(shape, "shard")),
-        place((has("data") ? mesh.coordinate("data") : 0) * along(shape, "shard") + (has("shard") ? mesh.coordinate("shard") : 0)) {}
-
-  bool has(const std::string& axis) const { return along(mesh.shape(), axis) > 1; }
+        optimizer(settings.optimizer(parallel.model.parameters())) {}
 
   void train(int64_t from, int64_t to) {
     for (int64_t update = from; update < to; ++update) {
-      const Batch batch = batch_of(model, update, tw::pipeline::part_of({0, rows}, places, place));
+      const Batch batch = batch_of(model, update, tw::pipeline::part_of({0, rows}, parallel.model.places(), parallel.model.place()));
       optimizer->zero_grad();
       parallel.model.train_step(batch.inputs, batch.targets, model.loss());
       optimizer->step();
@@ -60,8 +56,6 @@ struct Run {
   tw::Mesh mesh;
   Parallel parallel;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
-  int places;
-  int place;
 };
 
 std::map<std::string, at::Tensor> in_one_process(const TableModel& model, const Settings& settings) {

@@ -73,14 +73,9 @@ Outcome on_mesh(const TableModel& model, const Settings& settings, const tw::Mes
   Parallel parallel = model.parallel(mesh, settings.options());
   tw::ParallelModel& trained = parallel.model;
   const auto optimizer = settings.optimizer(trained.parameters());
-  const int places = along(mesh.shape(), "data") * along(mesh.shape(), "shard");
-  const int place = trained.sampler(1).size() == places
-                        ? (along(mesh.shape(), "data") > 1 ? mesh.coordinate("data") : 0) * along(mesh.shape(), "shard") +
-                              (along(mesh.shape(), "shard") > 1 ? mesh.coordinate("shard") : 0)
-                        : -1;
   Outcome outcome;
   for (int64_t update = 0; update < updates; ++update) {
-    const Batch batch = batches_of(model, settings, places, update).at(static_cast<size_t>(place));
+    const Batch batch = batches_of(model, settings, trained.places(), update).at(static_cast<size_t>(trained.place()));
     optimizer->zero_grad();
     outcome.losses.push_back(trained.train_step(batch.inputs, batch.targets, model.loss()));
     if (settings.clip) trained.clip_grad_norm(Reference::max_norm);
@@ -92,10 +87,6 @@ Outcome on_mesh(const TableModel& model, const Settings& settings, const tw::Mes
     if (each.kind == tw::ShardKind::optimizer && each.tensor.is_floating_point()) shards.push_back(each);
   }
   EXPECT_EQ(differing(mesh.comm(), shards), "");
-  std::map<std::string, std::string> aliases;
-  for (const tw::NamedShard& each : shards) {
-    for (const std::string& alias : each.aliases) aliases[alias] = each.name;
-  }
   tw::for_each_full_tensor(mesh.comm(), shards, [&](const std::string& name, const at::Tensor& whole) { outcome.state[name] = whole.clone(); });
   return outcome;
 }
@@ -124,16 +115,11 @@ TEST_P(MeshTable, EqualsOneProcess) {
   for (const tw::MeshShape& shape : shapes_of(world().size())) {
     const Settings settings = Settings::drawn(tw::derived_seed(GetParam(), ++number));
     const Promise promise = promise_of(model, shape);
-    SCOPED_TRACE(model.name + " on " + shape.describe() + ", settings " +
-                 tw::concat(settings.adam ? "AdamW" : "SGD", settings.clip ? " clip" : "", " m=", settings.micro_batches,
-                            settings.gpipe ? " gpipe" : "", settings.recompute ? " recompute" : "", settings.uneven ? " uneven" : "",
-                            settings.empty ? " empty" : ""));
+    SCOPED_TRACE(tw::concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
     if (promise.kind == Promise::Kind::not_yet) {
       ++not_yet;
       continue;
     }
-    if (std::getenv("TW_CELL") != nullptr && (model.name + " on " + shape.describe()).find(std::getenv("TW_CELL")) == std::string::npos) continue;
-    if (std::getenv("TW_TRACE") != nullptr && world().rank() == 0) std::fprintf(stderr, "%s on %s\n", model.name.c_str(), shape.describe().c_str());
     const tw::Mesh mesh(world(), shape.axes());
     if (promise.kind == Promise::Kind::refused) {
       const std::string error = message_of([&] { (void)model.parallel(mesh, settings.options()); });

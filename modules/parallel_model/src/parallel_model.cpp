@@ -165,9 +165,9 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) { return impl_->program_->forward(inputs); }
 void ParallelModel::train(bool on) { impl_->model().set_training(on); }
 
-DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const {
-  return {samples, impl_->samples_.size(), impl_->samples_.rank(), options};
-}
+int ParallelModel::places() const noexcept { return impl_->samples_.size(); }
+int ParallelModel::place() const noexcept { return impl_->samples_.rank(); }
+DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const { return {samples, places(), place(), options}; }
 
 std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); }
 

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <tw/base/concat.hpp>
 #include <tw/base/random.hpp>
 #include <tw/parallel_model.hpp>
 #include <vector>
@@ -40,6 +42,11 @@ struct Settings {
     settings.uneven = random.below(2) == 1;
     settings.empty = settings.uneven && random.below(2) == 1;
     return settings;
+  }
+
+  std::string describe() const {
+    return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches", gpipe ? ", gpipe" : "", recompute ? ", recompute" : "",
+                  clip ? ", clipped" : "", uneven ? ", uneven" : "", empty ? ", one place without rows" : "");
   }
 
   ParallelOptions options() const {

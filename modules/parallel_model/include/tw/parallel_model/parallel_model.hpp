@@ -74,7 +74,11 @@ class ParallelModel {
   void train(bool on = true);
   void eval() { train(false); }
 
-  /// Deals samples over the places along `data` and `shard`. Local. @param samples size of the data set
+  /// Number of places along `data` and `shard`, which have different samples. Local.
+  int places() const noexcept;
+  /// This rank's place, from 0. Local.
+  int place() const noexcept;
+  /// Deals samples over the places. Local. @param samples size of the data set
   DistributedSampler sampler(size_t samples, const SamplerOptions& options = {}) const;
 
   /// Parameters, buffers and counters, for checkpoints that any mesh can load; shares memory. Local.
