@@ -106,31 +106,42 @@ void expect_equal(const TableModel& model, const Settings& settings, const tw::M
 
 class MeshTable : public ::testing::TestWithParam<size_t> {};
 
+struct Count {
+  int equal = 0;
+  int refused = 0;
+  int not_yet = 0;
+};
+
+void run_cell(const TableModel& model, const tw::MeshShape& shape, const Settings& settings, Count& count) {
+  SCOPED_TRACE(tw::concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
+  const Promise promise = promise_of(model, shape);
+  if (promise.kind == Promise::Kind::not_yet) {
+    ++count.not_yet;
+    return;
+  }
+  const tw::Mesh mesh(world(), shape.axes());
+  if (promise.kind == Promise::Kind::refused) {
+    const std::string error = message_of([&] { (void)model.parallel(mesh, settings.options()); });
+    EXPECT_TRUE(error != "nothing thrown" && error.find(promise.text) != std::string::npos) << error;
+    ++count.refused;
+  } else {
+    EXPECT_NO_THROW(expect_equal(model, settings, mesh));
+    ++count.equal;
+  }
+}
+
+/// TW_ALL_CELLS: more settings, as make accept runs it.
 TEST_P(MeshTable, EqualsOneProcess) {
   const TableModel model = table_models().at(GetParam());
-  int not_yet = 0;
-  int refused = 0;
-  int equal = 0;
+  const uint64_t settings = std::getenv("TW_ALL_CELLS") != nullptr ? 4 : 1;
+  Count count;
   uint64_t number = 0;
   for (const tw::MeshShape& shape : shapes_of(world().size())) {
-    const Settings settings = Settings::drawn(tw::derived_seed(GetParam(), ++number));
-    const Promise promise = promise_of(model, shape);
-    SCOPED_TRACE(tw::concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
-    if (promise.kind == Promise::Kind::not_yet) {
-      ++not_yet;
-      continue;
-    }
-    const tw::Mesh mesh(world(), shape.axes());
-    if (promise.kind == Promise::Kind::refused) {
-      const std::string error = message_of([&] { (void)model.parallel(mesh, settings.options()); });
-      EXPECT_TRUE(error != "nothing thrown" && error.find(promise.text) != std::string::npos) << error;
-      ++refused;
-    } else {
-      EXPECT_NO_THROW(expect_equal(model, settings, mesh));
-      ++equal;
-    }
+    for (uint64_t i = 0; i < settings; ++i) run_cell(model, shape, Settings::drawn(tw::derived_seed(GetParam(), ++number)), count);
   }
-  if (world().rank() == 0) std::printf("%s: %d cells equal, %d refused, %d not yet\n", model.name.c_str(), equal, refused, not_yet);
+  if (world().rank() == 0) {
+    std::printf("%s: %d cells equal, %d refused, %d not yet\n", model.name.c_str(), count.equal, count.refused, count.not_yet);
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Of, MeshTable, ::testing::Range<size_t>(0, table_models().size()), [](const auto& of) {
   std::string name = table_models().at(of.param).name;

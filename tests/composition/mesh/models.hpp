@@ -359,9 +359,12 @@ inline std::vector<TableModel> table_models() {
   std::vector<TableModel> models;
   for (const auto make : subjects::all) models.push_back(of_subject(make));
   for (TableModel& each : models) {
-    each.most_stages = each.name == "one operator" ? 1 : each.name == "embedding" ? 5 : each.name == "loss inside" ? 6 : each.name == "gpt" ? 8 : 7;
+    const std::map<std::string, int> fewer{{"one operator", 1}, {"embedding", 5},        {"loss inside", 6},
+                                           {"dropout", 6},      {"shared parameter", 7}, {"convolutional, batch norm", 7}};
+    if (fewer.contains(each.name)) each.most_stages = fewer.at(each.name);
   }
   models.push_back(of_holder("tied", [] { return Tied(); }, vectors, mean_square));
+  models.back().most_stages = 7;
   models.push_back(of_holder(
       "residual", [] { return Residual(); }, [](int64_t rows) { return classes({1, 6, 6}, rows); },
       [] { return Loss(torch::nn::CrossEntropyLoss()); }));
@@ -370,6 +373,7 @@ inline std::vector<TableModel> table_models() {
   models.back().draws = true;
   models.back().most_stages = 4;
   models.push_back(of_holder("frozen", [] { return Frozen(); }, vectors, mean_square));
+  models.back().most_stages = 7;
   models.push_back(of_holder(
       "ignored targets", [] { return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3)); },
       [](int64_t rows) { return classes({4}, rows); }, weighted_classes));
