@@ -117,7 +117,10 @@ void allow_pointers(const c10::Storage& /*storage*/) {}
 void refuse_pointers(const c10::Storage& /*storage*/, const std::string& /*why*/) {}
 #endif
 
-bool has_watched_memory(const at::Tensor& tensor) { return tensor.has_storage() && pointer_of(tensor).get_deleter() == &end_of_pointer; }
+bool has_passing_memory(const at::Tensor& tensor) {
+  if (!tensor.has_storage() || pointer_of(tensor).get_deleter() != &end_of_pointer) return false;
+  return !static_cast<Context*>(pointer_of(tensor).get_context())->memory->stays;
+}
 
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype) {
   const at::Tensor example = at::empty({0}, at::device(storage.device()).dtype(dtype));

@@ -32,6 +32,7 @@ class MemoryOwner {
 struct WatchedMemory {
   MemoryOwner* owner;  ///< null once the owner is destroyed
   size_t index = 0;    ///< the owner's number for this memory
+  bool stays = false;  ///< it is there at all times
 };
 
 /// A storage pointer that records its owner. @param keeps kept alive as long as the pointer
@@ -42,8 +43,8 @@ void watch(const at::Tensor& tensor, bool watched = true);
 /// Until allow_pointers(), taking a data pointer of `storage`, which has no memory, fails with the message `why`.
 void refuse_pointers(const c10::Storage& storage, const std::string& why);
 void allow_pointers(const c10::Storage& storage);
-/// Whether the storage of `tensor` holds a watched_pointer(), even if watching is off or the owner is gone.
-bool has_watched_memory(const at::Tensor& tensor);
+/// Whether an owner gives and takes the memory of `tensor`, or did so before it was destroyed.
+bool has_passing_memory(const at::Tensor& tensor);
 
 /// Turns `tensor` into a contiguous tensor of the same shape at element `offset` of `storage`, on its device. All handles to `tensor` see the change.
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype);

@@ -36,7 +36,7 @@ void ParameterSlices::add(const std::vector<NamedTensor>& parameters, const Buck
       of_unit.push_back(parameter);
       offsets.push_back(offset);
     }
-    share.watched = std::make_shared<WatchedMemory>(owner_, index);
+    share.watched = std::make_shared<WatchedMemory>(owner_, index, true);
     const auto keeps = std::make_shared<at::Tensor>(share.values);
     c10::Storage storage(c10::Storage::use_byte_size_t(), share.values.nbytes(),
                          watched_pointer(share.values.data_ptr(), share.watched, keeps, kept_as.device()), nullptr, false);

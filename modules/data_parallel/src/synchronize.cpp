@@ -12,7 +12,7 @@ namespace tw {
 
 void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tensors, Rank root) {
   for (const auto& [name, tensor] : tensors) {
-    TW_EXPECTS(!has_watched_memory(tensor), name, " is or was sharded by a FullySharded, which alone has its values and reduces its gradient");
+    TW_EXPECTS(!has_passing_memory(tensor), name, " is or was sharded by a FullySharded, which alone has its values and reduces its gradient");
   }
   const std::vector<TensorSpec> specs = specs_of(tensors);
   expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines_of(specs));

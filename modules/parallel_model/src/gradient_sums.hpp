@@ -37,7 +37,8 @@ class GradientSums {
 };
 
 /// Every rank keeps the parameters of its program. Collective over the mesh. @param model_ranks those that hold the model together; null: one rank
-std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model);
+std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model,
+                                               const ParallelOptions& options);
 /// Every rank keeps its part along `shard` of the parameters of its program. Collective over the mesh.
 std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model,
                                                  const ParallelOptions& options);

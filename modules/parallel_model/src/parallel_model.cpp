@@ -3,6 +3,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
@@ -29,11 +30,12 @@ std::vector<std::string> with_shard() {
 
 /// By rank of the mesh: its place along the sample axes.
 std::vector<int> places_of(const MeshShape& shape) {
+  const std::vector<std::string> along = long_axes(shape, sample_axes);
   std::vector<int> places;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     const std::vector<int> coordinates = shape.coordinates_of(rank);
     int place = 0;
-    for (const std::string& axis : long_axes(shape, sample_axes)) {
+    for (const std::string& axis : along) {
       const size_t index = shape.index_of(axis);
       place = place * shape.axes()[index].size + coordinates[index];
     }
@@ -42,10 +44,32 @@ std::vector<int> places_of(const MeshShape& shape) {
   return places;
 }
 
+/// The axes of a mesh of which `left_out` is none.
+std::vector<std::string> axes_without(const MeshShape& shape, const std::string& left_out) {
+  std::vector<std::string> axes;
+  for (const MeshAxis& axis : shape.axes()) {
+    if (axis.name != left_out) axes.push_back(axis.name);
+  }
+  return axes;
+}
+
+/// The ranks that meet in every update.
+std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaMeeting replicas) {
+  if (replicas == ReplicaMeeting::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
+  const std::vector<std::string> axes = axes_without(mesh.shape(), "data");
+  return axes.empty() ? Mesh(mesh.comm().split(mesh.comm().rank(), 0), {{"data", 1}}) : mesh.sub(axes);
+}
+
 std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
   std::vector<OptimizedTensor> tensors = model.optimized_tensors();
   std::erase_if(tensors, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
   return tensors;
+}
+
+std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const OptimizedTensor& each : tensors) names.push_back(each.slices.at(0).name);
+  return names;
 }
 
 /// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
@@ -60,25 +84,29 @@ class ParallelModel::Impl {
  public:
   Impl(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options)
       : mesh_(mesh),
+        replica_(mesh_of_update(mesh, options.replicas)),
         program_(std::move(program)),
-        samples_(mesh, sample_axes),
+        places_(mesh, sample_axes),
+        samples_(meeting(), sample_axes),
         model_ranks_(mesh, model_axes),
         parts_(mesh, with_shard()),
-        places_(places_of(mesh.shape())),
+        place_of_(places_of(meeting().shape())),
         others_(buffers_of(model().shards())),
+        names_(names_of(trained_of(model()))),
         counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
         sums_(size_along(mesh.shape(), "shard") > 1 ? sharded_parameters(mesh, program_->module(), model(), options)
-                                                    : whole_parameters(mesh, model_ranks_.comm(), model())),
+                                                    : whole_parameters(mesh, model_ranks_.comm(), model(), options)),
         optimized_(sums_->optimized()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
+    for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
   }
 
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const Update update = agree_on_update(mesh_.comm(), facts_of(inputs, targets, loss, model_ranks_.size() > 1), places_);
-    const auto place = static_cast<size_t>(places_[static_cast<size_t>(mesh_.comm().rank())]);
+    const Update update = agree_on_update(meeting().comm(), facts_of(inputs, targets, loss, model_ranks_.size() > 1), place_of_);
+    const auto place = static_cast<size_t>(samples_.rank());
     if (samples_.size() > 1) buffers_.remember();
     const double mine = program_->accumulate({.inputs = inputs,
                                               .targets = targets,
@@ -86,7 +114,7 @@ class ParallelModel::Impl {
                                               .rows = update.rows[place],
                                               .weight = update.weight,
                                               .update = updates_.item<int64_t>(),
-                                              .place = static_cast<int64_t>(place)},
+                                              .place = places_.rank()},
                                              *sums_);
     updates_.add_(1);
     if (samples_.size() == 1) return mine;
@@ -119,19 +147,25 @@ class ParallelModel::Impl {
   }
 
   TrainableModel& model() const { return program_->model(); }
+  /// The ranks that meet in every update.
+  const Mesh& meeting() const { return replica_ ? *replica_ : mesh_; }
 
   const Mesh& mesh_;
+  std::optional<Mesh> replica_;  // if replicas train apart
   std::unique_ptr<Program> program_;
-  RanksAlong samples_;
+  RanksAlong places_;   // all ranks with other samples
+  RanksAlong samples_;  // those among them that meet
   RanksAlong model_ranks_;
-  RanksAlong parts_;  // ranks with other elements
-  std::vector<int> places_;
+  RanksAlong parts_;                // ranks with other elements
+  std::vector<int> place_of_;       // by rank of meeting(), among samples_
   std::vector<NamedShard> others_;  // buffers, and the number of updates
+  std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   std::unique_ptr<GradientSums> sums_;
   std::vector<OptimizedTensor> optimized_;
-  at::Tensor updates_;  // a tensor, because checkpoints contain it
+  std::vector<NamedTensor> named_;  // the same tensors
+  at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
 };
 
@@ -149,6 +183,7 @@ std::vector<at::Tensor> ParallelModel::parameters() const {
   for (const OptimizedTensor& each : impl_->optimized_) tensors.push_back(each.tensor);
   return tensors;
 }
+const std::vector<NamedTensor>& ParallelModel::named_parameters() const noexcept { return impl_->named_; }
 std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->optimized_; }
 
 double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
@@ -165,8 +200,8 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) { return impl_->program_->forward(inputs); }
 void ParallelModel::train(bool on) { impl_->model().set_training(on); }
 
-int ParallelModel::places() const noexcept { return impl_->samples_.size(); }
-int ParallelModel::place() const noexcept { return impl_->samples_.rank(); }
+int ParallelModel::places() const noexcept { return impl_->places_.size(); }
+int ParallelModel::place() const noexcept { return impl_->places_.rank(); }
 DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const { return {samples, places(), place(), options}; }
 
 std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); }

@@ -50,9 +50,10 @@ class ShardedParameters : public GradientSums {
                                        .prefetch_units = options.prefetch_units,
                                        // Stages use a unit once a micro-batch: it is gathered once an update.
                                        .resident_bytes = in_stages_ ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
-    const FullyShardedSetup setup{.replicas = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr};
+    const Communicator* data = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr;
+    const FullyShardedSetup setup{.replicas = options.replicas == ReplicaMeeting::every_step ? data : nullptr};
     const ModelTensors tensors = model.tensors();
-    if (setup.replicas != nullptr) synchronize(*setup.replicas, tensors.all_tensors());
+    if (data != nullptr) synchronize(*data, tensors.all_tensors());
     synchronize(shard, tensors.all_tensors());
     if (tensors.trained_elements() == 0) {  // a stage may have none
       whole_ = model.shards();
@@ -61,6 +62,9 @@ class ShardedParameters : public GradientSums {
       sharded_.emplace(shard, *module, sharding, setup);
     } else {
       sharded_.emplace(shard, tensors.parameters, sharding, setup);
+    }
+    if (sharded_) {
+      for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // as of any parameter
     }
   }
 

@@ -11,15 +11,15 @@ namespace {
 
 class WholeParameters : public GradientSums {
  public:
-  WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model) : model_(model) {
+  WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model, const ParallelOptions& parallel) : model_(model) {
     if (size_along(mesh.shape(), "data") == 1) return;
     const ModelTensors tensors = model.tensors();
     tensors.expect_replicable();
     DataParallelOptions options{.reduction = Reduction::sum, .sparse = tensors.sparse};
     if (model_ranks != nullptr) options.parts = {model_parts(*model_ranks, model)};
-    if (tensors.trained_elements() > 0) {
+    if (tensors.trained_elements() > 0 && parallel.replicas == ReplicaMeeting::every_step) {
       parallel_.emplace(mesh["data"], tensors.all_tensors(), options);
-    } else {  // a stage may have none
+    } else {  // also a stage that has none
       synchronize(mesh["data"], tensors.all_tensors());
     }
   }
@@ -44,13 +44,14 @@ class WholeParameters : public GradientSums {
 
  private:
   TrainableModel& model_;
-  std::optional<DataParallel> parallel_;  // none on one rank of `data`, or without trained parameters
+  std::optional<DataParallel> parallel_;  // none where nothing is summed
 };
 
 }  // namespace
 
-std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model) {
-  return std::make_unique<WholeParameters>(mesh, model_ranks, model);
+std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model,
+                                               const ParallelOptions& options) {
+  return std::make_unique<WholeParameters>(mesh, model_ranks, model, options);
 }
 
 }  // namespace tw

@@ -8,10 +8,17 @@
 
 namespace tw {
 
+/// How the ranks along `data`, which hold equal parts of the model, stay equal.
+enum class ReplicaMeeting {
+  every_step,  ///< gradients are summed in every update
+  apart,       ///< each trains by itself on its samples; LocalSgd, DiLoCo or a parameter server, over ParallelModel::named_parameters(), makes them meet
+};
+
 struct ParallelOptions {
   /// Number of parts of a rank's batch that pass through the model one after the other. More save memory, and keep pipelines busy.
   int64_t micro_batches = 1;
   uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
+  ReplicaMeeting replicas = ReplicaMeeting::every_step;
   /// Order of the passes along `stage`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< of the stages

@@ -43,6 +43,8 @@ class Program;
 /// ranks, weighted by rows, and any other buffer is the maximum. If passes draw random numbers, these depend on seed, update, micro-batch and place
 /// along `data` and `shard`.
 ///
+/// With ReplicaMeeting::apart, ranks along `data` do not meet in an update: what is said of the mesh holds for the other axes.
+///
 /// All calls are collective over the mesh unless they say otherwise. Use it from one thread.
 class ParallelModel {
  public:
@@ -53,13 +55,15 @@ class ParallelModel {
   /// This rank's trained elements, for an element-wise optimizer: SGD, Adam, AdamW, RMSprop or Adagrad. Along `shard` they are one-dimensional parts
   /// of the parameters. Local.
   std::vector<at::Tensor> parameters() const;
+  /// The same with the names of their parameters. Local.
+  const std::vector<NamedTensor>& named_parameters() const noexcept;
   /// The same, with their place in the model, for OptimizerState. Local.
   std::vector<OptimizedTensor> optimized() const;
 
   /// Adds the gradients of the mean loss over all samples of the mesh to those of parameters(). @param inputs [n, ...], the samples of this rank's
   /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
   /// last one targets; others may pass undefined tensors.
-  /// @return the mean loss over all samples, on every rank
+  /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
   /// @throws ContractError on every rank, if ranks that hold one model pass different batches, or no place has samples
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
