@@ -7,7 +7,7 @@
 
 namespace tw {
 
-/// Collective over the mesh.
-ParallelModel make_parallel_model(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options);
+/// Collective over the mesh. @param of the user's mesh, on which split layers communicate. @param own the same, with communicators of the model's own
+ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program, const ParallelOptions& options);
 
 }  // namespace tw

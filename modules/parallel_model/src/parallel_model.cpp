@@ -8,6 +8,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 
 #include "buffer_rules.hpp"
@@ -82,30 +83,47 @@ std::vector<NamedShard> buffers_of(std::vector<NamedShard> shards) {
 
 class ParallelModel::Impl {
  public:
-  Impl(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options)
-      : mesh_(mesh),
-        replica_(mesh_of_update(mesh, options.replicas)),
+  Impl(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program, const ParallelOptions& options)
+      : mesh_(std::move(own)),
+        replica_(mesh_of_update(mesh(), options.replicas)),
+        comm_(meeting().comm().dup()),
         program_(std::move(program)),
-        places_(mesh, sample_axes),
+        places_(mesh(), sample_axes),
         samples_(meeting(), sample_axes),
-        model_ranks_(mesh, model_axes),
-        parts_(mesh, with_shard()),
+        model_ranks_(mesh(), model_axes),
+        parts_(mesh(), with_shard()),
         place_of_(places_of(meeting().shape())),
         others_(buffers_of(model().shards())),
         names_(names_of(trained_of(model()))),
         counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
-        sums_(size_along(mesh.shape(), "shard") > 1 ? sharded_parameters(mesh, program_->module(), model(), options)
-                                                    : whole_parameters(mesh, model_ranks_.comm(), model(), options)),
+        sums_(size_along(of.shape(), "shard") > 1 ? sharded_parameters(mesh(), program_->module(), model(), options)
+                                                  : whole_parameters(mesh(), model_ranks_.comm(), model(), options)),
         optimized_(sums_->optimized()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
+    if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
   }
 
+  /// Runs `call`. If it throws on any rank, all ranks throw, and no other call can follow.
+  template <class Call>
+  auto together(const Call& call) {
+    TW_EXPECTS(failure_.empty(),
+               "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. What failed: ", failure_);
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+      mesh_->comm().revoke(failure_);  // and all that are derived from it
+      if (split_layers_) split_layers_->revoke(failure_);
+      throw;
+    }
+  }
+
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const Update update = agree_on_update(meeting().comm(), facts_of(inputs, targets, loss, model_ranks_.size() > 1), place_of_);
+    const Update update = agree_on_update(comm_, facts_of(inputs, targets, loss, model_ranks_.size() > 1), place_of_);
     const auto place = static_cast<size_t>(samples_.rank());
     if (samples_.size() > 1) buffers_.remember();
     const double mine = program_->accumulate({.inputs = inputs,
@@ -148,10 +166,13 @@ class ParallelModel::Impl {
 
   TrainableModel& model() const { return program_->model(); }
   /// The ranks that meet in every update.
-  const Mesh& meeting() const { return replica_ ? *replica_ : mesh_; }
+  const Mesh& meeting() const { return replica_ ? *replica_ : mesh(); }
+  const Mesh& mesh() const { return *mesh_; }
 
-  const Mesh& mesh_;
-  std::optional<Mesh> replica_;  // if replicas train apart
+  std::shared_ptr<const Mesh> mesh_;          // this model's own
+  std::optional<Communicator> split_layers_;  // of the user's mesh
+  std::optional<Mesh> replica_;               // if replicas train apart
+  Communicator comm_;                         // of meeting()
   std::unique_ptr<Program> program_;
   RanksAlong places_;   // all ranks with other samples
   RanksAlong samples_;  // those among them that meet
@@ -167,10 +188,11 @@ class ParallelModel::Impl {
   std::vector<NamedTensor> named_;  // the same tensors
   at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
+  std::string failure_;  // message of the call that failed; empty: none
 };
 
-ParallelModel make_parallel_model(const Mesh& mesh, std::unique_ptr<Program> program, const ParallelOptions& options) {
-  return ParallelModel(std::make_unique<ParallelModel::Impl>(mesh, std::move(program), options));
+ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program, const ParallelOptions& options) {
+  return ParallelModel(std::make_unique<ParallelModel::Impl>(of, std::move(own), std::move(program), options));
 }
 
 ParallelModel::ParallelModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -189,15 +211,21 @@ std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->op
 double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
   return train_step(Tensors{inputs}, Tensors{targets}, loss);
 }
-double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
-double ParallelModel::clip_grad_norm(double max_norm) { return impl_->clip(max_norm); }
+double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
+  return impl_->together([&] { return impl_->train_step(inputs, targets, loss); });
+}
+double ParallelModel::clip_grad_norm(double max_norm) {
+  return impl_->together([&] { return impl_->clip(max_norm); });
+}
 
 at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
   const Tensors outputs = forward(Tensors{inputs});
   TW_EXPECTS(outputs.size() == 1, "the model has ", outputs.size(), " outputs: forward() of a list of tensors returns them");
   return outputs.front();
 }
-std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) { return impl_->program_->forward(inputs); }
+std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
+  return impl_->together([&] { return impl_->program_->forward(inputs); });
+}
 void ParallelModel::train(bool on) { impl_->model().set_training(on); }
 
 int ParallelModel::places() const noexcept { return impl_->places_.size(); }
@@ -232,7 +260,7 @@ std::vector<NamedTensor> ParallelModel::whole_on_root() const {
   std::vector<NamedShard> tensors = shards();
   std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
   std::vector<NamedTensor> all;
-  const Communicator& comm = impl_->mesh_.comm();
+  const Communicator& comm = impl_->mesh().comm();
   for_each_full_tensor(comm, tensors, [&](const std::string& name, const at::Tensor& values) {
     if (comm.rank() == 0) all.push_back({name, values});
   });

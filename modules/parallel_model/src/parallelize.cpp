@@ -19,6 +19,9 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
+/// The same mesh with communicators of its own, which can be revoked without ending the user's. Collective.
+std::shared_ptr<const Mesh> own_mesh(const Mesh& mesh) { return std::make_shared<const Mesh>(mesh.comm(), mesh.shape().axes()); }
+
 void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   std::vector<std::string> lines = value_lines(options);
   lines.push_back(std::to_string(options.seed));
@@ -53,7 +56,8 @@ std::shared_ptr<TrainableModel> whole(const std::shared_ptr<torch::nn::Module>& 
 ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Tensors& example,
                            const ParallelOptions& options) {
   auto model = with_split_layers(module, whole(module, forward));
-  return make_parallel_model(mesh, autograd_program({.module = module, .model = std::move(model), .forward = forward, .example = example}, options),
+  return make_parallel_model(mesh, own_mesh(mesh),
+                             autograd_program({.module = module, .model = std::move(model), .forward = forward, .example = example}, options),
                              options);
 }
 
@@ -65,16 +69,18 @@ pipeline::Schedule schedule_of(int stages, const ParallelOptions& options) {
 
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                              const Tensors& example, const ParallelOptions& options) {
-  const int stages = mesh["stage"].size();
-  const pipeline::ModelPlan plan = pipeline::plan_together(mesh.comm(), *module, forward, example,
+  const auto own = own_mesh(mesh);
+  const int stages = (*own)["stage"].size();
+  const pipeline::ModelPlan plan = pipeline::plan_together(own->comm(), *module, forward, example,
                                                            {.devices = stages,
                                                             .micro_batches = static_cast<int>(options.micro_batches),
                                                             .schedule = options.schedule,
                                                             .stages = stages,
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
-  auto made = std::make_shared<pipeline::Pipeline>(mesh["stage"], *module, plan, options.seed);
-  return make_parallel_model(mesh, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain()}), options);
+  auto made = std::make_shared<pipeline::Pipeline>((*own)["stage"], *module, plan, options.seed);
+  return make_parallel_model(mesh, own, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain()}),
+                             options);
 }
 
 /// The blocks as one module, named like a torch::nn::Sequential of them.
@@ -116,12 +122,13 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
   expect_options(mesh, options);
   expect_axes(mesh.shape(), {{"layer", "these blocks do not run in parallel along `layer`: pass blocks of layer_parallel"}});
   if (size_along(mesh.shape(), "stage") == 1) return one_module(mesh, blocks, example, options);
-  const Communicator& line = mesh["stage"];
+  const auto own = own_mesh(mesh);
+  const Communicator& line = (*own)["stage"];
   const pipeline::PipelineOptions stages{
       .schedule = schedule_of(line.size(), options), .recompute = std::vector(at(line.size()), options.recompute), .seed = options.seed};
   auto made = std::make_shared<pipeline::Pipeline>(line, blocks, stages);
   expect_split_layers(mesh, *made);
-  return make_parallel_model(mesh, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example}), options);
+  return make_parallel_model(mesh, own, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example}), options);
 }
 
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,
@@ -130,15 +137,16 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Bl
   expect_axes(mesh.shape(),
               {{"stage", "blocks of layer_parallel are not cut along `stage`"}, {"tensor", "their layers are not split along `tensor`"}});
   const bool several = size_along(mesh.shape(), "layer") > 1;
-  const Communicator alone = mesh.comm().split(mesh.comm().rank(), 0);
-  auto made = std::make_shared<layer_parallel::LayerParallel>(several ? mesh["layer"] : alone, blocks, layers);
+  const auto own = own_mesh(mesh);
+  const Communicator alone = own->comm().split(own->comm().rank(), 0);
+  auto made = std::make_shared<layer_parallel::LayerParallel>(several ? (*own)["layer"] : alone, blocks, layers);
   const auto forward = [net = made.get()](const Tensors& inputs) { return Tensors{net->forward(inputs.at(0))}; };
   const auto begin = [net = made.get()](int64_t pass, int64_t place) {
     net->set_calls(pass);
     net->set_replica(place);
   };
-  return make_parallel_model(mesh, autograd_program({.module = made, .model = made, .forward = forward, .example = example, .begin = begin}, options),
-                             options);
+  return make_parallel_model(
+      mesh, own, autograd_program({.module = made, .model = made, .forward = forward, .example = example, .begin = begin}, options), options);
 }
 
 }  // namespace tw

@@ -11,7 +11,7 @@ namespace tw {
 /// How the ranks along `data`, which hold equal parts of the model, stay equal.
 enum class ReplicaMeeting {
   every_step,  ///< gradients are summed in every update
-  apart,       ///< each trains by itself on its samples; LocalSgd, DiLoCo or a parameter server, over ParallelModel::named_parameters(), makes them meet
+  apart,  ///< each trains by itself on its samples; LocalSgd, DiLoCo or a parameter server, over ParallelModel::named_parameters(), makes them meet
 };
 
 struct ParallelOptions {
