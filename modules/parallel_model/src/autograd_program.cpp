@@ -21,6 +21,7 @@ using Tensors = std::vector<at::Tensor>;
 using pipeline::Rows;
 
 Tensors narrow_all(const Tensors& tensors, Rows rows) {
+  if (rows.count() == tensors.front().size(0)) return tensors;
   Tensors parts;
   for (const at::Tensor& each : tensors) parts.push_back(each.narrow(0, rows.begin, rows.count()));
   return parts;
@@ -56,18 +57,19 @@ class AutogradProgram : public Program {
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
     const std::vector<Part> parts = parts_of(pass, sums.gathers_every_pass());
-    at::Tensor total = at::zeros({}, at::kDouble);
+    at::Tensor total;
+    GeneratorGuard generator;
     for (const Part& part : parts) {
       const auto held = &part == &parts.back() ? nullptr : sums.hold();
       if (part.rows.count() == 0) {
         idle();
-      } else if (const at::Tensor loss = loss_of(pass, part); loss.defined()) {
+      } else if (const at::Tensor loss = loss_of(pass, part, generator); loss.defined()) {
         run_backward(loss);
-        total = total + loss.detach();
+        total = total.defined() ? total + loss.detach() : loss.detach();
       }
     }
     if (parts.empty()) sums.join();
-    return total.item<double>();
+    return total.defined() ? total.item<double>() : 0;
   }
 
  private:
@@ -88,8 +90,7 @@ class AutogradProgram : public Program {
     return parts;
   }
 
-  at::Tensor loss_of(const ProgramPass& pass, const Part& part) const {
-    GeneratorGuard generator;
+  at::Tensor loss_of(const ProgramPass& pass, const Part& part, GeneratorGuard& generator) const {
     const int64_t number = pass.update * micro_batches_ + part.micro_batch;
     generator.seed(derived_seed(seed_, static_cast<uint64_t>(number)), static_cast<uint64_t>(pass.place));
     if (setup_.begin) setup_.begin(number, pass.place);
@@ -100,7 +101,6 @@ class AutogradProgram : public Program {
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
-    const GeneratorGuard generator;
     const int64_t rows = std::min<int64_t>(2, setup_.example.front().size(0));
     const at::Tensor loss = zero_of(setup_.forward(narrow_all(setup_.example, {0, rows})));
     if (loss.defined()) run_backward(loss);
