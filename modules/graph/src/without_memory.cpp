@@ -73,7 +73,7 @@ class StandIns {
     return has_none ? value : all_.emplace_back(make_(value.toTensor()), value.toTensor()).first;
   }
   c10::IValue of_list(const c10::List<c10::IValue>& list) {
-    c10::List<c10::IValue> made = list.copy();
+    const c10::List<c10::IValue> made = list.copy();
     for (size_t i = 0; i < made.size(); ++i) made.set(i, of_value(made.get(i)));
     return made;
   }
@@ -90,7 +90,7 @@ void for_each_tensor(Stack& results, const std::function<at::Tensor(const at::Te
   };
   for (c10::IValue& result : results) {
     if (result.isList()) {
-      c10::List<c10::IValue> list = result.toList();
+      const c10::List<c10::IValue> list = result.toList();
       for (size_t i = 0; i < list.size(); ++i) list.set(i, replaced(list.get(i)));
     } else {
       result = replaced(result);
