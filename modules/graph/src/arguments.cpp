@@ -17,8 +17,9 @@ std::vector<Size> fixed_sizes(const std::vector<int64_t>& numbers) {
   return sizes;
 }
 
-/// Names an accelerator by its kind only, since each rank has its own device.
+/// Names an accelerator by its kind only, since each rank has its own device. A graph captured without memory is for the CPU.
 Device device_of(c10::Device device) {
+  if (device.is_meta()) return {"cpu"};
   if (!at::accelerator::isAccelerator(device.type())) return {device.str()};
   if (device.has_index()) expect_current(device);
   return {c10::DeviceTypeName(device.type(), /*lower_case=*/true)};

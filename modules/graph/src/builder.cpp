@@ -122,10 +122,16 @@ class Builder {
     if (tensor.requires_grad())
       throw UnknownTensor(concat("a tensor of shape ", tensor.sizes(), " requires a gradient, but is not a parameter of the module"));
     expect_current(tensor.device());
+    expect_values(tensor);
     const int index = add(Value::Kind::constant, "", tensor);
     graph_.constants.emplace_back(index, tensor);
     constant_storages_.insert(graph_.values.back().storage);
     return index;
+  }
+
+  static void expect_values(const at::Tensor& constant) {
+    if (constant.is_meta())
+      throw Error(concat("a tensor of shape ", constant.sizes(), " is neither a parameter nor a buffer, and without memory it has no values"));
   }
 
   /// A second tensor object for a known value. Autograd makes one for a result that it saved. Factories such as torch::zeros() and
@@ -209,6 +215,7 @@ class Builder {
       if (!may_change || compares_with_itself) return true;
     }
     if (!is_filled_later(node.op) || node.of_batch || changed_storages_.contains(graph_.values[at(node.outputs[0])].storage)) return false;
+    expect_values(tensors_[at(node.outputs[0])]);
     graph_.values[at(node.outputs[0])].kind = Value::Kind::constant;
     graph_.constants.emplace_back(node.outputs[0], tensors_[at(node.outputs[0])]);
     return true;

@@ -158,6 +158,11 @@ std::vector<NamedTensor> Subject::tensors() const {
   return all;
 }
 
+bool Subject::has_values(const std::vector<at::Tensor>& example) const {
+  const auto lacks_memory = [](const at::Tensor& each) { return each.is_meta(); };
+  return std::ranges::none_of(example, lacks_memory) && std::ranges::none_of(tensors(), lacks_memory, &NamedTensor::tensor);
+}
+
 Run first_run_of(Subject& module, const std::vector<at::Tensor>& inputs) {
   const std::vector<NamedTensor>& parameters = module.parameters;
   const auto version_of = [](const NamedTensor& each) { return each.tensor.is_inference() ? 0 : each.tensor._version(); };

@@ -16,6 +16,8 @@ struct Subject {
 
   /// Parameters, then buffers.
   std::vector<NamedTensor> tensors() const;
+  /// Whether all tensors have memory. Without it, a replay cannot be compared with the module.
+  bool has_values(const std::vector<at::Tensor>& example) const;
 
   Subject(const Forward& run, std::vector<NamedTensor> all_parameters, std::vector<NamedTensor> all_buffers);
 };

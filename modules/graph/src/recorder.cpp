@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "random.hpp"
+#include "without_memory.hpp"
 
 namespace tw::graph {
 namespace {
@@ -103,7 +104,11 @@ class Recorder final : public OperatorListener {
     }
     std::optional<ArgumentsBefore> before;
     unheard([&] { before.emplace(op, call.arguments); });
-    carry_out(op, stack);
+    if (lacks_memory(op, stack)) {
+      carry_out_without_memory(op, stack, without_kernel_);
+    } else {
+      carry_out(op, stack);
+    }
     unheard([&] { call.writes = before->changed(); });
     call.results = last_of(stack, op.schema().returns().size());
     calls_.push_back(std::move(call));
@@ -116,6 +121,7 @@ class Recorder final : public OperatorListener {
   const bool with_gradient_ = c10::GradMode::is_enabled();  // at its beginning
   int opened_ = 0;                                          // nesting depth of composite operators recorded by their parts
   std::vector<Call> calls_;
+  WithoutKernel without_kernel_;
 };
 
 }  // namespace

@@ -165,13 +165,13 @@ std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& rows) {
 }
 
 void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std::vector<NamedTensor>& parameters,
-                const std::vector<NamedTensor>& buffers) {
+                const std::vector<NamedTensor>& buffers, bool has_values) {
   const Trial as_given{example, parameters};
   std::vector<Choice> open = settle_by_sizes(graph);
-  if (!open.empty()) open = settle_by_trial(graph, open, as_given, buffers);
+  if (!open.empty() && has_values) open = settle_by_trial(graph, open, as_given, buffers);
   // With the original numbers a ReLU may return only zeros; other numbers, larger each time, get through.
   at::Generator numbers = at::make_generator<at::CPUGeneratorImpl>(0);
-  for (double scale = 1; !open.empty() && scale < 1e6; scale *= 4) {
+  for (double scale = 1; !open.empty() && has_values && scale < 1e6; scale *= 4) {
     open = settle_by_trial(graph, open, redrawn(as_given, scale, numbers), buffers);
   }
   if (open.empty()) return;
@@ -179,7 +179,8 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
   std::vector<int64_t> shape;
   for (const Size& size : graph.values[at(subject)].sizes) shape.push_back(size.of(example[0].size(0)));
   throw Error(concat("operator ", node, ", ", graph.nodes[node].op, ": it draws random numbers for a tensor of shape ", at::IntArrayRef(shape),
-                     ", in which the rows of the batch cannot be distinguished: is it an example of two rows or more?"));
+                     ", in which the rows of the batch cannot be distinguished",
+                     has_values ? ": is it an example of two rows or more?" : " without values: capture it with memory"));
 }
 
 }  // namespace tw::graph

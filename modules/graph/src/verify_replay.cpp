@@ -123,14 +123,20 @@ void expect_same_constants(const Graph& graph, const Run& run, const Subject& mo
   }
 }
 
+void expect_supported(const Recorded& recorded) {
+  if (recorded.unsupported_node.empty()) return;
+  throw Error(concat("the module's gradients pass through something that a graph of operators cannot hold: ", recorded.unsupported_node));
+}
+
 }  // namespace
+
+void expect_supported_gradients(const Run& run) { expect_supported(recorded_behind(run.outputs)); }
 
 void verify_replay(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs) {
   const Replay replay(graph, module, inputs);
   const Recorded theirs = recorded_behind(run.outputs);
   const Recorded ours = recorded_behind(replay.outputs);
-  if (!theirs.unsupported_node.empty())
-    throw Error(concat("the module's gradients pass through something that a graph of operators cannot hold: ", theirs.unsupported_node));
+  expect_supported(theirs);
   for (const NamedTensor& each : module.parameters) {
     const auto* leaf = each.tensor.unsafeGetTensorImpl();
     if (theirs.leaves.contains(leaf) == ours.leaves.contains(leaf)) continue;

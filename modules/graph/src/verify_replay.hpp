@@ -13,6 +13,9 @@ void expect_same_numbers(const Graph& graph, const Subject& module, const std::v
 /// @throws Error describing the difference
 void verify_replay(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs);
 
+/// Rejects a run whose gradients no graph can hold, such as user-defined ones. @throws Error naming the function
+void expect_supported_gradients(const Run& run);
+
 /// Rejects a graph that does not follow the module's tensors, which hold OtherNumbers: the module caches what it computed from them.
 /// @throws Error describing the difference
 void expect_follows_tensors(const Graph& graph, const Subject& module, const std::vector<at::Tensor>& inputs);

@@ -8,6 +8,8 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
+#include "list_execution.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -47,72 +49,51 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   return problems;
 }
 
-/// Executes the lists, with ordered channels of limited capacity between stages.
-class Execution {
- public:
-  Execution(const Schedule& schedule, int capacity)
-      : schedule_(schedule), capacity_(static_cast<size_t>(capacity)), next_(schedule.devices.size(), 0) {}
-
-  std::vector<std::string> run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t device = 0; device < next_.size(); ++device) {
-        while (next_[device] < schedule_.devices[device].size() && obstacle(current(device)).empty()) {
-          make(current(device));
-          ++next_[device];
-          progress = true;
-        }
-      }
+/// The lists with a channel for each direction of each border between stages. @param schedule with each stage on one device
+ExecutableLists executable(const Schedule& schedule) {
+  std::vector<size_t> device_of(static_cast<size_t>(schedule.stages));
+  for (size_t device = 0; device < schedule.devices.size(); ++device) {
+    for (const Action& action : schedule.devices[device]) device_of[static_cast<size_t>(action.stage)] = device;
+  }
+  ExecutableLists all{.lists = std::vector<std::vector<Step>>(schedule.devices.size())};
+  for (size_t border = 0; border + 1 < device_of.size(); ++border) {
+    all.channels.push_back({device_of[border], device_of[border + 1]});
+    all.channels.push_back({device_of[border + 1], device_of[border]});
+  }
+  const auto message = [&](const Action& action, int border) -> std::optional<Step::Message> {
+    if (border < 0 || border + 1 >= schedule.stages) return std::nullopt;
+    return Step::Message{2 * static_cast<size_t>(border) + (action.is_forward() ? 0 : 1), action.micro_batch};
+  };
+  for (size_t device = 0; device < schedule.devices.size(); ++device) {
+    for (const Action& action : schedule.devices[device]) {
+      const int before = action.stage - 1;
+      const int after = action.stage;
+      const bool is_forward = action.is_forward();
+      all.lists[device].push_back({.in = message(action, is_forward ? before : after), .out = message(action, is_forward ? after : before)});
     }
-    std::vector<std::string> problems;
-    for (size_t device = 0; device < next_.size(); ++device) {
-      if (next_[device] == schedule_.devices[device].size()) continue;
-      const Action& action = current(device);
-      problems.push_back(concat("device ", device, " waits for ever before the ", name_of(action), ": ", obstacle(action)));
-    }
-    return problems;
   }
+  return all;
+}
 
- private:
-  using Channel = std::vector<int>;  // micro-batches in flight, oldest first
-
-  const Action& current(size_t device) const { return schedule_.devices[device][next_[device]]; }
-  Channel* input(const Action& action) {
-    const int from = action.is_forward() ? action.stage - 1 : action.stage + 1;
-    return from < 0 || from >= schedule_.stages ? nullptr : &channels_[{action.is_forward(), from}];
+std::string reason_text(const BlockedList& blocked) {
+  switch (blocked.reason) {
+    case BlockedList::Reason::no_message: return "its input has not arrived";
+    case BlockedList::Reason::wrong_message: return concat("micro-batch ", blocked.item, " comes first");
+    default: return concat("the next stage has not received micro-batch ", blocked.item);
   }
-  Channel* output(const Action& action) {
-    const int to = action.is_forward() ? action.stage + 1 : action.stage - 1;
-    return to < 0 || to >= schedule_.stages ? nullptr : &channels_[{action.is_forward(), action.stage}];
-  }
-
-  /// Why the action cannot run now; empty: it can.
-  std::string obstacle(const Action& action) {
-    const Channel* in = input(action);
-    if (in != nullptr && in->empty()) return "its input has not arrived";
-    if (in != nullptr && in->front() != action.micro_batch) return concat("micro-batch ", in->front(), " comes first");
-    const Channel* out = output(action);
-    if (out != nullptr && out->size() == capacity_) return concat("the next stage has not received micro-batch ", out->front());
-    return "";
-  }
-
-  void make(const Action& action) {
-    if (Channel* in = input(action)) in->erase(in->begin());
-    if (Channel* out = output(action)) out->push_back(action.micro_batch);
-  }
-
-  const Schedule& schedule_;
-  size_t capacity_;
-  std::vector<size_t> next_;                          // next action of each device
-  std::map<std::pair<bool, int>, Channel> channels_;  // by direction and sender
-};
+}
 
 }  // namespace
 
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity) {
   TW_EXPECTS(channel_capacity >= 1, "a channel must hold at least one micro-batch, got ", channel_capacity);
-  const std::vector<std::string> problems = problems_of_lists(schedule);
-  return problems.empty() ? Execution(schedule, channel_capacity).run() : problems;
+  std::vector<std::string> problems = problems_of_lists(schedule);
+  if (!problems.empty()) return problems;
+  for (const BlockedList& blocked : execute(executable(schedule), static_cast<size_t>(channel_capacity))) {
+    const Action& action = schedule.devices[blocked.list][blocked.position];
+    problems.push_back(concat("device ", blocked.list, " waits for ever before the ", name_of(action), ": ", reason_text(blocked)));
+  }
+  return problems;
 }
 
 std::vector<int> max_in_flight(const Schedule& schedule) {

@@ -20,6 +20,9 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 /// Autograd, training mode and all other settings that decide which operators run are the caller's: a model has one graph for training and one for
 /// evaluation. A boolean that the module reads from data is checked at each replay. Tensors may lie on an accelerator, all of them on the current
 /// one; the graph is for that kind.
+/// Tensors may have no memory (LibTorch's meta device), for a module larger than a rank. The graph is then that of the module on the CPU, but replays
+/// cannot be compared with the module, which is logged: values read or written without operators, and constants computed from parameters, are not
+/// found. The rows in random numbers must be known from sizes alone.
 /// @param parameters, buffers all those that `forward` uses; the first name of a tensor counts. @param example the inputs, each [n, ...] with the
 /// same n.
 /// @throws Error naming the operator: if numbers are read from tensors (control flow may depend on data), a tensor that requires a gradient is not
