@@ -112,7 +112,7 @@ std::string try_gpu_direct(const Environment& mpi, const std::function<void(std:
   for (const Message& message : all_messages()) {
     about_to(concat(comm.rank(), " in ", message.describe()));
     const bool takes_part = comm.rank() == message.from || comm.rank() == message.to;
-    const std::string failure = takes_part ? send_or_receive(comm, message, device) : "";
+    std::string failure = takes_part ? send_or_receive(comm, message, device) : "";
     if (failure.starts_with("no end")) return failure;  // the other one cannot be asked
     if (std::string any = of_all(comm, failure); !any.empty()) return any;
   }

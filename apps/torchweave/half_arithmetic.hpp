@@ -8,8 +8,8 @@
 namespace tw::tool {
 
 struct HalfArithmetic {
-  std::string bfloat16 = "";  ///< the instructions, such as "avx512_bf16"; empty: there are none
-  std::string float16 = "";
+  std::string bfloat16 = {};  ///< the instructions, such as "avx512_bf16"; empty: there are none
+  std::string float16 = {};
 };
 
 /// @param cpuinfo the content of /proc/cpuinfo

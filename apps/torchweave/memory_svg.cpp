@@ -36,6 +36,14 @@ double tick_of(double high) {
   return 10 * power;
 }
 
+/// The multiples of tick_of(high) from 0 to `high`.
+std::vector<double> ticks_up_to(double high) {
+  const double tick = tick_of(high);
+  std::vector<double> ticks;
+  for (int i = 0; i * tick <= high; ++i) ticks.push_back(i * tick);
+  return ticks;
+}
+
 class Drawing {
  public:
   explicit Drawing(const StepMemory& step)
@@ -59,15 +67,13 @@ class Drawing {
   double y_of(double bytes) const { return top + plot_height * (1 - bytes / bytes_); }
 
   void draw_axes() {
-    const double mib_tick = tick_of(bytes_ / (1 << 20));
-    for (double tick = 0; tick * (1 << 20) <= bytes_; tick += mib_tick) {
+    for (const double tick : ticks_up_to(bytes_ / (1 << 20))) {
       const double y = y_of(tick * (1 << 20));
       svg_.line({left - 4, y}, {left + plot_width, y}, "#e4e4e4");
       svg_.text({left - 8, y + 4}, "end", brief_text(tick, 6));
     }
     svg_.text({left - 8, top - 12}, "end", "MiB");
-    const double ms_tick = tick_of(1000 * seconds_);
-    for (double tick = 0; tick <= 1000 * seconds_; tick += ms_tick) {
+    for (const double tick : ticks_up_to(1000 * seconds_)) {
       svg_.text({x_of(tick / 1000), top + plot_height + 18}, "middle", brief_text(tick, 6));
     }
     svg_.text({left + plot_width, top + plot_height + 36}, "end", "ms since the step began");

@@ -29,7 +29,7 @@ class CallsOfRanks : public mpi::Transfer {
   CallsOfRanks(const CallsOfRanks&) = delete;
   CallsOfRanks& operator=(const CallsOfRanks&) = delete;
   /// After an exception between the audit and the call, MPI may still write into the lines; they are then leaked.
-  ~CallsOfRanks() override { (void)travelling_.release(); }
+  ~CallsOfRanks() override { [[maybe_unused]] const auto* leaked = travelling_.release(); }
 
   bool advance() override {
     if (!travelling_) return true;  // asked again while the call waits for something else

@@ -115,7 +115,7 @@ class Connection {
 
   /// Calls `f(comm)`, which enqueues work on a stream. Then poll ended().
   template <class Call>
-  void call(Call f) {
+  void call(const Call& f) {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) throw Error("NCCL: the operations in flight were aborted");
     const c10::DeviceGuard on(device_);

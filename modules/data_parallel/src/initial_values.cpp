@@ -122,7 +122,7 @@ void InitialValues::fill(const at::Tensor& part, const at::Tensor& tensor, int64
   const at::Tensor values = at::empty({block}, at::device(at::kCPU).dtype(tensor.scalar_type()));
   for (int64_t first = begin / block * block; first < begin + part.numel(); first += block) {
     const uint64_t of_tensor = derived_seed(impl_->seed, history.number);
-    at::Generator generator = at::detail::createCPUGenerator(derived_seed(of_tensor, static_cast<uint64_t>(first / block)));
+    const at::Generator generator = at::detail::createCPUGenerator(derived_seed(of_tensor, static_cast<uint64_t>(first / block)));
     values.zero_();
     for (const Filling& filling : history.fillings) {
       torch::jit::Stack stack{values};

@@ -57,7 +57,7 @@ class Arguments {
     } else if (value.isTensorList()) {
       for (const at::Tensor& tensor : value.toTensorList()) take(tensor);
     } else if (value.isOptionalTensorList()) {
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) take(tensor.value_or(at::Tensor()));
+      for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) take(tensor.value_or(at::Tensor()));
     }
   }
   void take(const at::Tensor& tensor) {

@@ -38,8 +38,8 @@ void ParameterSlices::add(const std::vector<NamedTensor>& parameters, const Buck
     }
     share.watched = std::make_shared<WatchedMemory>(owner_, index, true);
     const auto keeps = std::make_shared<at::Tensor>(share.values);
-    c10::Storage storage(c10::Storage::use_byte_size_t(), share.values.nbytes(),
-                         watched_pointer(share.values.data_ptr(), share.watched, keeps, kept_as.device()), nullptr, false);
+    const c10::Storage storage(c10::Storage::use_byte_size_t(), share.values.nbytes(),
+                               watched_pointer(share.values.data_ptr(), share.watched, keeps, kept_as.device()), nullptr, false);
     share.slices = at::empty({0}, kept_as).set_(storage, 0, {numel}, {1});
     units_.push_back(std::make_unique<ParameterUnit>(owner_, index, of_unit, offsets, bucket.numel, kept_as.dtype(bucket.dtype)));
   }

@@ -86,6 +86,6 @@ const std::string& ParameterUnit::name_at(int64_t offset) const {
   return parameters_[last].name;
 }
 
-int64_t ParameterUnit::version_of(size_t parameter) const { return static_cast<int64_t>(parameters_[parameter].tensor._version()); }
+int64_t ParameterUnit::version_of(size_t parameter) const { return parameters_[parameter].tensor._version(); }
 
 }  // namespace tw

@@ -8,9 +8,9 @@
 namespace tw {
 
 at::Tensor SliceGradients::watched(const at::Tensor& gradient) const {
-  c10::Storage storage(c10::Storage::use_byte_size_t(), gradient.nbytes(),
-                       watched_pointer(gradient.mutable_data_ptr(), memory_, std::make_shared<at::Tensor>(gradient), gradient.device()), nullptr,
-                       false);
+  const c10::Storage storage(c10::Storage::use_byte_size_t(), gradient.nbytes(),
+                             watched_pointer(gradient.mutable_data_ptr(), memory_, std::make_shared<at::Tensor>(gradient), gradient.device()),
+                             nullptr, false);
   at::Tensor alias = at::empty({0}, gradient.options()).set_(storage, 0, gradient.sizes(), gradient.strides());
   watch(alias);
   return alias;

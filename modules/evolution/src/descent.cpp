@@ -19,7 +19,7 @@ constexpr double negligible = 1e-10;  // relative decrease of the value
 
 }  // namespace
 
-Descent::Descent(VectorXd start, VectorXd low, VectorXd high, int iterations)
+Descent::Descent(const VectorXd& start, VectorXd low, VectorXd high, int iterations)
     : x_(start.cwiseMax(low).cwiseMin(high)),
       low_(std::move(low)),
       high_(std::move(high)),
@@ -109,8 +109,8 @@ void Descent::try_step(const Differentiable& f) {
   ended_ = ended_ || --iterations_ == 0;
 }
 
-Descent descended(const Differentiable& f, VectorXd start, VectorXd low, VectorXd high, int iterations) {
-  Descent descent(std::move(start), std::move(low), std::move(high), iterations);
+Descent descended(const Differentiable& f, const VectorXd& start, VectorXd low, VectorXd high, int iterations) {
+  Descent descent(start, std::move(low), std::move(high), iterations);
   descent.go_on(f, std::numeric_limits<int>::max());
   return descent;
 }

@@ -14,7 +14,7 @@ using Differentiable = std::function<double(const Eigen::VectorXd& x, Eigen::Vec
 class Descent {
  public:
   /// @param start is projected into the box. @param iterations at most
-  Descent(Eigen::VectorXd start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
+  Descent(const Eigen::VectorXd& start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
 
   /// Continues until the descent ends or `f` has been called `evaluations` times. @return the number of calls
   int go_on(const Differentiable& f, int evaluations);
@@ -48,6 +48,6 @@ class Descent {
 };
 
 /// A complete descent.
-Descent descended(const Differentiable& f, Eigen::VectorXd start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
+Descent descended(const Differentiable& f, const Eigen::VectorXd& start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
 
 }  // namespace tw::search

@@ -13,7 +13,7 @@ constexpr double max_condition = 1e5;
 
 Eigen::MatrixXd Ellipsoid::follow(const Eigen::MatrixXd& hessian) {
   const Eigen::Index n = map_.rows();
-  const Eigen::MatrixXd none = Eigen::MatrixXd::Identity(n, n);
+  Eigen::MatrixXd none = Eigen::MatrixXd::Identity(n, n);
   if (!hessian.allFinite()) return none;
   const auto [eigenvalues, vectors, has_converged] = eigensystem_of(hessian);
   const Eigen::VectorXd sizes = eigenvalues.cwiseAbs();

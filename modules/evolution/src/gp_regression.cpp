@@ -105,10 +105,9 @@ void GpRegression::at(const MatrixXd& columns, VectorXd& means, VectorXd& varian
 GpRegression::Prediction GpRegression::at(const VectorXd& position, VectorXd& mean_slope, VectorXd& variance_slope) const {
   ArrayXXd slopes;
   const VectorXd k = covariances(position, &slopes);
-  VectorXd solved = k;
-  factor_.triangularView<Eigen::Lower>().solveInPlace(solved);
-  const double variance = std::max(0.0, own_covariance(position) - solved.squaredNorm());
-  factor_.transpose().triangularView<Eigen::Upper>().solveInPlace(solved);
+  const VectorXd half_solved = factor_.triangularView<Eigen::Lower>().solve(k);
+  const double variance = std::max(0.0, own_covariance(position) - half_solved.squaredNorm());
+  const VectorXd solved = factor_.transpose().triangularView<Eigen::Upper>().solve(half_solved);
   // dk_i/dx = -slope_i (x - x_i) / length^2 + 2 quadratic (1 + 4 x.x_i) 4 x_i, summed with the weights of mean and variance.
   const Eigen::ArrayXd bases = 1 + curvature * (positions_.transpose() * position).array();
   const VectorXd of_quadratic = 2 * parameters_.quadratic() * curvature * bases;

@@ -21,13 +21,15 @@ struct Shape {
 };
 
 constexpr double ratio_of_powers = 1.09;  // between neighbouring powers: with a coarser grid, extrapolations are off by more than the noise
+constexpr int power_count = 35;           // from 1/4 to 4.7
+constexpr int scale_count = 12;           // from 1/64 to 0.7
 
 std::vector<Shape> all_shapes() {
   std::vector<Shape> shapes;
   for (const double offset : {0.0, 1.0 / 64, 1.0 / 16, 1.0 / 4}) {
-    for (double power = 0.25; power < 5; power *= ratio_of_powers) shapes.push_back({.offset = offset, .power = power});
+    for (int i = 0; i < power_count; ++i) shapes.push_back({.offset = offset, .power = std::pow(ratio_of_powers, i) / 4});
   }
-  for (double scale = 1.0 / 64; scale < 1; scale *= std::numbers::sqrt2) shapes.push_back({.scale = scale});
+  for (int i = 0; i < scale_count; ++i) shapes.push_back({.scale = std::exp2(i / 2.0) / 64});
   return shapes;
 }
 

@@ -71,7 +71,8 @@ class LogAxis {
   }
   void draw(Svg& svg, double top) const {
     const double step = std::max(1.0, std::ceil((high_ - low_) / 6));
-    for (double power = low_; power <= high_; power += step) {
+    for (int i = 0; low_ + i * step <= high_; ++i) {
+      const double power = low_ + i * step;
       const double y = place(std::pow(10, power), top);
       svg.line({left, y}, {left + plot_width, y}, pale);
       svg.text({left - 8, y + 4}, "end", concat("1e", static_cast<int>(power)));

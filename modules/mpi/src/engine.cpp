@@ -147,13 +147,14 @@ void Engine::end(Operation& operation) {
   operation.done.store(true, std::memory_order_release);
 }
 
-// Fails an operation in flight that no other code is advancing.
+// Fails an operation in flight that no other code is advancing. If no Work refers to it, this destroys it.
 void Engine::fail(Operation& operation, std::exception_ptr failure) {
   operation.failure = std::move(failure);
   if (operation.completion) operation.completion->give_up();
   keep(operation);
   end(operation);
-  std::erase_if(active_, [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
+  const auto at = std::find_if(active_.begin(), active_.end(), [&](const std::shared_ptr<Operation>& each) { return each.get() == &operation; });
+  if (at != active_.end()) active_.erase(at);
 }
 
 // A failed operation may have messages in flight: MPI or a peer may still touch its memory. It is kept as long as its communicator.
@@ -212,13 +213,13 @@ void Engine::wait_for_streams(const std::function<bool()>& is_done) {
     const auto in_stream = [](const std::shared_ptr<Operation>& each) { return each->in_stream.load(); };
     const auto first = std::find_if(active_.begin(), active_.end(), in_stream);
     if (first == active_.end()) return true;
-    const std::shared_ptr<Operation> operation = *first;
-    if (const std::string why = stall.look(*operation, now); !why.empty()) {
-      revoke_locked(*operation->comm, why);
-      throw RevokedError(operation->comm->name, operation->call.describe(), why);
+    Operation& operation = **first;
+    if (const std::string why = stall.look(operation, now); !why.empty()) {
+      revoke_locked(*operation.comm, why);
+      throw RevokedError(operation.comm->name, operation.call.describe(), why);
     }
-    if (const std::string left = stall.who_left(*operation, now); !left.empty()) {
-      fail(*operation, std::make_exception_ptr(Error(left)));
+    if (const std::string left = stall.who_left(operation, now); !left.empty()) {
+      fail(operation, std::make_exception_ptr(Error(left)));
       throw Error(left);
     }
     return true;
@@ -318,7 +319,7 @@ void wait_until(const Communicator& comm, const Call& call, const std::function<
   const std::shared_ptr<CommunicatorState>& state = comm.state();
   const auto is_over = [&] {
     if (is_done()) return true;
-    expect_not_revoked(*state, name_of(call.collective).data());
+    expect_not_revoked(*state, name_of(call.collective));
     return false;
   };
   state->runtime->engine().wait_for_peer(state, call, is_over, activity);

@@ -20,12 +20,13 @@ T extreme(T a, T b) {
   return (op == ReduceOp::min) == (a < b) ? a : b;
 }
 
-// Unsigned arithmetic wraps around. Types narrower than 32 bits would be promoted to int, whose products overflow.
+// Unsigned arithmetic wraps around. Types narrower than 32 bits would be promoted to int, whose products overflow. Higher bits of the operands do not
+// reach the bits of the result.
 template <ReduceOp op, class T>
 T wrapped(T a, T b) {
   using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-  const auto x = static_cast<Wide>(a);
-  const auto y = static_cast<Wide>(b);
+  const Wide x = static_cast<std::make_unsigned_t<T>>(a);
+  const Wide y = static_cast<std::make_unsigned_t<T>>(b);
   return static_cast<T>(op == ReduceOp::sum ? x + y : x * y);
 }
 

@@ -11,8 +11,8 @@ bool is_done(MPI_Request& request, const CommunicatorState& comm) {
   return done != 0;
 }
 
-void expect_not_revoked(const CommunicatorState& comm, const char* what) {
-  if (const auto* revoked = comm.revoked_ancestor()) throw RevokedError(revoked->name, what, revoked->revoked_because);
+void expect_not_revoked(const CommunicatorState& comm, std::string_view what) {
+  if (const auto* revoked = comm.revoked_ancestor()) throw RevokedError(revoked->name, std::string(what), revoked->revoked_because);
 }
 
 }  // namespace tw::mpi

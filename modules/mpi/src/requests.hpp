@@ -2,6 +2,8 @@
 #pragma once
 #include <mpi.h>
 
+#include <string_view>
+
 #include "runtime.hpp"
 
 namespace tw::mpi {
@@ -10,6 +12,6 @@ namespace tw::mpi {
 bool is_done(MPI_Request& request, const CommunicatorState& comm);
 
 /// @param what the operation that would start. @throws RevokedError if `comm` is revoked
-void expect_not_revoked(const CommunicatorState& comm, const char* what);
+void expect_not_revoked(const CommunicatorState& comm, std::string_view what);
 
 }  // namespace tw::mpi

@@ -32,15 +32,16 @@ void draw_map(const Findings& findings, size_t x, size_t y, Chart& chart) {
   const Space& space = findings.space;
   const Marginal marginal(findings.forest->forest, x, y);
   const ForestCube& cube = findings.forest->cube;
-  const auto columns = static_cast<double>(cells_of(space.parameters()[x]));
-  const auto rows = static_cast<double>(cells_of(space.parameters()[y]));
-  for (double column = 0; column < columns; ++column) {
-    for (double row = 0; row < rows; ++row) {
-      const double x_value = space.from_unit(x, (column + 0.5) / columns);
-      const double y_value = space.from_unit(y, (row + 0.5) / rows);
+  const int64_t columns = cells_of(space.parameters()[x]);
+  const int64_t rows = cells_of(space.parameters()[y]);
+  const auto place = [](double cell, int64_t cells) { return cell / static_cast<double>(cells); };
+  for (int column = 0; column < columns; ++column) {
+    for (int row = 0; row < rows; ++row) {
+      const double x_value = space.from_unit(x, place(column + 0.5, columns));
+      const double y_value = space.from_unit(y, place(row + 0.5, rows));
       const double share = marginal.at(cube.coordinate(x, x_value), cube.coordinate(y, y_value));
-      const Point corner{chart.x_of(column / columns), chart.y_of((row + 1) / rows)};
-      chart.svg().rect(corner, chart.x_of((column + 1) / columns) - corner.x, chart.y_of(row / rows) - corner.y, colour_of_rank(share),
+      const Point corner{chart.x_of(place(column, columns)), chart.y_of(place(row + 1, rows))};
+      chart.svg().rect(corner, chart.x_of(place(column + 1, columns)) - corner.x, chart.y_of(place(row, rows)) - corner.y, colour_of_rank(share),
                        concat(value_text(space.parameters()[x], x_value), " ", value_text(space.parameters()[y], y_value), ": ",
                               brief_text(findings.loss_at(share))));
     }

@@ -44,7 +44,7 @@ std::string hash_of(const Dataset& data, const std::vector<int64_t>& indices) {
 
 // "60000 samples, content 1f3a", "60000 samples, 1024 of which have content 1f3a", or "60000 samples".
 std::string identity_of(const Dataset& data) {
-  const std::string samples = concat(data.size(), " samples");
+  std::string samples = concat(data.size(), " samples");
   if (data.size() == 0) return samples;
   if (const auto memory = data.memory(); !memory.empty()) return concat(samples, ", content ", hex_text(content_hash(hash_of(memory))));
   if (hash_of(data, {0}) != hash_of(data, {0})) return samples;  // some data sets return different values each time

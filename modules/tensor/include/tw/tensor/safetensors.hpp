@@ -24,7 +24,7 @@ struct SafetensorsEntry {
   TensorSpec spec;
   int64_t offset = 0;  ///< bytes from the start of the file
   int64_t bytes = 0;
-  std::string unsupported_dtype = "";  ///< the file's name for an unsupported dtype (spec.dtype is then Undefined); otherwise empty
+  std::string unsupported_dtype = {};  ///< the file's name for an unsupported dtype (spec.dtype is then Undefined); otherwise empty
 };
 
 /// A file to be written: the header's bytes, and where each tensor goes after it.
