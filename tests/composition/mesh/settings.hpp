@@ -37,7 +37,7 @@ struct Settings {
     Settings settings{.seed = seed};
     settings.adam = random.below(2) == 1;
     settings.clip = random.below(2) == 1;
-    settings.steps = 1 + random.below(4) / 3;
+    settings.steps = 1 + random.below(2);
     settings.micro_batches = 1 + random.below(3);
     settings.gpipe = random.below(2) == 1;
     settings.recompute = random.below(3) == 0;
