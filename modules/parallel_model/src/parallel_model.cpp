@@ -123,7 +123,12 @@ class ParallelModel::Impl {
   }
 
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const Update update = agree_on_update(comm_, facts_of(inputs, targets, loss, model_ranks_.size() > 1), place_of_);
+    const BatchFacts facts = together([&] { return facts_of(inputs, targets, loss, model_ranks_.size() > 1); });
+    const Update update = agree_on_update(comm_, facts, place_of_);  // throws on all ranks alike, before anything has changed
+    return together([&] { return make_step(inputs, targets, loss, update); });
+  }
+
+  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, const Update& update) {
     const auto place = static_cast<size_t>(samples_.rank());
     if (samples_.size() > 1) buffers_.remember();
     const double mine = program_->accumulate({.inputs = inputs,
@@ -211,10 +216,9 @@ std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->op
 double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
   return train_step(Tensors{inputs}, Tensors{targets}, loss);
 }
-double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-  return impl_->together([&] { return impl_->train_step(inputs, targets, loss); });
-}
+double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
 double ParallelModel::clip_grad_norm(double max_norm) {
+  TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   return impl_->together([&] { return impl_->clip(max_norm); });
 }
 

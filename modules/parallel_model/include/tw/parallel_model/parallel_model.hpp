@@ -64,8 +64,8 @@ class ParallelModel {
   /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
   /// last one targets; others may pass undefined tensors.
   /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
-  /// @throws ContractError on every rank, if ranks that hold one model pass different batches, or no place has samples. If the model or the loss
-  /// throws on one rank, the others throw RevokedError with its message. Parameters are as they were, but no other call can follow
+  /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples. If the
+  /// model or the loss throws on one rank, the others throw RevokedError with its message. Parameters are as they were, but no other call can follow
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the
