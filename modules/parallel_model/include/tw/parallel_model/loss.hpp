@@ -26,7 +26,7 @@ concept TorchLoss = requires(Holder holder) { holder->options.reduction(); };
 /// sum(weight), as if one process had computed it over all samples at once, also if some targets do not count, or count more than others.
 ///
 /// LibTorch's losses state their weight: the valid targets of `ignore_index`, the sum of class weights, or the elements. For any other function it is
-/// the number of rows, unless you give it: `Loss::weighted(function, weight)`.
+/// the number of rows; pass another weight by `Loss::weighted(function, weight)`.
 class Loss {
  public:
   using Tensors = std::vector<at::Tensor>;
