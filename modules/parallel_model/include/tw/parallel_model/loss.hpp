@@ -46,7 +46,7 @@ class Loss {
   /// A loss of LibTorch, such as `torch::nn::CrossEntropyLoss()`. @throws ContractError for the reduction `none`
   template <TorchLoss Holder>
   Loss(Holder holder) : mean_(of_one([holder](const at::Tensor& y, const at::Tensor& t) mutable { return holder->forward(y, t); })) {
-    const bool over_rows = std::visit([this](const auto& reduction) { return read(reduction); }, holder->options.reduction());
+    const bool over_rows = std::visit([this](const auto& reduction) { return this->read(reduction); }, holder->options.reduction());
     if (over_rows || is_sum_) return;
     if constexpr (requires { holder->options.ignore_index(); }) {
       weight_ = [weights = holder->options.weight(), ignored = holder->options.ignore_index()](const Tensors& t) {
