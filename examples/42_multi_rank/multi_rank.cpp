@@ -28,7 +28,7 @@ double share_wrong(Model& model, const tw::TensorDataset& set) {
 /// Calls `go_on(epoch, share of misclassified validation points)` after each epoch.
 template <class GoOn>
 Model train(const tw::Communicator& comm, const Configuration& c, int64_t trial, const GoOn& go_on) {
-  const tw::TensorDataset data = tw::make_peaks(4000, 1);
+  const tw::TensorDataset data = tw::make_peaks(2000, 1);
   const tw::TensorDataset validation = tw::make_peaks(1000, 2);
   torch::manual_seed(static_cast<uint64_t>(trial));
   Model model(std::vector<int64_t>{2, c.integer("width"), c.integer("width"), 5});

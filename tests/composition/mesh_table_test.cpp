@@ -37,7 +37,10 @@ Outcome in_one_process(const TableModel& model, const Settings& settings, const 
   Reference reference(model.one_process(settings, along(shape, "stage")), model.loss(), settings, reversed);
   Outcome outcome;
   for (int64_t update = 0; update < updates; ++update) {
-    outcome.losses.push_back(reference.step(batches_of(model, settings, along(shape, "data") * along(shape, "shard"), update), update));
+    for (int64_t step = update * settings.steps; step < (update + 1) * settings.steps; ++step) {
+      outcome.losses.push_back(reference.add(batches_of(model, settings, along(shape, "data") * along(shape, "shard"), step), step));
+    }
+    reference.finish();
   }
   outcome.state = reference.state();
   return outcome;
@@ -75,9 +78,11 @@ Outcome on_mesh(const TableModel& model, const Settings& settings, const tw::Mes
   const auto optimizer = settings.optimizer(trained.parameters());
   Outcome outcome;
   for (int64_t update = 0; update < updates; ++update) {
-    const Batch batch = batches_of(model, settings, trained.places(), update).at(static_cast<size_t>(trained.place()));
     optimizer->zero_grad();
-    outcome.losses.push_back(trained.train_step(batch.inputs, batch.targets, model.loss()));
+    for (int64_t step = update * settings.steps; step < (update + 1) * settings.steps; ++step) {
+      const Batch batch = batches_of(model, settings, trained.places(), step).at(static_cast<size_t>(trained.place()));
+      outcome.losses.push_back(trained.train_step(batch.inputs, batch.targets, model.loss()));
+    }
     if (settings.clip) trained.clip_grad_norm(Reference::max_norm);
     optimizer->step();
   }

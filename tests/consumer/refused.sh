@@ -41,4 +41,13 @@ configure refused -DCMAKE_PREFIX_PATH="$prefix" -DCOMPONENTS="evolution;planning
 echo '#include <tw/version.hpp>' >"$work/old.cpp"
 if "$compiler" -std=c++17 -fsyntax-only -I"$prefix/include" "$work/old.cpp" 2>"$work/old.log"; then fail "C++17 was accepted"; fi
 grep "Torchweave needs C++20" "$work/old.log" >/dev/null || fail "C++17: the message does not say what is needed"
+
+# Headers of another version than the libraries.
+mkdir -p "$work/other_headers/tw"
+sed "s/version_${version//./_}/version_9_9_9/g" "$prefix/include/tw/version.hpp" >"$work/other_headers/tw/version.hpp"
+echo 'int main() {}' | cat "$work/old.cpp" - >"$work/linked.cpp"
+link() { "$compiler" -std=c++20 -I"$1" "$work/linked.cpp" "$(find "$prefix" -name libtw_base.a)" -o "$work/linked" >"$work/linked.log" 2>&1; }
+link "$prefix/include" || { cat "$work/linked.log"; fail "headers and libraries of one version do not link"; }
+if link "$work/other_headers"; then fail "libraries of another version than the headers were accepted"; fi
+grep "undefined reference to .*headers_and_library_are_version_9_9_9" "$work/linked.log" >/dev/null || { cat "$work/linked.log"; fail "the linker's message does not name the version"; }
 echo "all refused"

@@ -9,7 +9,7 @@ mkdir -p "$folder"
 
 "$build/bin/torchweave" launch -n 2 --restart 2 --log-dir "$folder/logs" --checkpoints "$folder/run" -- \
   "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --data "$data" --set output="$folder" --set name=run --set model.name=mlp \
-  --set batch_size=8 --set epochs=100 --fresh >"$folder/log" 2>&1 &
+  --set batch_size=8 --set epochs=60 --fresh >"$folder/log" 2>&1 &
 job=$!
 trap 'kill $job 2>/dev/null || true' EXIT  # which ends the ranks too
 until [ -n "$(ls "$folder/run/checkpoints" 2>/dev/null)" ]; do  # there is something to go on from

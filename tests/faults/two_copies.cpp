@@ -5,25 +5,29 @@
 
 #include <cstdio>
 #include <exception>
+#include <initializer_list>
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int outcome = 0;
   for (int i = 1; i < argc; ++i) {
     void* plugin = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
-    auto* start = plugin == nullptr ? nullptr : reinterpret_cast<void (*)()>(dlsym(plugin, "start"));
-    if (start == nullptr) {
-      std::puts(dlerror());
-      return 2;
-    }
-    try {
-      start();
-      std::printf("%s has started\n", argv[i]);
-    } catch (const std::exception& error) {
-      std::puts(error.what());
-      outcome = 1;
+    for (const char* name : {"record", "start"}) {
+      auto* function = plugin == nullptr ? nullptr : reinterpret_cast<void (*)()>(dlsym(plugin, name));
+      if (function == nullptr) {
+        std::puts(dlerror());
+        return 2;
+      }
+      try {
+        function();
+        std::printf("%s in %s: done; ", name, argv[i]);
+      } catch (const std::exception& error) {
+        std::printf("%s in %s: %s; ", name, argv[i], error.what());
+        outcome = 1;
+      }
     }
   }
+  std::puts("");
   MPI_Finalize();
   return outcome;
 }

@@ -13,9 +13,14 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
+#include <tw/copy_mark.hpp>
 
 namespace tw {
 namespace {
+
+[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"data_parallel"}};
 
 // LibTorch itself uses this key in its tests only.
 constexpr auto watched_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
@@ -90,10 +95,19 @@ void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::Dispatc
   tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
 }
 
-}  // namespace
+// By the first watched tensor, for the reasons that graph/src/operator_listener.cpp gives.
+std::optional<torch::Library> registration;
 
-// NOLINTNEXTLINE: LibTorch's macro
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&hear>()); }
+void expect_registered() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    expect_only_copy();
+    registration.emplace(torch::Library::IMPL, "_", watched_key, __FILE__, __LINE__);
+    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&hear>());
+  });
+}
+
+}  // namespace
 
 at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device) {
   return {data, new Context{std::move(memory), std::move(keeps)}, &end_of_pointer, device};
@@ -102,6 +116,7 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
 void watch(const at::Tensor& tensor, bool watched) {
   const c10::DispatchKeySet before = tensor.key_set();
   if (before.has(watched_key) == watched) return;
+  if (watched) expect_registered();
   replace(tensor, tensor.unsafeGetTensorImpl()->unsafe_storage(), watched ? before.add(watched_key) : before.remove(watched_key), tensor.dtype(),
           tensor.storage_offset(), tensor.strides());
 }

@@ -2,6 +2,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <mutex>
+#include <optional>
+#include <tw/copy_mark.hpp>
 #include <tw/graph/operator_listener.hpp>
 #include <utility>
 
@@ -10,6 +13,8 @@ namespace {
 
 // The key of highest priority; LibTorch itself uses it in its tests only.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"graph"}};
 
 thread_local OperatorListener* listener = nullptr;
 
@@ -21,12 +26,26 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
   }
 }
 
+// The first listener registers: if loading did, LibTorch would end a process that loads a second copy, without naming either. A global variable,
+// because other global variables of the program may hold what needs it.
+std::optional<torch::Library> registration;
+
+void expect_registered() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    expect_only_copy();
+    registration.emplace(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&hear>());
+  });
+}
+
 }  // namespace
 
-// NOLINTNEXTLINE: LibTorch's macro
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&hear>()); }
-
-OperatorListener::OperatorListener() : before_(std::exchange(listener, this)) { c10::impl::tls_set_dispatch_key_included(key, true); }
+OperatorListener::OperatorListener() : before_(listener) {
+  expect_registered();
+  listener = this;
+  c10::impl::tls_set_dispatch_key_included(key, true);
+}
 
 OperatorListener::~OperatorListener() {
   listener = before_;

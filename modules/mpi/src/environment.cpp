@@ -2,7 +2,6 @@
 #include <tw/mpi/environment.hpp>
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include <tw/base/log.hpp>
 #include <tw/base/process.hpp>
 #include <tw/base/terminal.hpp>
+#include <tw/copy_mark.hpp>
 #include <tw/mpi/error.hpp>
 
 #include "runtime.hpp"
@@ -61,21 +61,7 @@ void expect_compiled_mpi() {
   throw Error(concat("Torchweave was compiled for ", name, " (", build_info().mpi, "), but this process has loaded ", loaded));
 }
 
-// Two static copies of the library in one process, in two plug-ins for instance, would each believe to be the only one that drives MPI. They cannot
-// see each other's variables, but both see the environment.
-void expect_only_copy() {
-  constexpr const char* variable = "TORCHWEAVE_LOADED_FROM";
-  Dl_info self = {};
-  dladdr(reinterpret_cast<const void*>(&Environment::library_version), &self);
-  const std::string process = concat(::getpid(), ' ');
-  const std::string here = concat(process, self.dli_fname);
-  const char* there = std::getenv(variable);
-  if (there != nullptr && std::string_view(there).starts_with(process) && there != here) {
-    throw Error(concat("this process holds two copies of Torchweave, in ", there + process.size(), " and in ", self.dli_fname,
-                       ": link both with one shared library that contains Torchweave"));
-  }
-  ::setenv(variable, here.c_str(), 1);
-}
+[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};
 
 int native(ThreadLevel level) {
   switch (level) {

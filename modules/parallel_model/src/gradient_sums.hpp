@@ -20,15 +20,11 @@ class GradientSums {
   virtual void join() {}
   /// Whether every pass gathers parameters, so that all ranks must make equally many.
   virtual bool gathers_every_pass() const { return false; }
-  /// Whether each rank must make at least one pass in an update, to take part in the gathering.
-  virtual bool gathers() const { return false; }
 
   /// What the optimizer updates, in the order of the program's trained parameters, and its place in the model.
   virtual std::vector<OptimizedTensor> optimized() const = 0;
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;
-  /// Call after a checkpoint has overwritten parameters().
-  virtual void values_changed() {}
 
  protected:
   GradientSums() = default;

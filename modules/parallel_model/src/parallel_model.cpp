@@ -252,7 +252,6 @@ std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torc
   all.insert(all.end(), of_optimizer.begin(), of_optimizer.end());
   std::string metadata = store.load(step, all);
   state.apply(all);
-  impl_->sums_->values_changed();
   return metadata;
 }
 

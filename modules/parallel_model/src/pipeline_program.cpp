@@ -26,8 +26,8 @@ class PipelineProgram : public Program {
       setup_.pipeline->set_calls(pass.update);
       if (pass.rows > 0) {
         loss = run(pass);
-      } else if (sums.gathers()) {
-        idle();
+      } else {
+        idle();  // stages sum tied gradients in every run, and gather
       }
     }
     sums.join();

@@ -68,7 +68,6 @@ class ShardedParameters : public GradientSums {
     }
   }
 
-  bool gathers() const override { return true; }
   bool gathers_every_pass() const override { return !in_stages_; }
   std::shared_ptr<void> hold() override {
     if (!sharded_) return nullptr;
@@ -93,9 +92,6 @@ class ShardedParameters : public GradientSums {
     std::vector<NamedShard> all = sharded_->shards();
     for (NamedShard& each : all) each = in_whole_model(std::move(each), places_);
     return all;
-  }
-  void values_changed() override {
-    if (sharded_) sharded_->slices_changed();
   }
 
  private:

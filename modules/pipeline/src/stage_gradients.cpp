@@ -51,6 +51,11 @@ at::Tensor changed_since(const std::vector<at::Tensor>& before, const std::vecto
   return changed;
 }
 
+/// Whether `gradient` is this rank's. Where another object keeps gradients in slices, `.grad()` is a placeholder without memory.
+bool is_own(const at::Tensor& gradient) {
+  return gradient.defined() && (gradient.numel() == 0 || !gradient.has_storage() || gradient.storage().nbytes() > 0);
+}
+
 bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() && !tensor.is_complex(); }
 
 }  // namespace
@@ -145,11 +150,11 @@ void StageGradients::begin() {
   if (!std::exchange(reduced_, false)) return;
   for (const TiedGroup& group : groups_) {
     for (const at::Tensor& parameter : group.parameters) {
-      if (!group.is_first) parameter.mutable_grad() = at::Tensor();
+      if (!group.is_first && is_own(parameter.grad())) parameter.mutable_grad() = at::Tensor();
     }
   }
   for (const NamedTensor& each : reduced_by_replicas_) {
-    if (replicas_.rank() != 0) each.tensor.mutable_grad() = at::Tensor();
+    if (replicas_.rank() != 0 && is_own(each.tensor.grad())) each.tensor.mutable_grad() = at::Tensor();
   }
 }
 
@@ -170,7 +175,7 @@ void StageGradients::reduce_replicas() {
   for (int64_t id = 0; id < all.size(); ++id) {
     const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
     const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // all hold the sum
-    if (gradient.defined() && counts) {
+    if (is_own(gradient) && counts) {
       all.mark_ready(id, gradient);
     } else {
       all.mark_unused(id);
@@ -194,8 +199,8 @@ void StageGradients::reduce_tied() {
     std::vector<at::Tensor> gradients;
     for (size_t i = 0; i < group.parameters.size(); ++i) {
       const at::Tensor& gradient = group.parameters[i].grad();
-      used[static_cast<int64_t>(i)] = gradient.defined() ? 1 : 0;
-      gradients.push_back(gradient.defined() ? gradient : at::zeros_like(group.parameters[i]));
+      used[static_cast<int64_t>(i)] = is_own(gradient) ? 1 : 0;
+      gradients.push_back(is_own(gradient) ? gradient : at::zeros_like(group.parameters[i]));
     }
     allreduce(group.comm, used, ReduceOp::max);
     for (size_t i = 0; i < gradients.size(); ++i) {

@@ -113,6 +113,9 @@ TableModel of_holder(const std::string& name, Make make_holder, std::function<Ba
     torch::manual_seed(12);
     auto holder = make_holder();
     holder->to(torch::kDouble);
+    for (const auto& buffer : holder->named_buffers()) {  // LibTorch has converted these, too
+      if (buffer.key().ends_with("num_batches_tracked")) buffer.value().set_data(buffer.value().to(torch::kLong));
+    }
     return holder;
   };
   TableModel model{.name = name, .batch = std::move(batch), .loss = std::move(loss)};

@@ -9,6 +9,7 @@
 #include <tw/gradients/model_parts.hpp>
 #include <tw/planning/stage_ranks.hpp>
 #include <tw/state/optimizer_state.hpp>
+#include <utility>
 
 namespace tw::testing::mesh {
 
@@ -56,7 +57,15 @@ class Reference {
         parameters_(model_.module->parameters()),
         optimizer_(settings.optimizer(trained())) {}
 
-  double step(const std::vector<Batch>& batches, int64_t update) {
+  /// An update of a single step.
+  double step(const std::vector<Batch>& batches, int64_t number) {
+    const double loss = add(batches, number);
+    finish();
+    return loss;
+  }
+
+  /// Adds the gradients of step `number`.
+  double add(const std::vector<Batch>& batches, int64_t number) {
     double weight = 0;
     int64_t all_rows = 0;
     for (const Batch& batch : batches) {
@@ -67,13 +76,12 @@ class Reference {
     const Tensors buffers = buffer_values();
     std::vector<Tensors> after;
     std::vector<double> shares;
-    std::vector<Tensors> gradients;
     double total = 0;
     for (size_t place = 0; place < batches.size(); ++place) {
       set_buffers(buffers);
       const int64_t rows = batches[place].targets.front().size(0);
       for (int64_t m = 0; m < settings_.micro_batches; ++m) {
-        const Part part{update, m, settings_.micro_batches, static_cast<int64_t>(place), pipeline::part_of({0, rows}, settings_.micro_batches, m)};
+        const Part part{number, m, settings_.micro_batches, static_cast<int64_t>(place), pipeline::part_of({0, rows}, settings_.micro_batches, m)};
         if (part.rows.count() == 0) continue;
         const Tensors targets = narrow(batches[place].targets, part.rows);
         const double share = loss_.weight(targets, part.rows.count()) / weight;
@@ -83,17 +91,20 @@ class Reference {
         model_.module->zero_grad(true);
         loss.backward();
         total += loss.item<double>();
-        gradients.push_back(own_gradients());
+        gradients_.push_back(own_gradients());
       }
       if (rows == 0) continue;
       after.push_back(buffer_values());
       shares.push_back(static_cast<double>(rows) / static_cast<double>(all_rows));
     }
     set_buffers(combined(after, shares));
-    set_gradients(gradients);
+    return total;
+  }
+
+  void finish() {
+    set_gradients(std::exchange(gradients_, {}));
     if (settings_.clip) torch::nn::utils::clip_grad_norm_(trained(), max_norm);
     optimizer_->step();
-    return total;
   }
 
   /// Parameters, buffers and optimizer state of the whole model, by name.
@@ -176,6 +187,7 @@ class Reference {
   Settings settings_;
   bool reversed_;
   Tensors parameters_;
+  std::vector<Tensors> gradients_;  // of the parts of an update
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

@@ -24,6 +24,7 @@ struct Settings {
   uint64_t seed = 0;
   bool adam = false;  ///< AdamW, else SGD with momentum
   bool clip = false;
+  int64_t steps = 1;  ///< train_step() calls whose gradients add up to an update
   int64_t micro_batches = 1;
   bool gpipe = false;
   bool recompute = false;
@@ -36,6 +37,7 @@ struct Settings {
     Settings settings{.seed = seed};
     settings.adam = random.below(2) == 1;
     settings.clip = random.below(2) == 1;
+    settings.steps = 1 + random.below(2);
     settings.micro_batches = 1 + random.below(3);
     settings.gpipe = random.below(2) == 1;
     settings.recompute = random.below(3) == 0;
@@ -46,7 +48,8 @@ struct Settings {
 
   std::string describe() const {
     return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches", gpipe ? ", gpipe" : "", recompute ? ", recompute" : "",
-                  clip ? ", clipped" : "", uneven ? ", uneven" : "", empty ? ", one place without rows" : "");
+                  clip ? ", clipped" : "", steps > 1 ? ", two steps an update" : "", uneven ? ", uneven" : "",
+                  empty ? ", one place without rows" : "");
   }
 
   ParallelOptions options() const {
