@@ -15,6 +15,18 @@ using tw::testing::world;
 
 void expect_contains(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
 
+// Errors that all ranks find before the passes leave the model as it was.
+TEST(MeshFailures, OfAllRanksAlikeLetTheNextStepFollow) {
+  const TableModel model = table_models().front();
+  const tw::Mesh mesh(world(), {{"data", -1}});
+  Parallel parallel = model.parallel(mesh, {});
+  const Batch batch = model.batch(4);
+  const auto step = [&](const Tensors& inputs) { return parallel.model.train_step(inputs, batch.targets, model.loss()); };
+  expect_contains(message_of([&] { step({batch.inputs[0].narrow(0, 0, 3)}); }), "have different numbers of rows");
+  expect_contains(message_of([&] { parallel.model.clip_grad_norm(0); }), "max_norm must be positive");
+  EXPECT_GT(step(batch.inputs), 0);
+}
+
 TEST(MeshFailures, OfOneRankEndTheStepOnAll) {
   const int last = world().size() - 1;
   for (const TableModel& model : table_models()) {

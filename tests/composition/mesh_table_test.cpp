@@ -28,8 +28,15 @@ std::vector<Batch> batches_of(const TableModel& model, const Settings& settings,
   return batches;
 }
 
+double sum_of_squares(const Tensors& tensors) {
+  double sum = 0;
+  for (const at::Tensor& each : tensors) sum += each.square().sum().item<double>();
+  return sum;
+}
+
 struct Outcome {
   std::vector<double> losses;
+  double evaluated = 0;  // sum of the squares of all outputs, in evaluation mode
   std::map<std::string, at::Tensor> state;
 };
 
@@ -43,6 +50,9 @@ Outcome in_one_process(const TableModel& model, const Settings& settings, const 
     reference.finish();
   }
   outcome.state = reference.state();
+  for (const Batch& batch : batches_of(model, settings, along(shape, "data") * along(shape, "shard"), 1)) {
+    if (batch.inputs.front().size(0) > 0) outcome.evaluated += sum_of_squares(reference.evaluate(batch.inputs));
+  }
   return outcome;
 }
 
@@ -86,6 +96,10 @@ Outcome on_mesh(const TableModel& model, const Settings& settings, const tw::Mes
     if (settings.clip) trained.clip_grad_norm(Reference::max_norm);
     optimizer->step();
   }
+  trained.eval();
+  const Batch batch = batches_of(model, settings, trained.places(), 1).at(static_cast<size_t>(trained.place()));
+  const tw::OutputSum squares = [](const Tensors& outputs, const Tensors& /*targets*/) { return sum_of_squares(outputs); };
+  outcome.evaluated = trained.evaluate(batch.inputs, batch.targets, {squares}, 2).at(0);
   std::vector<tw::NamedShard> shards = trained.shards();
   std::erase_if(shards, [](const tw::NamedShard& each) { return each.kind == tw::ShardKind::counter; });
   for (const tw::NamedShard& each : tw::OptimizerState(*optimizer, trained.optimized()).shards()) {
@@ -105,6 +119,7 @@ void expect_equal(const TableModel& model, const Settings& settings, const tw::M
   EXPECT_LE(32 * order, most) << "the order of summation matters too much";
   const auto [error, name] = largest_error(ours.state, forward.state);
   EXPECT_LE(error, std::clamp(32 * order, 1e-13, most)) << name << "; the order of summation makes " << order;
+  EXPECT_NEAR(ours.evaluated, forward.evaluated, 10 * most * forward.evaluated);
   for (size_t i = 0; i < ours.losses.size(); ++i)
     EXPECT_NEAR(ours.losses[i], forward.losses[i], most * (1 + std::abs(forward.losses[i]))) << "loss " << i;
 }

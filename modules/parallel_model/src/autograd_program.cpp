@@ -55,6 +55,12 @@ class AutogradProgram : public Program {
     return setup_.forward(inputs);
   }
 
+  Tensors evaluate(const Tensors& inputs) override {
+    Tensors outputs = forward(inputs);
+    return setup_.reads ? std::move(outputs) : Tensors();
+  }
+  const Tensors& example() const override { return setup_.example; }
+
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
     const std::vector<Part> parts = parts_of(pass, sums.gathers_every_pass());
     at::Tensor total;

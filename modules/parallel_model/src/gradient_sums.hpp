@@ -18,7 +18,9 @@ class GradientSums {
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
   virtual void join() {}
-  /// Whether every pass gathers parameters, so that all ranks must make equally many.
+  /// Whether passes gather parameters, so that all ranks must make equally many.
+  virtual bool gathers_in_passes() const { return false; }
+  /// Whether training passes do so: not if they keep for an update what they have gathered.
   virtual bool gathers_every_pass() const { return false; }
 
   /// What the optimizer updates, in the order of the program's trained parameters, and its place in the model.

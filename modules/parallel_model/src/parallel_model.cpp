@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
+#include <tw/planning/stage_ranks.hpp>
 
 #include "buffer_rules.hpp"
 #include "counted.hpp"
@@ -73,6 +75,13 @@ std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   return names;
 }
 
+/// Rows of those tensors that this rank has.
+Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
+  Tensors parts;
+  for (const at::Tensor& each : tensors) parts.push_back(each.defined() ? each.narrow(0, rows.begin, rows.count()) : each);
+  return parts;
+}
+
 /// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
 std::vector<NamedShard> buffers_of(std::vector<NamedShard> shards) {
   std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
@@ -87,6 +96,7 @@ class ParallelModel::Impl {
       : mesh_(std::move(own)),
         replica_(mesh_of_update(mesh(), options.replicas)),
         comm_(meeting().comm().dup()),
+        micro_batches_(options.micro_batches),
         program_(std::move(program)),
         places_(mesh(), sample_axes),
         samples_(meeting(), sample_axes),
@@ -123,7 +133,12 @@ class ParallelModel::Impl {
   }
 
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const Update update = agree_on_update(comm_, facts_of(inputs, targets, loss, model_ranks_.size() > 1), place_of_);
+    const BatchFacts facts = together([&] { return facts_of(inputs, targets, loss, model_ranks_.size() > 1); });
+    const Update update = agree_on_update(comm_, facts, place_of_);  // throws on all ranks alike, before anything has changed
+    return together([&] { return make_step(inputs, targets, loss, update); });
+  }
+
+  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, const Update& update) {
     const auto place = static_cast<size_t>(samples_.rank());
     if (samples_.size() > 1) buffers_.remember();
     const double mine = program_->accumulate({.inputs = inputs,
@@ -145,6 +160,29 @@ class ParallelModel::Impl {
       buffers_.apply(*samples_.comm(), changed, static_cast<double>(update.rows[place]) / static_cast<double>(update.all_rows));
     }
     return total;
+  }
+
+  std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
+    const BatchFacts facts = together([&] { return facts_of(inputs, targets, Loss::over_rows(), model_ranks_.size() > 1); });
+    const Update batch = agree_on_update(comm_, facts, place_of_);
+    return together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
+  }
+
+  std::vector<double> make_evaluation(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows,
+                                      const Update& batch) {
+    const int64_t here = batch.rows[static_cast<size_t>(samples_.rank())];
+    const int64_t most = *std::ranges::max_element(batch.rows);
+    const int64_t chunk = rows > 0 ? rows : divide_up(most, micro_batches_);
+    std::vector<double> totals(sums.size(), 0);
+    for (int64_t begin = 0; begin < (sums_->gathers_in_passes() ? most : here); begin += chunk) {
+      const pipeline::Rows part{std::min(begin, here), std::min(begin + chunk, here)};
+      const bool counts = part.count() > 0;
+      const Tensors outputs = program_->evaluate(counts ? narrow_given(inputs, part) : program_->example());
+      if (!counts || outputs.empty()) continue;
+      for (size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i](outputs, narrow_given(targets, part));
+    }
+    allreduce(comm_, at::from_blob(totals.data(), {static_cast<int64_t>(totals.size())}, at::kDouble), ReduceOp::sum);
+    return totals;
   }
 
   double clip(double max_norm) {
@@ -173,6 +211,7 @@ class ParallelModel::Impl {
   std::optional<Communicator> split_layers_;  // of the user's mesh
   std::optional<Mesh> replica_;               // if replicas train apart
   Communicator comm_;                         // of meeting()
+  int64_t micro_batches_;
   std::unique_ptr<Program> program_;
   RanksAlong places_;   // all ranks with other samples
   RanksAlong samples_;  // those among them that meet
@@ -211,10 +250,9 @@ std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->op
 double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
   return train_step(Tensors{inputs}, Tensors{targets}, loss);
 }
-double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-  return impl_->together([&] { return impl_->train_step(inputs, targets, loss); });
-}
+double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
 double ParallelModel::clip_grad_norm(double max_norm) {
+  TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   return impl_->together([&] { return impl_->clip(max_norm); });
 }
 
@@ -225,6 +263,10 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
 }
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
   return impl_->together([&] { return impl_->program_->forward(inputs); });
+}
+std::vector<double> ParallelModel::evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
+  TW_EXPECTS(rows >= 0, "rows must be at least 0, got ", rows);
+  return impl_->evaluate(inputs, targets, sums, rows);
 }
 void ParallelModel::train(bool on) { impl_->model().set_training(on); }
 

@@ -48,6 +48,9 @@ void expect_split_layers(const Mesh& mesh, const torch::nn::Module& module) {
              ", but no layer of the model is split along `tensor`: build it with tensor_parallel::ColumnParallelLinear and the like");
 }
 
+/// One of the ranks along `axis`, which all have the same outputs.
+bool reads_outputs(const Mesh& mesh, const std::string& axis) { return size_along(mesh.shape(), axis) == 1 || mesh.coordinate(axis) == 0; }
+
 /// @param forward of lists; the trainer's interface takes one tensor
 std::shared_ptr<TrainableModel> whole(const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward) {
   return whole_model(module, [forward](const at::Tensor& inputs) { return forward({inputs}).at(0); });
@@ -56,9 +59,11 @@ std::shared_ptr<TrainableModel> whole(const std::shared_ptr<torch::nn::Module>& 
 ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Tensors& example,
                            const ParallelOptions& options) {
   auto model = with_split_layers(module, whole(module, forward));
-  return make_parallel_model(mesh, own_mesh(mesh),
-                             autograd_program({.module = module, .model = std::move(model), .forward = forward, .example = example}, options),
-                             options);
+  return make_parallel_model(
+      mesh, own_mesh(mesh),
+      autograd_program({.module = module, .model = std::move(model), .forward = forward, .example = example, .reads = reads_outputs(mesh, "tensor")},
+                       options),
+      options);
 }
 
 pipeline::Schedule schedule_of(int stages, const ParallelOptions& options) {
@@ -128,7 +133,10 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
       .schedule = schedule_of(line.size(), options), .recompute = std::vector(at(line.size()), options.recompute), .seed = options.seed};
   auto made = std::make_shared<pipeline::Pipeline>(line, blocks, stages);
   expect_split_layers(mesh, *made);
-  return make_parallel_model(mesh, own, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example}), options);
+  return make_parallel_model(
+      mesh, own,
+      pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh, "tensor")}),
+      options);
 }
 
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,
@@ -146,7 +154,10 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Bl
     net->set_replica(place);
   };
   return make_parallel_model(
-      mesh, own, autograd_program({.module = made, .model = made, .forward = forward, .example = example, .begin = begin}, options), options);
+      mesh, own,
+      autograd_program({.module = made, .model = made, .forward = forward, .example = example, .reads = reads_outputs(mesh, "layer"), .begin = begin},
+                       options),
+      options);
 }
 
 }  // namespace tw

@@ -18,6 +18,12 @@ class PipelineProgram : public Program {
   Tensors forward(const Tensors& inputs) override { return setup_.pipeline->forward(inputs); }
   std::string explain() const override { return setup_.explanation; }
 
+  Tensors evaluate(const Tensors& inputs) override {
+    Tensors outputs = setup_.pipeline->evaluate(inputs);
+    return setup_.reads ? std::move(outputs) : Tensors();
+  }
+  const Tensors& example() const override { return setup_.example; }
+
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
     double loss = 0;
     {

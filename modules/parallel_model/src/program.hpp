@@ -42,6 +42,10 @@ class Program {
   /// sum. @return the weighted mean loss of this place, on each of the model's ranks
   virtual double accumulate(const ProgramPass& pass, GradientSums& sums) = 0;
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs) = 0;
+  /// The same, but only one of the model's ranks gets the outputs; others none.
+  virtual std::vector<at::Tensor> evaluate(const std::vector<at::Tensor>& inputs) = 0;
+  /// Inputs for passes that do not count.
+  virtual const std::vector<at::Tensor>& example() const = 0;
   /// The division of the model in words.
   virtual std::string explain() const { return ""; }
 
@@ -57,6 +61,7 @@ struct AutogradProgramSetup {
   std::shared_ptr<TrainableModel> model;
   graph::Forward forward;
   std::vector<at::Tensor> example = {};                         ///< for ranks without rows; empty: they cannot take part in passes
+  bool reads = true;                                            ///< whether this rank of the model's ranks gets the outputs of evaluate()
   std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch; may be empty
 };
 std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options);
@@ -66,6 +71,7 @@ struct PipelineProgramSetup {
   std::shared_ptr<pipeline::Pipeline> pipeline;
   std::shared_ptr<TrainableModel> model;  ///< trains `pipeline`
   std::vector<at::Tensor> example = {};   ///< inputs for passes that do not count
+  bool reads = true;                      ///< whether this rank of those with the same stage gets the outputs of evaluate()
   std::string explanation = {};
 };
 std::unique_ptr<Program> pipeline_program(PipelineProgramSetup setup);

@@ -68,6 +68,7 @@ class ShardedParameters : public GradientSums {
     }
   }
 
+  bool gathers_in_passes() const override { return true; }
   bool gathers_every_pass() const override { return !in_stages_; }
   std::shared_ptr<void> hold() override {
     if (!sharded_) return nullptr;

@@ -299,6 +299,8 @@ at::Tensor Pipeline::forward(const at::Tensor& inputs) {
 
 std::vector<at::Tensor> Pipeline::forward(const std::vector<at::Tensor>& inputs) { return impl_->outputs_of(inputs, /*everywhere=*/true); }
 
+std::vector<at::Tensor> Pipeline::evaluate(const std::vector<at::Tensor>& inputs) { return impl_->outputs_of(inputs, /*everywhere=*/false); }
+
 at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
   const std::vector<at::Tensor> outputs = impl_->outputs_of({inputs}, /*everywhere=*/false);
   if (outputs.empty()) return {};

@@ -53,7 +53,7 @@ inline OneProcess as_one_process(const std::shared_ptr<torch::nn::Module>& modul
             seed_by_place(generator, settings, part);
             return forward(inputs);
           },
-          whole_tensors(*module)};
+          whole_tensors(*module), forward};
 }
 
 /// The captured graph of a module: random numbers depend on the operator and the row.
@@ -73,7 +73,7 @@ inline OneProcess captured(const std::shared_ptr<torch::nn::Module>& module, con
             const uint64_t key = pipeline::key_of_call(seed, static_cast<uint64_t>(part.update));
             return interpreter->run(inputs, {.rows = part.rows.count(), .key = key, .first = part.rows.begin});
           },
-          whole_tensors(*module)};
+          whole_tensors(*module), forward};
 }
 
 /// Rows drawn from those of `tensors`.
@@ -297,7 +297,12 @@ inline OneProcess blocks_in_one_process(const Settings& settings, int stages, do
     }
     return Tensors{x};
   };
-  return {module, forward, whole_tensors(*module)};
+  const auto evaluate = [blocks](const Tensors& inputs) {
+    at::Tensor x = inputs.front();
+    for (const pipeline::Block& each : blocks) x = each.forward(x);
+    return Tensors{x};
+  };
+  return {module, forward, whole_tensors(*module), evaluate};
 }
 
 inline TableModel of_blocks(const std::string& name, bool split, double dropout) {
@@ -353,7 +358,7 @@ inline TableModel of_layers() {
       net->set_replica(part.place);
       return Tensors{net->forward(inputs.front())};
     };
-    return OneProcess{net, forward, std::move(tensors)};
+    return OneProcess{net, forward, std::move(tensors), [net](const Tensors& inputs) { return Tensors{net->forward(inputs.front())}; }};
   };
   return model;
 }

@@ -36,6 +36,7 @@ struct OneProcess {
   std::shared_ptr<torch::nn::Module> module;
   std::function<Tensors(const Tensors& inputs, const Part& part)> forward;
   std::vector<WholeTensor> tensors;  ///< parameters and buffers
+  std::function<Tensors(const Tensors& inputs)> evaluate;
 };
 
 /// All tensors of a module, each as it is.
@@ -105,6 +106,13 @@ class Reference {
     set_gradients(std::exchange(gradients_, {}));
     if (settings_.clip) torch::nn::utils::clip_grad_norm_(trained(), max_norm);
     optimizer_->step();
+  }
+
+  /// Outputs in evaluation mode.
+  Tensors evaluate(const Tensors& inputs) const {
+    const torch::NoGradGuard no_grad;
+    model_.module->eval();
+    return model_.evaluate(inputs);
   }
 
   /// Parameters, buffers and optimizer state of the whole model, by name.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tw/comm/mesh.hpp>
@@ -20,6 +21,9 @@ class Optimizer;
 namespace tw {
 
 class Program;
+
+/// A sum over the samples of a part of a batch, such as of their losses or of right answers.
+using OutputSum = std::function<double(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
 
 /// A model on all ranks of a mesh; made by parallelize(). Each rank has a part of its elements, and trains them with its own optimizer.
 ///
@@ -64,8 +68,8 @@ class ParallelModel {
   /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
   /// last one targets; others may pass undefined tensors.
   /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
-  /// @throws ContractError on every rank, if ranks that hold one model pass different batches, or no place has samples. If the model or the loss
-  /// throws on one rank, the others throw RevokedError with its message. Parameters are as they were, but no other call can follow
+  /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples. If the
+  /// model or the loss throws on one rank, the others throw RevokedError with its message. Parameters are as they were, but no other call can follow
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the
@@ -75,6 +79,11 @@ class ParallelModel {
   /// along `shard`, where each rank needs samples.
   at::Tensor forward(const at::Tensor& inputs);
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
+  /// Sums over all samples of the mesh: of each of `sums` over the outputs and targets of `rows` samples at a time, without gradients. Only ranks
+  /// that compute sums get outputs. Call eval() before. @param inputs, targets as those of train_step(). @param rows 0: as in a micro-batch
+  /// @return the sums, on every rank; with Replicas apart, over this rank's replica
+  std::vector<double> evaluate(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const std::vector<OutputSum>& sums,
+                               int64_t rows = 0);
   /// Puts the model into training or evaluation mode. Submodules that were frozen by eval() before stay frozen. Local.
   void train(bool on = true);
   void eval() { train(false); }

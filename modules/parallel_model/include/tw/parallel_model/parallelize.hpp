@@ -13,7 +13,8 @@ namespace tw {
 
 /// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut by a plan.
 /// Along `tensor` its split layers (SplitModule) hold slices. Layers in parallel need blocks: see below. Collective.
-/// @param mesh borrowed; must outlive the model. @param module its tensors are the model's; every rank gets rank 0's values. @param forward calls it.
+/// @param mesh the model makes communicators of its own; split layers keep those of the mesh. @param module its tensors are the model's; every rank
+/// gets rank 0's values. @param forward calls it.
 /// @param example a batch of inputs, of the usual number of rows
 /// @throws ContractError on every rank for an axis that this kind of model cannot use; Error with capture's reason if it cannot be cut into stages
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
@@ -36,8 +37,5 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
 /// A network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const std::vector<at::Tensor>& example,
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options = {});
-
-ParallelModel parallelize(const Mesh&&, const std::shared_ptr<torch::nn::Module>&, const graph::Forward&, const std::vector<at::Tensor>&,
-                          const ParallelOptions& = {}) = delete;
 
 }  // namespace tw

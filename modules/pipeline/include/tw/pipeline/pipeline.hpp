@@ -88,6 +88,8 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// The same, but only the first rank of the last stage gets the output, for comparison with targets. Other ranks get an undefined tensor, and hold
   /// only their own stage's outputs.
   at::Tensor evaluate(const at::Tensor& inputs) override;
+  /// The same for a model of several inputs or outputs; an empty list elsewhere.
+  std::vector<at::Tensor> evaluate(const std::vector<at::Tensor>& inputs);
 
   /// While the result exists, run() does not reduce gradients: they accumulate on each rank, and the next run() without it reduces their sum. Call it
   /// on every rank alike. The result may outlive the pipeline.
