@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <tw/gradients/model_parts.hpp>
+#include <tw/autograd/generator.hpp>
 #include <tw/planning/stage_ranks.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <utility>
@@ -49,12 +49,12 @@ inline std::vector<WholeTensor> whole_tensors(const torch::nn::Module& module) {
 
 class Reference {
  public:
-  /// @param reversed sum the parts' gradients in reverse order
-  Reference(OneProcess model, Loss loss, const Settings& settings, bool reversed)
+  /// @param is_other sums the parts' gradients in reverse order, and rounds otherwise
+  Reference(OneProcess model, Loss loss, const Settings& settings, bool is_other)
       : model_(std::move(model)),
         loss_(std::move(loss)),
         settings_(settings),
-        reversed_(reversed),
+        is_other_(is_other),
         parameters_(model_.module->parameters()),
         optimizer_(settings.optimizer(trained())) {}
 
@@ -160,13 +160,27 @@ class Reference {
     return all;
   }
   void set_gradients(std::vector<Tensors> parts) {
-    if (reversed_) std::reverse(parts.begin(), parts.end());
+    if (is_other_) std::reverse(parts.begin(), parts.end());
     model_.module->zero_grad(true);
     for (size_t i = 0; i < parameters_.size(); ++i) {
       for (const Tensors& part : parts) {
         at::Tensor& gradient = parameters_[i].mutable_grad();
         if (part[i].defined()) gradient = gradient.defined() ? gradient + part[i] : part[i];
       }
+    }
+    if (is_other_) round_otherwise();
+  }
+  /// What another order of additions within operators may do: errors of half a unit in the last place of the largest element, of which the table
+  /// allows 32 times as much as is drawn here.
+  void round_otherwise() {
+    GeneratorGuard generator;
+    generator.seed(1, 0);
+    double largest = 0;
+    for (const at::Tensor& each : parameters_) {
+      if (each.grad().defined()) largest = std::max(largest, each.grad().abs().max().item<double>());
+    }
+    for (const at::Tensor& each : parameters_) {
+      if (each.grad().defined()) each.mutable_grad() = each.grad() + torch::randn_like(each) * (0x1p-58 * largest);
     }
   }
   Tensors buffer_values() const {
@@ -193,7 +207,7 @@ class Reference {
   OneProcess model_;
   Loss loss_;
   Settings settings_;
-  bool reversed_;
+  bool is_other_;
   Tensors parameters_;
   std::vector<Tensors> gradients_;  // of the parts of an update
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

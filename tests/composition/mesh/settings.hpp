@@ -61,7 +61,8 @@ struct Settings {
   }
 
   std::unique_ptr<torch::optim::Optimizer> optimizer(const Tensors& parameters) const {
-    if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1));
+    // Ten times LibTorch's epsilon: the rounding in gradients that are zero in exact arithmetic is divided by it.
+    if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(1e-7));
     return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
   }
 
