@@ -95,8 +95,7 @@ void visit(StallOptions& stall, OptionVisitor& visitor) {
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
   visitor.field("data", mesh.data, at_least(0), {.meaning = "with different samples; 0: all that are left", .unit = "ranks"});
   visitor.field("layer", mesh.layer, at_least(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
-  visitor.field("stage", mesh.stage, at_least(1),
-                {.meaning = "that hold one model together, one stage of a pipeline each", .unit = "ranks"});
+  visitor.field("stage", mesh.stage, at_least(1), {.meaning = "that hold one model together, one stage of a pipeline each", .unit = "ranks"});
   visitor.field("selection", mesh.selection,
                 {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
 }

@@ -28,7 +28,7 @@ int find_marks(dl_phdr_info* file, size_t /*size*/, void* copies) {
   constexpr size_t owner_end = offsetof(CopyMark, module);
   for (const ElfW(Phdr) & segment : std::span(file->dlpi_phdr, file->dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
-    const auto* notes = reinterpret_cast<const char*>(file->dlpi_addr + segment.p_vaddr);
+    const auto* notes = reinterpret_cast<const char*>(file->dlpi_addr + segment.p_vaddr);  // NOLINT(performance-no-int-to-ptr): as the linker has it
     for (size_t at = 0; at + sizeof(CopyMark) <= segment.p_memsz; at += alignof(CopyMark)) {
       if (std::memcmp(notes + at, &any, owner_end) != 0) continue;
       (*static_cast<Copies*>(copies))[notes + at + owner_end].push_back(path_of(*file));

@@ -142,7 +142,7 @@ at::Tensor filled(const at::Tensor& tensor, const at::Tensor& values) {
 at::Tensor as_asked(const Arguments& arguments, at::IntArrayRef sizes, at::TensorOptions options, const Numbers& of, Transform transform) {
   if (!arguments.at(1).isNone()) options = options.dtype(arguments.at(1).toScalarType());
   if (!arguments.at(3).isNone()) options = options.device(arguments.at(3).toDevice());
-  at::Tensor numbers = numbers_of(sizes, options.device(), of, transform);
+  const at::Tensor numbers = numbers_of(sizes, options.device(), of, transform);
   const at::ScalarType to = c10::typeMetaToScalarType(options.dtype());
   return transform == between ? rounded_below(numbers, 0, 1, to) : numbers.to(options);
 }

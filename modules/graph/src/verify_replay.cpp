@@ -39,22 +39,22 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
     if (output.requires_grad()) visit(torch::autograd::impl::gradient_edge(output).function.get());
   }
   while (!next.empty()) {
-    auto* node = next.back();
+    torch::autograd::Node& node = *next.back();
     next.pop_back();
-    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node)) {
+    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node)) {
       found.leaves.insert(leaf->variable.unsafeGetTensorImpl());
       continue;
     }
-    const std::string name = node->name();
+    const std::string name = node.name();
     if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
           "operators that TorchScript's optimiser made of a module that ran before: capture it before it runs, or as a graph::TorchScript";
     }
-    if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
+    if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
     }
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+    for (const auto& edge : node.next_edges()) visit(edge.function.get());
   }
   return found;
 }

@@ -183,7 +183,7 @@ at::Tensor Recurrent::Impl::passes(const TimeGrid& grid, const at::Tensor& lengt
   at::Tensor time = at::arange(begin, end, at::kLong).view({-1, 1});
   const at::Tensor of_steps = time.lt(grid.steps());
   if (goes_back) time = grid.steps() - 1 - time;
-  at::Tensor within = lengths.defined() ? time.lt(lengths.view({1, -1})).logical_and(of_steps) : of_steps.expand({end - begin, like.size(1)});
+  const at::Tensor within = lengths.defined() ? time.lt(lengths.view({1, -1})).logical_and(of_steps) : of_steps.expand({end - begin, like.size(1)});
   return within.to(like.options()).unsqueeze(-1);
 }
 
@@ -215,7 +215,7 @@ Recurrent::Impl::LayerOutput Recurrent::Impl::run(TimeGrid& grid, const LayerWei
       TimeResult result = run_forward(grid, *pass, detached(start), recorded);
       report.blocks[index].forward = result.report;
       report.blocks[index].modelled_speed_up = grid.modelled_speed_up();
-      at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
+      const at::Tensor outputs = pass->passes.defined() ? result.outputs * pass->passes : result.outputs;
       std::vector<at::Tensor> all{outputs.narrow(0, 0, steps_here)};
       for (size_t i = 0; i < start.size(); ++i) {
         const at::Tensor end = int{grid.comm().rank()} == int{last} ? result.end[i].clone(at::MemoryFormat::Contiguous)
@@ -270,7 +270,7 @@ Recurrent::Recurrent(const Communicator& comm, const RecurrentOptions& options) 
   GeneratorGuard generator;
   generator.seed(options.seed, 0);
   const auto add = [&](const std::string& name, at::IntArrayRef shape) {
-    at::NoGradGuard no_grad;
+    const at::NoGradGuard no_grad;
     register_parameter(name, at::empty(shape).uniform_(-bound, bound));
   };
   for (int64_t layer = 0; layer < options.layers; ++layer) {

@@ -60,7 +60,7 @@ at::Tensor window_sums(const Communicator& comm, const at::Tensor& values, const
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     const LevelPlan::Range which = windows[me].overlapping(blocks[rank]);
     if (which.size() == 0) continue;
-    at::Tensor part = rank == me ? partial_sums(values, blocks[me], windows[me], which) : zeros_of(values, which.size());
+    const at::Tensor part = rank == me ? partial_sums(values, blocks[me], windows[me], which) : zeros_of(values, which.size());
     if (rank != me) recv(comm, part, Rank(static_cast<int>(rank)));
     sums.narrow(0, which.begin, which.size()).add_(part);
   }

@@ -7,7 +7,10 @@
 namespace tw {
 
 double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_weights, std::optional<int64_t> ignore_index) {
-  if (targets.is_floating_point()) return static_cast<double>(targets.numel() / targets.size(1));
+  if (targets.is_floating_point()) {
+    const int64_t distributions = targets.numel() / targets.size(1);
+    return static_cast<double>(distributions);
+  }
   at::Tensor valid = targets.flatten();
   if (ignore_index) valid = valid.masked_select(valid.ne(*ignore_index));
   if (!class_weights.defined()) return static_cast<double>(valid.numel());

@@ -42,7 +42,7 @@ std::shared_ptr<TrainableModel> with_split_layers(const std::shared_ptr<torch::n
 /// Collective. @throws ContractError if the mesh has the axis `tensor`, and no rank has a layer that is split along it
 void expect_split_layers(const Mesh& mesh, const torch::nn::Module& module) {
   if (size_along(mesh.shape(), "tensor") == 1) return;
-  at::Tensor split = at::full({}, has_split_layers(module) ? 1 : 0, at::kLong);
+  const at::Tensor split = at::full({}, has_split_layers(module) ? 1 : 0, at::kLong);
   allreduce(mesh.comm(), split, ReduceOp::max);
   TW_EXPECTS(split.item<int64_t>() > 0, "the mesh is ", mesh.shape().describe(),
              ", but no layer of the model is split along `tensor`: build it with tensor_parallel::ColumnParallelLinear and the like");

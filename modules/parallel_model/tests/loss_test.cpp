@@ -91,7 +91,8 @@ TEST(Loss, HasNoWeightWhereNoTargetCounts) {
 
 TEST(Loss, RefusesListsAndOutputsThatItCannotTake) {
   using tw::testing::message_of;
-  EXPECT_NE(message_of([] { Loss(torch::nn::MSELoss(torch::nn::MSELossOptions(torch::kNone))); }).find("reduction 'none'"), std::string::npos);
+  EXPECT_NE(message_of([] { Loss(torch::nn::MSELoss(torch::nn::MSELossOptions().reduction(torch::kNone))); }).find("reduction 'none'"),
+            std::string::npos);
   const Loss loss = torch::nn::MSELoss();
   const at::Tensor x = torch::zeros({2, 1});
   EXPECT_NE(message_of([&] { (void)loss.mean({x, x}, {x}); }).find("takes one output and one target, but there are 2 and 1"), std::string::npos);

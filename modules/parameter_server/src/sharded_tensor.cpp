@@ -67,8 +67,8 @@ void expect_dense(const at::Tensor& tensor) {
   if (!is_on_accelerator(tensor) || tensor.layout() != at::kStrided) expect_dense_on_cpu(tensor, "a sharded tensor");
 }
 
-/// `comm`, once all ranks have agreed on the same valid sharded tensor. Collective. @throws ContractError on all ranks
-const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
+/// A duplicate of `comm`, once all ranks have agreed on the same valid sharded tensor. Collective. @throws ContractError on all ranks
+Communicator agreed_duplicate(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options) {
   const std::vector<Rule> rules = complete(options.rules);
   on_all_ranks(comm, "making a sharded tensor", [&] {
     TW_EXPECTS(initial.defined(), "the initial tensor is undefined");
@@ -88,7 +88,7 @@ const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, 
     TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]), "servers are ranks in ascending order, of ",
                comm.size(), ", got ", server);
   }
-  return comm;
+  return comm.dup();
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ const Communicator& agreed(const Communicator& comm, const at::Tensor& initial, 
 class ShardedTensor::Impl {
  public:
   Impl(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options)
-      : comm_(agreed(comm, initial, options).dup()),
+      : comm_(agreed_duplicate(comm, initial, options)),
         rules_(std::make_shared<const std::vector<Rule>>(complete(options.rules))),
         servers_(servers_of(options, comm_.size())),
         layout_(initial.numel(), static_cast<int>(servers_.size())),

@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
@@ -41,7 +41,7 @@ EndMark::EndMark(const std::filesystem::path& folder, int worker, int rank, int 
   if (folder.empty() || mark_path[0] != '\0') return;
   const std::string path = (std::filesystem::absolute(folder) / concat(padded_text(worker, 5), '.', rank, "-of-", ranks, mark_suffix)).string();
   if (path.size() >= mark_path.size()) return;
-  std::strcpy(mark_path.data(), path.c_str());
+  std::copy_n(path.c_str(), path.size() + 1, mark_path.begin());
   struct sigaction action = {};
   action.sa_handler = leave_mark;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {

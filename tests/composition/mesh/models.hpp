@@ -46,7 +46,7 @@ inline void seed_by_place(GeneratorGuard& generator, const Settings& settings, c
   generator.seed(derived_seed(settings.seed, static_cast<uint64_t>(part.number())), static_cast<uint64_t>(part.place));
 }
 
-inline OneProcess as_one_process(std::shared_ptr<torch::nn::Module> module, const graph::Forward& forward, const Settings& settings) {
+inline OneProcess as_one_process(const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Settings& settings) {
   return {module,
           [forward, settings](const Tensors& inputs, const Part& part) {
             GeneratorGuard generator;
@@ -57,7 +57,7 @@ inline OneProcess as_one_process(std::shared_ptr<torch::nn::Module> module, cons
 }
 
 /// The captured graph of a module: random numbers depend on the operator and the row.
-inline OneProcess captured(std::shared_ptr<torch::nn::Module> module, const graph::Forward& forward, const Tensors& example,
+inline OneProcess captured(const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Tensors& example,
                            const Settings& settings) {
   auto graph = std::make_shared<graph::Graph>(graph::capture_modes(*module, forward, example).training);
   const auto bind = [module](const std::string& name) {
@@ -171,7 +171,7 @@ struct FrozenImpl : torch::nn::Module {
     middle = register_module("middle", torch::nn::Linear(8, 8));
     last = register_module("last", torch::nn::Linear(8, 6));
     unused = register_parameter("unused", torch::ones(3));
-    for (at::Tensor& each : middle->parameters()) each.requires_grad_(false);
+    for (const at::Tensor& each : middle->parameters()) each.requires_grad_(false);
     norm->eval();
   }
   at::Tensor forward(const at::Tensor& x) { return last(torch::tanh(middle(torch::tanh(norm(first(x)))))); }

@@ -26,7 +26,7 @@ concept TorchLoss = requires(Holder holder) { holder->options.reduction(); };
 /// sum(weight), as if one process had computed it over all samples at once, also if some targets do not count, or count more than others.
 ///
 /// LibTorch's losses state their weight: the valid targets of `ignore_index`, the sum of class weights, or the elements. For any other function it is
-/// the number of rows, unless you give it: `Loss::weighted(function, weight)`.
+/// the number of rows; pass another weight by `Loss::weighted(function, weight)`.
 class Loss {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -46,7 +46,7 @@ class Loss {
   /// A loss of LibTorch, such as `torch::nn::CrossEntropyLoss()`. @throws ContractError for the reduction `none`
   template <TorchLoss Holder>
   Loss(Holder holder) : mean_(of_one([holder](const at::Tensor& y, const at::Tensor& t) mutable { return holder->forward(y, t); })) {
-    const bool over_rows = std::visit([this](const auto& reduction) { return read(reduction); }, holder->options.reduction());
+    const bool over_rows = std::visit([this](const auto& reduction) { return this->read(reduction); }, holder->options.reduction());
     if (over_rows || is_sum_) return;
     if constexpr (requires { holder->options.ignore_index(); }) {
       weight_ = [weights = holder->options.weight(), ignored = holder->options.ignore_index()](const Tensors& t) {

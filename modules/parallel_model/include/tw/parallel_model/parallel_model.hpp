@@ -47,9 +47,9 @@ using OutputSum = std::function<double(const std::vector<at::Tensor>& outputs, c
 /// ranks, weighted by rows, and any other buffer is the maximum. If passes draw random numbers, these depend on seed, update, micro-batch and place
 /// along `data` and `shard`.
 ///
-/// With ReplicaMeeting::apart, ranks along `data` do not meet in an update: what is said of the mesh holds for the other axes.
+/// With ReplicaMeeting::apart, ranks along `data` do not meet in an update. The statements above then hold for the other axes.
 ///
-/// All calls are collective over the mesh unless they say otherwise. Use it from one thread.
+/// All calls are collective over the mesh unless their comments state otherwise. Use it from one thread.
 class ParallelModel {
  public:
   ParallelModel(ParallelModel&&) noexcept;

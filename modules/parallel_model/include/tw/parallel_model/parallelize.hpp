@@ -11,7 +11,7 @@
 
 namespace tw {
 
-/// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut where a plan says.
+/// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut by a plan.
 /// Along `tensor` its split layers (SplitModule) hold slices. Layers in parallel need blocks: see below. Collective.
 /// @param mesh the model makes communicators of its own; split layers keep those of the mesh. @param module its tensors are the model's; every rank
 /// gets rank 0's values. @param forward calls it.
