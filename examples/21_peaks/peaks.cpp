@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
                     {.final_time = 5, .levels = 2, .coarsening = 8, .forward = {.iterations = 2}, .backward = {.iterations = 1}});
   torch::optim::Adam adam(net.parameters(), 1e-2);
 
-  constexpr int epochs = 30;
+  constexpr int epochs = 60;
   constexpr size_t batch = 100;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto order = tw::random_permutation(train.size(), 3, static_cast<uint64_t>(epoch));

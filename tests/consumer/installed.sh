@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # installed.sh SOURCE BUILD TORCH COMPILER MPIEXEC TW_MPI TW_DEVICE VERSION: what is installed names no folder of the build, works after it was moved, for
-# a project that looks for LibTorch first, too: library and tool. Test docs.install compiles an example.
+# a project that looks for LibTorch first, too: library, tool and an example.
 . "$(dirname "$0")/common.bash"
 rm -rf "$work" "$prefix"
 mkdir -p "$work"
@@ -16,11 +16,12 @@ if grep -rl "setup\.sh" "$prefix" --include='*.cmake'; then fail "the package na
 said=$(LD_LIBRARY_PATH='' "$prefix/bin/torchweave" --version)
 [ "$said" = "$version" ] || fail "version '$said' instead of $version"
 
-expect_configured project -DCMAKE_PREFIX_PATH="$prefix"
-build_targets project consumer
+expect_configured project -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLE="$source/examples/01_five_lines/five_lines.cpp"
+build_targets project consumer example
 "$mpiexec" -n 2 "$work/project/consumer" | tee "$work/said"
 grep "^consumer on 2 ranks: gradients agree$" "$work/said" >/dev/null || fail "the consumer failed"
 grep "Torchweave $version with LibTorch" "$work/said" >/dev/null || fail "it does not say what it was built with"
+"$mpiexec" -n 2 "$work/project/example" >/dev/null
 
 # The C++ library comes before LibTorch's, which export parts of one, whoever found LibTorch.
 mv "$work/project" "$work/first"
