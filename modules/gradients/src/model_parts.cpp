@@ -35,7 +35,7 @@ std::vector<SlicesOf> slices_by_holders(const torch::nn::Module& module) {
     auto known = std::find_if(all.begin(), all.end(), [&](const SlicesOf& other) { return other.holders->state() == holders.state(); });
     if (known == all.end()) known = all.insert(all.end(), {&holders, {}});
     const auto parameters = each.named_parameters(false);
-    for (const std::string& name : sliced->sliced_parameters()) known->slices.insert(parameters[name].unsafeGetTensorImpl());
+    for (const SlicedParameter& slice : sliced->sliced_parameters()) known->slices.insert(parameters[slice.name].unsafeGetTensorImpl());
   };
   add(module);
   for (const auto& child : module.modules(false)) add(*child);
@@ -65,6 +65,25 @@ std::string hashes_of(const std::vector<std::string>& names, const std::map<std:
 }
 
 }  // namespace
+
+std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& model) {
+  std::map<const c10::TensorImpl*, SlicedParameter> by_tensor;
+  const auto add = [&](const torch::nn::Module& module) {
+    const auto* sliced = dynamic_cast<const SlicedModule*>(&module);
+    if (sliced == nullptr) return;
+    const auto parameters = module.named_parameters(false);
+    for (const SlicedParameter& slice : sliced->sliced_parameters()) by_tensor.emplace(parameters[slice.name].unsafeGetTensorImpl(), slice);
+  };
+  add(model);
+  for (const auto& module : model.modules(false)) add(*module);
+
+  std::map<std::string, SlicedParameter> by_name;
+  for (const auto& parameter : model.named_parameters()) {
+    const auto found = by_tensor.find(parameter.value().unsafeGetTensorImpl());
+    if (found != by_tensor.end()) by_name.emplace(parameter.key(), found->second);
+  }
+  return by_name;
+}
 
 ModelPartsList model_parts(const torch::nn::Module& module) {
   ModelPartsList list;

@@ -121,6 +121,7 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   };
   if (options_.batching == Batching::never) return refuse("Batching::never");
   if (options_.random) return refuse("they draw random numbers");
+  if (stack_.has_split_layers()) return refuse("they contain split layers, which communicate");
   if (!stack_.buffers().empty()) return refuse("they have buffers");
   if (AutocastState::here().is_on()) return refuse("they compute under autocast");  // a program of operators makes no autocast casts
   GeneratorGuard generator;

@@ -137,25 +137,29 @@ Layer make_plain_layer(const Block& block, size_t index, uint64_t seed) {
   return named_layer(std::move(layer), concat("block ", index), false);
 }
 
-LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options)
+LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options, BlockRange part)
     : comms_(comm), blocks_(std::move(blocks)), options_(options) {
   expect_same_on_all_ranks(comm_, "the blocks and options of a LayerParallel", lines_of(blocks_, options_));
   options_.validate();
   for (const Block& block : blocks_) TW_EXPECTS(block.count >= 1, "a block must have at least one layer, got ", block.count);
   TW_EXPECTS(std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) { return block.is_ode(); }),
              "a network needs an ODE block of at least two layers");
+  const auto count = static_cast<int64_t>(blocks_.size());
+  if (part.end < 0) part.end = count;
+  TW_EXPECTS(0 <= part.begin && part.begin < part.end && part.end <= count, "there are ", count, " blocks, and none from ", part.begin, " to ",
+             part.end);
   const auto observer = [this](const char* name, int level, auto begin, auto end) {
     if (observer_) observer_(name, level, begin, end);
   };
   revoke_on_exception(comm_, [&] {
     expect_no_shared_tensors(blocks_, options_.seed);
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      Part& part = parts_.emplace_back(Part{std::to_string(i), nullptr, std::nullopt});
+    for (auto i = static_cast<size_t>(part.begin); i < static_cast<size_t>(part.end); ++i) {
+      Part& here = parts_.emplace_back(Part{i, std::to_string(i), nullptr, std::nullopt});
       if (blocks_[i].is_ode()) {
-        part.ode = std::make_unique<OdeBlock>(comms_.onward(), comms_.reversed(), blocks_[i], options_, i, observer);
-        last_ = part.ode->last_rank();
+        here.ode = std::make_unique<OdeBlock>(comms_.onward(), comms_.reversed(), blocks_[i], options_, i, observer);
+        last_ = here.ode->last_rank();
       } else if (comm_.rank() == last_) {
-        part.layer = make_plain_layer(blocks_[i], i, options_.seed);
+        here.layer = make_plain_layer(blocks_[i], i, options_.seed);
       }
     }
     comm_.barrier();  // no rank continues unless all can
@@ -172,7 +176,7 @@ std::optional<c10::Device> LayerParallel::Impl::device() const {
 }
 
 int64_t LayerParallel::Impl::calls() const {
-  int64_t calls = 0;
+  int64_t calls = calls_of_plain_;
   for (const Part& part : parts_) {
     if (part.ode) calls = std::max(calls, part.ode->number_of_calls());
   }
@@ -180,6 +184,8 @@ int64_t LayerParallel::Impl::calls() const {
 }
 
 void LayerParallel::Impl::set_calls(int64_t number) {
+  const bool is_plain = std::ranges::none_of(parts_, [](const Part& part) { return part.ode != nullptr; });
+  if (is_plain) calls_of_plain_ = number;
   for (Part& part : parts_) {
     if (part.ode) part.ode->set_calls(number);
   }
@@ -223,7 +229,7 @@ State LayerParallel::Impl::forward(const State& input, const State& extras) {
           here = parts_[i].ode->last_rank();
           if (state[0].grad_fn()) blocks.push_back(state[0].grad_fn().get());
         } else if (parts_[i].layer) {
-          state = through_plain(parts_[i], i, state, extras, call);
+          state = through_plain(parts_[i], state, extras, call);
         }
       }
       State output = hand_out(state, blocks);
@@ -295,8 +301,8 @@ State LayerParallel::Impl::hand_out(const State& state, const std::vector<torch:
   return make_node(inputs, {forward, backward});
 }
 
-LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options)
-    : impl_(std::make_unique<Impl>(comm, std::move(blocks), options)) {
+LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options, const BlockRange& range)
+    : impl_(std::make_unique<Impl>(comm, std::move(blocks), options, range)) {
   for (Impl::Part& part : impl_->parts_) {
     if (part.layer) register_module(part.name, part.layer->module);
     if (!part.ode) continue;
@@ -351,6 +357,12 @@ std::string LayerParallel::unbatchable(const std::string& name) const {
     if (part.name == name && part.ode) return part.ode->stack().unbatchable();
   }
   TW_EXPECTS(false, "no ODE block is called '", name, "'");
+}
+
+bool LayerParallel::has_split_layers() const {
+  return std::ranges::any_of(impl_->parts_, [](const Impl::Part& part) {
+    return part.ode ? part.ode->stack().has_split_layers() : part.layer && !slices_by_name(*part.layer->module).empty();
+  });
 }
 
 void LayerParallel::train(bool on) {

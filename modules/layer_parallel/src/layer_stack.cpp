@@ -56,8 +56,10 @@ void link(const StackedTensor& tensor) {
 }
 
 bool is_linked(const StackedTensor& tensor) {
-  return tensor.slices.empty() ||
-         (tensor.slices[0].data_ptr() == tensor.stack.data_ptr() && tensor.slices[0].scalar_type() == tensor.stack.scalar_type());
+  if (tensor.slices.empty()) return true;
+  const at::Tensor& first = tensor.slices[0];
+  return first.is_alias_of(tensor.stack) && first.storage_offset() == tensor.stack.storage_offset() &&
+         first.scalar_type() == tensor.stack.scalar_type();
 }
 
 }  // namespace
@@ -72,11 +74,21 @@ LayerStack::LayerStack(const Block& block, LevelPlan::Range range, uint64_t seed
     layers_.push_back(named_layer(block.make(i), name_of(i), true));
   }
   parameters_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_parameters().items(); });
+  if (!layers_.empty()) {
+    const std::map<std::string, SlicedParameter> slices = slices_by_name(*layers_[0].module);
+    for (StackedTensor& each : parameters_) {
+      if (const auto found = slices.find(each.name); found != slices.end()) each.of_split = found->second;
+    }
+  }
   buffers_ = stack_tensors(layers_, range.begin, [](torch::nn::Module& m) { return m.named_buffers().items(); });
   begin_pass();
 }
 
 std::string LayerStack::name_of(int64_t index) const { return concat("layer ", index, " of block ", block_); }
+
+bool LayerStack::has_split_layers() const {
+  return std::ranges::any_of(parameters_, [](const StackedTensor& each) { return each.of_split.has_value(); });
+}
 
 void LayerStack::begin_pass() {
   ++pass_;
@@ -85,7 +97,10 @@ void LayerStack::begin_pass() {
       if (!tensor.slices.empty() && tensor.slices[0].requires_grad() != tensor.stack.requires_grad()) {
         for (const at::Tensor& slice : tensor.slices) slice.set_requires_grad(tensor.stack.requires_grad());
       }
-      if (is_linked(tensor)) continue;
+      if (is_linked(tensor)) {
+        (void)tensor.stack.detach();  // an operator
+        continue;
+      }
       link(tensor);
       views_.clear();
     }

@@ -3,9 +3,11 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <tw/autograd/autocast.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/module_modes.hpp>
 #include <tw/layer_parallel/block.hpp>
 #include <vector>
@@ -16,9 +18,10 @@ namespace tw::layer_parallel {
 
 /// The tensors of one name.
 struct StackedTensor {
-  std::string name;                ///< name in its layer, such as "weight"
-  at::Tensor stack;                ///< [layers, ...]
-  std::vector<at::Tensor> slices;  ///< tensors of the layers themselves
+  std::string name;                              ///< name in its layer, such as "weight"
+  at::Tensor stack;                              ///< [layers, ...]
+  std::vector<at::Tensor> slices;                ///< tensors of the layers themselves
+  std::optional<SlicedParameter> of_split = {};  ///< of a split layer: which part of each layer's tensor this rank holds
 };
 
 class BatchingStepper;
@@ -34,6 +37,8 @@ class LayerStack {
   LevelPlan::Range range() const noexcept { return range_; }
   const std::vector<StackedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<StackedTensor>& buffers() const noexcept { return buffers_; }
+  /// Whether layers contain split layers, whose passes communicate.
+  bool has_split_layers() const;
   std::vector<StackedTensor>& parameters() noexcept { return parameters_; }
   std::vector<StackedTensor>& buffers() noexcept { return buffers_; }
   /// For messages, such as "layer 3 of block 0".
@@ -55,7 +60,8 @@ class LayerStack {
   };
   Modes modes() const { return {training_, ModuleModes(modules())}; }
   void set(const Modes& modes);
-  /// Makes the layers' tensors slices of the stacks again if they were replaced, as Module::to() does. All layers are traced again.
+  /// Makes the layers' tensors slices of the stacks again if they were replaced, as Module::to() does; a stack whose values are gathered when an
+  /// operator uses it is gathered here. All layers are traced again.
   void begin_pass();
   uint64_t pass() const noexcept { return pass_; }
 

@@ -27,15 +27,18 @@ class LayerParallel::Impl {
  public:
   /// One block on this rank: an ODE block, whose layers are spread over the ranks, or a plain layer on one rank.
   struct Part {
+    size_t block;  // index in `blocks_`
     std::string name;
     std::unique_ptr<OdeBlock> ode;
     std::optional<Layer> layer;
   };
 
-  Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options);
+  Impl(const Communicator& comm, std::vector<Block> blocks, LayerParallelOptions options, BlockRange part);
 
   State forward(const State& input, const State& extras);
 
+  /// Whether some of `blocks_` are elsewhere.
+  bool is_part() const noexcept { return parts_.size() < blocks_.size(); }
   /// Number of the next training pass of each block's random layers.
   int64_t calls() const;
   void set_calls(int64_t number);
@@ -51,7 +54,8 @@ class LayerParallel::Impl {
   std::vector<Block> blocks_;
   LayerParallelOptions options_;
   std::vector<Part> parts_;
-  Rank last_{0};  // rank that has the end of the last part
+  Rank last_{0};                // rank that has the end of the last part
+  int64_t calls_of_plain_ = 0;  // calls() without ODE blocks
   int64_t replica_ = 0;
   bool training_ = true;
   TrainingSwitch switch_;
@@ -71,7 +75,7 @@ class LayerParallel::Impl {
   bool begin_pass(const State& input, const State& extras);
   /// @param anchor see through(); rank 0's depends on the input
   State enter(const State& input, bool gradient_for_all, at::Tensor& anchor);
-  State through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const;
+  State through_plain(const Part& part, const State& state, const State& extras, int64_t call) const;
   /// @param anchor makes the pass depend on more than the state, so that backward passes reach it
   State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor);
   /// @param blocks the nodes of ODE blocks; none where nothing is recorded

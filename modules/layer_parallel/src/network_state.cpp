@@ -47,9 +47,14 @@ std::vector<NamedShard> LayerParallel::shards() const {
   std::vector<NamedShard> shards;
   for (const Impl::Part& part : impl_->parts_) {
     if (part.layer) {
+      const std::map<std::string, SlicedParameter> slices = slices_by_name(*part.layer->module);
       const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
         NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
         shard.on_reshard = OnReshard::shard;  // this rank has the whole tensor
+        if (const auto slice = slices.find(name); slice != slices.end()) {
+          shard.global_shape = slice->second.global_shape;
+          shard.offsets = slice->second.offsets;
+        }
         shards.push_back(std::move(shard));
       };
       for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
@@ -59,8 +64,12 @@ std::vector<NamedShard> LayerParallel::shards() const {
     const LayerStack& stack = part.ode->stack();
     const auto add = [&](const StackedTensor& tensor, ShardKind kind) {
       std::vector<int64_t> shape = tensor.stack.sizes().vec();
-      shape[0] = part.ode->layers();
       std::vector<int64_t> offsets(shape.size(), 0);
+      if (tensor.of_split) {
+        std::ranges::copy(tensor.of_split->global_shape, shape.begin() + 1);
+        std::ranges::copy(tensor.of_split->offsets, offsets.begin() + 1);
+      }
+      shape[0] = part.ode->layers();
       offsets[0] = stack.range().begin;
       shards.push_back({part.name + '.' + tensor.name, {}, std::move(shape), tensor.stack.detach(), std::move(offsets), kind, OnReshard::shard});
     };
@@ -83,6 +92,7 @@ std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
 }
 
 std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
+  TW_EXPECTS(!impl_->is_part(), "this network is a part of another one, with only some of its blocks");
   return revoke_on_exception(impl_->comm_, [&] {
     std::shared_ptr<SerialNetwork> serial;
     if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);

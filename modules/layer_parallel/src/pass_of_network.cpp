@@ -108,11 +108,11 @@ State LayerParallel::Impl::enter(const State& input, bool gradient_for_all, at::
 }
 
 // Plain layers have their own random stream, as layers of ODE blocks do. Otherwise their numbers would depend on what else the rank draws.
-State LayerParallel::Impl::through_plain(const Part& part, size_t index, const State& state, const State& extras, int64_t call) const {
+State LayerParallel::Impl::through_plain(const Part& part, const State& state, const State& extras, int64_t call) const {
   std::optional<GeneratorGuard> generator;
   if (training_) {
     generator.emplace();
-    generator->seed(random_layer_seed(random_seed(options_.seed, replica_), index, static_cast<uint64_t>(call)), 0);
+    generator->seed(random_layer_seed(random_seed(options_.seed, replica_), part.block, static_cast<uint64_t>(call)), 0);
   }
   return part.layer->forward(state, extras, 0);
 }

@@ -50,6 +50,7 @@ class AutogradProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
+  bool reuses_parameters() const override { return setup_.module == nullptr; }
   Tensors forward(const Tensors& inputs) override {
     const at::NoGradGuard no_grad;
     return setup_.forward(inputs);
@@ -62,7 +63,7 @@ class AutogradProgram : public Program {
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
-    const std::vector<Part> parts = parts_of(pass, sums.gathers_every_pass());
+    const std::vector<Part> parts = parts_of(pass, sums.gathers_in_passes());
     at::Tensor total;
     GeneratorGuard generator;
     for (const Part& part : parts) {
@@ -75,6 +76,7 @@ class AutogradProgram : public Program {
       }
     }
     if (parts.empty()) sums.join();
+    if (setup_.begin) setup_.begin((pass.update + 1) * micro_batches_, pass.place);
     return total.defined() ? total.item<double>() : 0;
   }
 

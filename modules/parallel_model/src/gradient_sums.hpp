@@ -10,6 +10,8 @@
 
 namespace tw {
 
+class Program;
+
 class GradientSums {
  public:
   virtual ~GradientSums() = default;
@@ -20,8 +22,6 @@ class GradientSums {
   virtual void join() {}
   /// Whether passes gather parameters, so that all ranks must make equally many.
   virtual bool gathers_in_passes() const { return false; }
-  /// Whether training passes do so: not if they keep for an update what they have gathered.
-  virtual bool gathers_every_pass() const { return false; }
 
   /// What the optimizer updates, in the order of the program's trained parameters, and its place in the model.
   virtual std::vector<OptimizedTensor> optimized() const = 0;
@@ -38,7 +38,6 @@ class GradientSums {
 std::unique_ptr<GradientSums> whole_parameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model,
                                                const ParallelOptions& options);
 /// Every rank keeps its part along `shard` of the parameters of its program. Collective over the mesh.
-std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model,
-                                                 const ParallelOptions& options);
+std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, Program& program, const ParallelOptions& options);
 
 }  // namespace tw

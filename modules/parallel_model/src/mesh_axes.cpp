@@ -28,6 +28,11 @@ void expect_axes(const MeshShape& shape, const std::vector<std::pair<std::string
   for (const auto& [axis, why] : refused) TW_EXPECTS(size_along(shape, axis) == 1, "the mesh is ", shape.describe(), ", but ", why);
 }
 
+bool reads_outputs(const Mesh& mesh) {
+  return std::ranges::all_of(std::vector<std::string>{"tensor", "layer"},
+                             [&](const std::string& axis) { return size_along(mesh.shape(), axis) == 1 || mesh.coordinate(axis) == 0; });
+}
+
 RanksAlong::RanksAlong(const Mesh& mesh, const std::vector<std::string>& axes) {
   const std::vector<std::string> some = long_axes(mesh.shape(), axes);
   if (some.size() == 1) line_ = &mesh[some.front()];

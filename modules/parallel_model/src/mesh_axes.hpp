@@ -19,6 +19,9 @@ std::vector<std::string> long_axes(const MeshShape& shape, const std::vector<std
 /// @throws ContractError for an axis of another name, and for one of `refused` that is longer than 1, with the reason. Pure.
 void expect_axes(const MeshShape& shape, const std::vector<std::pair<std::string, std::string>>& refused);
 
+/// Whether this rank reads outputs: one of those along `tensor` and `layer`, which all have the same.
+bool reads_outputs(const Mesh& mesh);
+
 /// The ranks along some axes of a mesh.
 class RanksAlong {
  public:

@@ -107,7 +107,7 @@ class ParallelModel::Impl {
         names_(names_of(trained_of(model()))),
         counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
-        sums_(size_along(of.shape(), "shard") > 1 ? sharded_parameters(mesh(), program_->module(), model(), options)
+        sums_(size_along(of.shape(), "shard") > 1 ? sharded_parameters(mesh(), *program_, options)
                                                   : whole_parameters(mesh(), model_ranks_.comm(), model(), options)),
         optimized_(sums_->optimized()),
         updates_(at::zeros({}, at::kLong)),

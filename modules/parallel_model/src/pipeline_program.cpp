@@ -30,6 +30,7 @@ class PipelineProgram : public Program {
       const auto held = sums.hold();
       setup_.pipeline->set_replica(pass.place);
       setup_.pipeline->set_calls(pass.update);
+      if (setup_.begin) setup_.begin(pass.update, pass.rows, pass.place);
       if (pass.rows > 0) {
         loss = run(pass);
       } else {
@@ -37,6 +38,7 @@ class PipelineProgram : public Program {
       }
     }
     sums.join();
+    if (setup_.begin) setup_.begin(pass.update + 1, 0, pass.place);
     return loss;
   }
 

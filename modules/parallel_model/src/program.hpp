@@ -38,6 +38,8 @@ class Program {
   virtual TrainableModel& model() = 0;
   /// What FullySharded divides; null: the parameters of model().
   virtual std::shared_ptr<torch::nn::Module> module() const { return nullptr; }
+  /// Whether a pass uses parameters many times, so that sharded ones are gathered once an update. Otherwise they are gathered at each use.
+  virtual bool reuses_parameters() const { return true; }
   /// Adds the gradients of the weighted mean loss to those of the parameters, and has them summed. Collective over the model's ranks and those that
   /// sum. @return the weighted mean loss of this place, on each of the model's ranks
   virtual double accumulate(const ProgramPass& pass, GradientSums& sums) = 0;
@@ -57,12 +59,13 @@ class Program {
 
 /// A module under autograd.
 struct AutogradProgramSetup {
-  std::shared_ptr<torch::nn::Module> module;
+  std::shared_ptr<torch::nn::Module> module = nullptr;  ///< null: its passes use parameters many times
   std::shared_ptr<TrainableModel> model;
   graph::Forward forward;
   std::vector<at::Tensor> example = {};                         ///< for ranks without rows; empty: they cannot take part in passes
   bool reads = true;                                            ///< whether this rank of the model's ranks gets the outputs of evaluate()
-  std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch; may be empty
+  std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch, and for the next one after an update; may be
+                                                                ///< empty
 };
 std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options);
 
@@ -72,6 +75,7 @@ struct PipelineProgramSetup {
   std::shared_ptr<TrainableModel> model;  ///< trains `pipeline`
   std::vector<at::Tensor> example = {};   ///< inputs for passes that do not count
   bool reads = true;                      ///< whether this rank of those with the same stage gets the outputs of evaluate()
+  std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
   std::string explanation = {};
 };
 std::unique_ptr<Program> pipeline_program(PipelineProgramSetup setup);

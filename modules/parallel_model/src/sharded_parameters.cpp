@@ -10,6 +10,7 @@
 
 #include "gradient_sums.hpp"
 #include "mesh_axes.hpp"
+#include "program.hpp"
 
 namespace tw {
 namespace {
@@ -42,14 +43,14 @@ NamedShard in_whole_model(NamedShard part, const Places& places) {
 
 class ShardedParameters : public GradientSums {
  public:
-  ShardedParameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model, const ParallelOptions& options)
-      : places_(places_of(model)), in_stages_(size_along(mesh.shape(), "stage") > 1) {
+  ShardedParameters(const Mesh& mesh, Program& program, const ParallelOptions& options) : places_(places_of(program.model())) {
+    TrainableModel& model = program.model();
+    const std::shared_ptr<torch::nn::Module> module = program.module();
     const Communicator& shard = mesh["shard"];
     const FullyShardedOptions sharding{.reduction = Reduction::sum,
                                        .unit_bytes = options.unit_bytes,
                                        .prefetch_units = options.prefetch_units,
-                                       // Stages use a unit once a micro-batch: it is gathered once an update.
-                                       .resident_bytes = in_stages_ ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
+                                       .resident_bytes = program.reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
     const Communicator* data = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr;
     const FullyShardedSetup setup{.replicas = options.replicas == ReplicaMeeting::every_step ? data : nullptr};
     const ModelTensors tensors = model.tensors();
@@ -69,7 +70,6 @@ class ShardedParameters : public GradientSums {
   }
 
   bool gathers_in_passes() const override { return true; }
-  bool gathers_every_pass() const override { return !in_stages_; }
   std::shared_ptr<void> hold() override {
     if (!sharded_) return nullptr;
     return std::make_shared<DataParallel::NoSync>(sharded_->parallel().no_sync());
@@ -97,16 +97,14 @@ class ShardedParameters : public GradientSums {
 
  private:
   Places places_;
-  bool in_stages_;
   std::optional<FullySharded> sharded_;  // none without trained parameters
   std::vector<NamedShard> whole_;        // which then stay whole
 };
 
 }  // namespace
 
-std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, TrainableModel& model,
-                                                 const ParallelOptions& options) {
-  return std::make_unique<ShardedParameters>(mesh, module, model, options);
+std::unique_ptr<GradientSums> sharded_parameters(const Mesh& mesh, Program& program, const ParallelOptions& options) {
+  return std::make_unique<ShardedParameters>(mesh, program, options);
 }
 
 }  // namespace tw

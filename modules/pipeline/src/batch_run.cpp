@@ -96,7 +96,7 @@ void BatchRun::forward(int m, bool backward_follows) {
     now.received = receive_activations(place_.comm, place_.ranks.peers(place_.stage - 1, rows, mine));
   }
   const std::vector<uint8_t> wants = now.received.wants();
-  now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows);
+  now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows, model_.trains_elsewhere);
   seed_with(generator_, {seed_, call_, m, place_.stage, place_.replica});
   std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.received.values), wants);
   if (place_.is_last()) {

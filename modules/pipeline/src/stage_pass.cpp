@@ -45,8 +45,8 @@ bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point(
 
 }  // namespace
 
-StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph)
-    : module_(&module), keeps_graph_(keeps_graph) {
+StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains)
+    : module_(&module), keeps_graph_(keeps_graph), trains_(trains) {
   for (const Function& each : segments) segments_.push_back({each});
 }
 
@@ -104,7 +104,7 @@ std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cot
 
 std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants) {
   const auto trained = module_->parameters();
-  const bool any = std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
+  const bool any = trains_ || std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
                    std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
   const size_t recomputed = segments_.size() - (keeps_graph_ ? 1 : 0);
   const std::vector<uint32_t> versions = recomputed > 0 ? versions_of(trained) : std::vector<uint32_t>();

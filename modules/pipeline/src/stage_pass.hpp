@@ -22,8 +22,9 @@ class StagePass {
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
   StagePass() = default;
-  /// @param module the module that `segments` use. @param segments run one after the other; at least one
-  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph);
+  /// @param module the module that `segments` use. @param segments run one after the other; at least one. @param trains whether outputs need
+  /// cotangents even if `module` trains nothing; see StageModel::trains_elsewhere
+  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains);
 
   /// @param wants by input, whether its cotangent is wanted. @return outputs, without graph
   /// @throws Error naming a parameter that a function changes and that recomputation would change again
@@ -52,6 +53,7 @@ class StagePass {
   std::vector<Segment> segments_;
   BufferStates buffers_;  // buffers before each segment that is recomputed
   bool keeps_graph_ = true;
+  bool trains_ = false;
   std::vector<uint8_t> wanted_;
 };
 

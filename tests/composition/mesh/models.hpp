@@ -16,11 +16,12 @@ namespace tw::testing::mesh {
 
 /// How a model is given to parallelize().
 enum class Kind {
-  module,     ///< as a whole, can be captured
-  odd,        ///< as a whole, cannot be captured
-  blocks,     ///< a list
-  split,      ///< a list of blocks with split layers
-  of_layers,  ///< blocks of layer_parallel
+  module,        ///< as a whole, can be captured
+  odd,           ///< as a whole, cannot be captured
+  blocks,        ///< a list
+  split,         ///< a list of blocks with split layers
+  of_layers,     ///< blocks of layer_parallel
+  split_layers,  ///< the same, with split layers
 };
 
 /// A model on a mesh, and whatever it borrows.
@@ -40,6 +41,12 @@ struct TableModel {
   bool draws = false;  ///< random numbers in training
   int most_stages = 8;
 };
+
+/// Null if the mesh has no such axis.
+inline const Communicator* axis_of(const Mesh& mesh, const std::string& name) {
+  const bool has_axis = std::ranges::any_of(mesh.shape().axes(), [&](const MeshAxis& each) { return each.name == name; });
+  return has_axis ? &mesh[name] : nullptr;
+}
 
 /// What a rank draws in a module under autograd.
 inline void seed_by_place(GeneratorGuard& generator, const Settings& settings, const Part& part) {
@@ -310,8 +317,7 @@ inline TableModel of_blocks(const std::string& name, bool split, double dropout)
   model.parallel = [split, dropout](const Mesh& mesh, const ParallelOptions& options) {
     const Tensors example = vectors(2).inputs;
     torch::manual_seed(14);
-    const bool has_axis = std::ranges::any_of(mesh.shape().axes(), [](const MeshAxis& each) { return each.name == "tensor"; });
-    return Parallel{nullptr, parallelize(mesh, branches(split && has_axis ? &mesh["tensor"] : nullptr, dropout), example, options)};
+    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout), example, options)};
   };
   model.one_process = [dropout](const Settings& settings, int stages) { return blocks_in_one_process(settings, stages, dropout); };
   return model;
@@ -319,33 +325,49 @@ inline TableModel of_blocks(const std::string& name, bool split, double dropout)
 
 /// Exact iterations: as many as there are layers.
 inline layer_parallel::LayerParallelOptions exact_layers() {
-  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 9}, .backward = {.iterations = 9}, .seed = 8};
+  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}, .seed = 8};
 }
+/// A layer of an ODE block.
 struct StepImpl : torch::nn::Module {
-  StepImpl() : linear(register_module("linear", torch::nn::Linear(6, 6))) {}
-  at::Tensor forward(const at::Tensor& u) { return torch::tanh(linear(u)); }
-  torch::nn::Linear linear;
+  StepImpl(const Communicator* tensor, double dropout) : branch(register_module("branch", Branch(tensor, dropout))) {}
+  at::Tensor forward(const at::Tensor& u) { return torch::tanh(branch(u)); }
+  Branch branch;
 };
 TORCH_MODULE(Step);
-inline std::vector<layer_parallel::Block> layer_blocks() {
-  using layer_parallel::block;
-  const auto in_double = [](auto holder) {
-    holder->to(torch::kDouble);
-    return holder;
+
+inline std::vector<layer_parallel::Block> layer_blocks(const Communicator* tensor, double dropout) {
+  const auto plain = [](int64_t in, int64_t out) {
+    return layer_parallel::block(
+        [=] {
+          Ends layer(in, out);
+          layer->to(torch::kDouble);
+          return layer;
+        },
+        1);
   };
-  return {block([=] { return in_double(torch::nn::Linear(6, 6)); }, 1), block([=] { return in_double(Step()); }, 9),
-          block([=] { return in_double(torch::nn::Linear(6, 6)); }, 1)};
+  const auto ode = [=](int64_t layers) {
+    return layer_parallel::block(
+        [=] {
+          Step layer(tensor, dropout);
+          layer->to(torch::kDouble);
+          return layer;
+        },
+        layers, {.random = dropout > 0});
+  };
+  return {plain(6, 8), ode(5), plain(8, 8), ode(4), plain(8, 6)};
 }
 
-inline TableModel of_layers() {
-  TableModel model{.name = "layers", .kind = Kind::of_layers, .batch = vectors, .loss = mean_square};
-  model.parallel = [](const Mesh& mesh, const ParallelOptions& options) {
-    return Parallel{nullptr, parallelize(mesh, layer_blocks(), vectors(2).inputs, exact_layers(), options)};
+inline TableModel of_layers(const std::string& name, bool split, double dropout) {
+  TableModel model{.name = name, .kind = split ? Kind::split_layers : Kind::of_layers, .batch = vectors, .loss = mean_square, .draws = dropout > 0};
+  model.most_stages = 5;
+  model.parallel = [split, dropout](const Mesh& mesh, const ParallelOptions& options) {
+    const Communicator* tensor = split ? axis_of(mesh, "tensor") : nullptr;
+    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout), vectors(2).inputs, exact_layers(), options)};
   };
-  model.one_process = [](const Settings& /*settings*/, int /*stages*/) {
-    auto net = std::make_shared<layer_parallel::SerialNetwork>(layer_blocks(), exact_layers());
+  model.one_process = [dropout](const Settings& /*settings*/, int /*stages*/) {
+    auto net = std::make_shared<layer_parallel::SerialNetwork>(layer_blocks(nullptr, dropout), exact_layers());
     std::vector<WholeTensor> tensors;
-    for (size_t block = 0; block < layer_blocks().size(); ++block) {
+    for (size_t block = 0; block < layer_blocks(nullptr, dropout).size(); ++block) {
       const auto& layers = net->layers(block);
       for (const auto& each : layers.front().module->named_parameters()) {
         WholeTensor whole{.name = std::to_string(block) + "." + each.key(), .is_stacked = layers.size() > 1};
@@ -392,7 +414,9 @@ inline std::vector<TableModel> table_models() {
   models.push_back(of_blocks("split blocks", true, 0));
   models.push_back(of_blocks("split blocks, dropout", true, 0.25));
   models.back().draws = true;
-  models.push_back(of_layers());
+  models.push_back(of_layers("layers", false, 0));
+  models.push_back(of_layers("layers, dropout", false, 0.25));
+  models.push_back(of_layers("split layers in parallel", true, 0));
   return models;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose parts lie on several ranks: which ranks hold the model together, and which parameters are replicated.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -27,20 +29,30 @@ struct ModelParts {
 /// Model parts along several axes, one entry per axis.
 using ModelPartsList = std::vector<std::shared_ptr<const ModelParts>>;
 
+/// A parameter of which a rank holds a slice.
+struct SlicedParameter {
+  std::string name;                   ///< in its module
+  std::vector<int64_t> global_shape;  ///< of the whole parameter
+  std::vector<int64_t> offsets;       ///< where the slice begins, by dimension; its lengths are the parameter's sizes on this rank
+};
+
 /// A module with parameters of which each rank holds a slice, such as a tensor-parallel layer.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
   /// The ranks with the other slices.
   virtual const Communicator& holders() const noexcept = 0;
-  /// Names of its own parameters that are slices.
-  virtual std::vector<std::string> sliced_parameters() const = 0;
+  /// Those of its own parameters that are slices; the others are replicated.
+  virtual const std::vector<SlicedParameter>& sliced_parameters() const noexcept = 0;
 
  protected:
   SlicedModule() = default;
   SlicedModule(const SlicedModule&) = default;
   SlicedModule& operator=(const SlicedModule&) = default;
 };
+
+/// The slices in `model`, which is a SlicedModule or contains some, by every name that they have in it: a tied parameter has several.
+std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& model);
 
 /// The parts of `module`. Its sliced modules define the holders of slices; all other parameters are replicated on them. If `module` is a
 /// TrainableModel that knows its holders, such as a Pipeline, its parts follow, and the call is collective over the holders. Otherwise it is local.

@@ -44,6 +44,12 @@ void visit(LayerParallelOptions& options, OptionVisitor& visitor);
 /// Visits the options that the configuration of a training sets in addition to IterationOptions.
 void visit_training(LayerParallelOptions& options, OptionVisitor& visitor);
 
+/// Some blocks of a network, `begin` to `end`.
+struct BlockRange {
+  int64_t begin = 0;
+  int64_t end = -1;  ///< -1: to the last block
+};
+
 /// The whole network in one process; see LayerParallel::serial_on_root().
 class SerialNetwork : public torch::nn::Module {
  public:
@@ -70,6 +76,8 @@ class SerialNetwork : public torch::nn::Module {
 /// the layers. It is used like a module: call forward() and backward() on every rank, and pass parameters() to this rank's own optimizer; no
 /// gradients need to be reduced. Along a `data` axis, use DataParallel as usual.
 ///
+/// Layers may contain split layers (SlicedModule), on the ranks of another axis.
+///
 /// Each rank has a contiguous part of every ODE block. Parameters with the same name are stacked in one tensor, [layers of this rank, ...], named
 /// after the block's index, such as "1.weight". Plain layers before the first ODE block are on rank 0, others on the rank where the preceding block
 /// ends. Layers must not share tensors. The network must outlive the backward passes of its outputs.
@@ -87,8 +95,10 @@ class SerialNetwork : public torch::nn::Module {
 class LayerParallel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
   /// Collective. Each rank calls the factories of all blocks, and drops layers of other ranks. @param comm the `layer` axis; duplicated.
+  /// @param range makes these blocks only, such as those of a pipeline's stage. Their names, initial values and random numbers are those that they
+  /// have in the whole network.
   /// @throws ContractError on every rank if options or blocks differ, no ODE block has two layers, or two layers share a tensor.
-  LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {});
+  LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {}, const BlockRange& range = {});
   ~LayerParallel() override;
 
   /// Runs the network. Collective, and so is the backward pass of its output.
@@ -112,13 +122,16 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   NetworkReport report() const override;
   /// Why this rank's layers of ODE block `name` did not run batched in the last pass; empty if they did, or before the first pass.
   std::string unbatchable(const std::string& name) const;
+  /// Whether this rank's layers contain split layers; see SlicedModule.
+  bool has_split_layers() const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: this rank's stacks are slices of the block's stacks, [layers of the
   /// block, ...].
   std::vector<NamedShard> shards() const override;
   /// The parameters for OptimizerState, which can be loaded on any number of ranks too.
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  /// Assembles the whole network with the current values and modes of all parts. Collective. @return null on ranks other than 0
+  /// Assembles the whole network with the current values and modes of all parts; not if layers are split. Collective. @return null on ranks other
+  /// than 0
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
   /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, with step size dt; adds its gradient to that of the

@@ -47,6 +47,8 @@ struct StageModel {
   std::map<std::string, std::string> tied = {};
   /// `forward` as a sequence of functions with the same `rows`; selective recomputation recomputes one at a time. Empty: a single segment.
   std::vector<Forward> segments = {};
+  /// Whether `forward` communicates with ranks that train parameters for it, so that its outputs need cotangents even if this rank trains none.
+  bool trains_elsewhere = false;
   /// Whether `forward` uses only the mode of `module` as a whole, not the modes of its submodules.
   bool has_one_mode = false;
 };

@@ -11,22 +11,13 @@
 
 namespace tw::tensor_parallel {
 
-/// Which slice of a parameter this rank holds.
-struct Split {
-  std::string name;                   ///< name of the parameter in its module
-  std::vector<int64_t> global_shape;  ///< shape of the whole parameter
-  std::vector<int64_t> offsets;       ///< where the slice begins, one per dimension; its lengths are the sizes of the parameter here
-};
-
 /// Base of tensor-parallel layers: a module with parameters that are split over the ranks of the `tensor` axis.
 class SplitModule : public torch::nn::Module, public SlicedModule {
  public:
-  /// Its split parameters; the others are replicated.
-  const std::vector<Split>& splits() const noexcept { return splits_; }
   /// All parameters for checkpoints, which any number of ranks can load. @param prefix the module's name in the model, such as "hidden"; "" for none.
   std::vector<NamedShard> shards(const std::string& prefix = "") const;
   const Communicator& holders() const noexcept override { return comm_; }
-  std::vector<std::string> sliced_parameters() const override;
+  const std::vector<SlicedParameter>& sliced_parameters() const noexcept override { return slices_; }
 
  protected:
   /// @param comm the `tensor` axis; shared, not duplicated.
@@ -38,7 +29,7 @@ class SplitModule : public torch::nn::Module, public SlicedModule {
 
  private:
   Communicator comm_;
-  std::vector<Split> splits_;
+  std::vector<SlicedParameter> slices_;
 };
 
 /// Returns `shards`, with those of split parameters of `model` marked as slices. Checkpoints of a model with split and ordinary modules can then be

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "split_layers.hpp"
+
+#include <ATen/ops/full.h>
+
+#include <tw/base/contract.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/gradients/model_parts.hpp>
+
+#include "mesh_axes.hpp"
+
+namespace tw {
+
+bool has_split_layers(const torch::nn::Module& module) {
+  const auto modules = module.modules();
+  return std::ranges::any_of(modules, [](const auto& each) { return dynamic_cast<const SlicedModule*>(each.get()) != nullptr; });
+}
+
+void expect_split_layers(const Mesh& mesh, bool has_some) {
+  if (size_along(mesh.shape(), "tensor") == 1) return;
+  const at::Tensor split = at::full({}, has_some ? 1 : 0, at::kLong);
+  allreduce(mesh.comm(), split, ReduceOp::max);
+  TW_EXPECTS(split.item<int64_t>() > 0, "the mesh is ", mesh.shape().describe(),
+             ", but no layer of the model is split along `tensor`: build it with tensor_parallel::ColumnParallelLinear and the like");
+}
+
+}  // namespace tw

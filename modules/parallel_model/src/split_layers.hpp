@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <torch/nn/module.h>
+
+#include <tw/comm/mesh.hpp>
+
+namespace tw {
+
+/// Whether `module` contains split layers; see SlicedModule. Local.
+bool has_split_layers(const torch::nn::Module& module);
+/// Collective over the mesh. @param has_some whether this rank has a split layer
+/// @throws ContractError on every rank if the mesh has the axis `tensor`, and no rank has one
+void expect_split_layers(const Mesh& mesh, bool has_some);
+
+}  // namespace tw
