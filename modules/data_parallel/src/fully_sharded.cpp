@@ -117,7 +117,7 @@ class FullySharded::Impl final : public MemoryOwner {
         return std::any_of(of_module.begin(), of_module.end(), [&](const NamedTensor& other) { return other.tensor.is_same(each.tensor); });
       });
       for (auto buffer = buffers; buffer != all.end(); ++buffer) {
-        if (buffer->tensor.is_meta()) make_whole(*buffer, *more.initial);
+        if (buffer->tensor.is_meta()) more.initial->allocate(buffer->tensor, buffer->name);
       }
       all.erase(buffers, all.end());
     }
@@ -163,7 +163,6 @@ class FullySharded::Impl final : public MemoryOwner {
 
   std::vector<TensorSpec> computed(const std::vector<NamedTensor>& parameters) const;
   void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
-  static void make_whole(const NamedTensor& buffer, const InitialValues& initial);
   void begin_pass();
   void before_reduction();
   void end_pass();
@@ -195,25 +194,15 @@ std::vector<TensorSpec> FullySharded::Impl::computed(const std::vector<NamedTens
 
 // Synchronizes the tensors that have memory; for the others, checks that they can be filled.
 void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const {
-  std::vector<NamedTensor> with_memory;
   for (const NamedTensor& each : tensors) {
-    if (!each.tensor.is_meta()) {
-      with_memory.push_back(each);
-      continue;
-    }
+    if (!each.tensor.is_meta()) continue;
     TW_EXPECTS(initial != nullptr, each.name, " has no memory: pass FullyShardedSetup::initial");
     initial->fill(at::empty({0}), each.tensor, 0, each.name);  // throws on all ranks or none
   }
-  if (replicas_) synchronize(*replicas_, with_memory);
-  synchronize(comm_, with_memory);
-  expect_equal_replicas(parts_, with_memory);
-}
-
-// On each rank.
-void FullySharded::Impl::make_whole(const NamedTensor& buffer, const InitialValues& initial) {
-  const at::Tensor values = at::empty({buffer.tensor.numel()}, buffer.tensor.options().device(at::kCPU));
-  initial.fill(values, buffer.tensor, 0, buffer.name);
-  place_in_storage(buffer.tensor, values.storage(), 0, values.scalar_type());
+  const std::vector<NamedTensor> filled = with_memory(tensors);
+  if (replicas_) synchronize(*replicas_, filled);
+  synchronize(comm_, filled);
+  expect_equal_replicas(parts_, filled);
 }
 
 void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std::string& /*op*/) {

@@ -12,6 +12,8 @@
 #include <tw/graph/operator_listener.hpp>
 #include <vector>
 
+#include "operator_watch.hpp"
+
 namespace tw {
 namespace {
 
@@ -137,6 +139,13 @@ void InitialValues::fill(const at::Tensor& part, const at::Tensor& tensor, int64
     const int64_t to = std::min(first + block, begin + part.numel());
     part.narrow(0, from - begin, to - from).copy_(values.narrow(0, from - first, to - from));
   }
+}
+
+void InitialValues::allocate(const at::Tensor& tensor, const std::string& name) const {
+  if (!tensor.is_meta()) return;
+  const at::Tensor values = at::empty({tensor.numel()}, tensor.options().device(at::kCPU).requires_grad(false));
+  fill(values, tensor, 0, name);
+  place_in_storage(tensor, values.storage(), 0, values.scalar_type());
 }
 
 }  // namespace tw

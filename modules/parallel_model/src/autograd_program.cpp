@@ -50,6 +50,7 @@ class AutogradProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
+  const InitialValues* initial() const override { return setup_.initial.get(); }
   bool reuses_parameters() const override { return setup_.module == nullptr; }
   Tensors forward(const Tensors& inputs) override {
     const at::NoGradGuard no_grad;

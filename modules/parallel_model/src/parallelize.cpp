@@ -38,29 +38,53 @@ std::shared_ptr<TrainableModel> whole(const std::shared_ptr<torch::nn::Module>& 
   return whole_model(module, [forward](const at::Tensor& inputs) { return forward({inputs}).at(0); });
 }
 
+using Initial = std::shared_ptr<const InitialValues>;
+
+/// @param initial null: all have memory
+void allocate(const Initial& initial, const std::vector<NamedTensor>& tensors) {
+  if (initial == nullptr) return;
+  for (const auto& [name, tensor] : tensors) initial->allocate(tensor, name);
+}
+
+/// Gives memory to the module's buffers, and to its parameters if they are not sharded.
+void allocate(const Initial& initial, const Mesh& mesh, const torch::nn::Module& module) {
+  const ModelTensors tensors = model_tensors(module);
+  allocate(initial, tensors.buffers);
+  if (size_along(mesh.shape(), "shard") == 1) allocate(initial, tensors.parameters);
+}
+
 ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Tensors& example,
-                           const ParallelOptions& options) {
+                           const ParallelOptions& options, const Initial& initial) {
+  allocate(initial, mesh, *module);
   auto model = with_split_layers(module, whole(module, forward));
   return make_parallel_model(
       mesh, own_mesh(mesh),
-      autograd_program({.module = module, .model = std::move(model), .forward = forward, .example = example, .reads = reads_outputs(mesh)}, options),
+      autograd_program(
+          {.module = module, .model = std::move(model), .forward = forward, .example = example, .reads = reads_outputs(mesh), .initial = initial},
+          options),
       options);
 }
 
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
-                             const Tensors& example, const ParallelOptions& options) {
+                             const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   const auto own = own_mesh(mesh);
-  const int stages = (*own)["stage"].size();
+  const Communicator& line = (*own)["stage"];
+  allocate(initial, model_tensors(*module).buffers);
   const pipeline::ModelPlan plan = pipeline::plan_together(own->comm(), *module, forward, example,
-                                                           {.devices = stages,
+                                                           {.devices = line.size(),
                                                             .micro_batches = static_cast<int>(options.micro_batches),
                                                             .schedule = options.schedule,
-                                                            .stages = stages,
+                                                            .stages = line.size(),
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
-  auto made = std::make_shared<pipeline::Pipeline>((*own)["stage"], *module, plan, options.seed);
-  return make_parallel_model(mesh, own, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain()}),
-                             options);
+  pipeline::StageModel stage = on_all_ranks(own->comm(), "making the stages of a planned model", [&] {
+    pipeline::StageModel mine = plan.stage(*module, line.rank());
+    allocate(initial, mesh, *mine.module);
+    return mine;
+  });
+  auto made = std::make_shared<pipeline::Pipeline>(line, std::move(stage), plan.options(options.seed));
+  return make_parallel_model(
+      mesh, own, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain(), .initial = initial}), options);
 }
 
 /// The blocks as one module, named like a torch::nn::Sequential of them.
@@ -79,7 +103,21 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
     for (const pipeline::Block& each : blocks) x = each.forward(x);
     return Tensors{x};
   };
-  return whole_module(mesh, module, forward, example, options);
+  return whole_module(mesh, module, forward, example, options, nullptr);
+}
+
+/// @param initial null: all tensors have memory
+ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
+                                 const Tensors& example, const ParallelOptions& options, const Initial& initial) {
+  expect_axes(mesh.shape(), {{"layer", "a module as a whole has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
+  const bool split = has_split_layers(*module);
+  expect_split_layers(mesh, split);
+  const int stages = size_along(mesh.shape(), "stage");
+  TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
+             ", but a module with split layers cannot be cut by itself: pass it as a list of blocks");
+  if (!split) synchronize(mesh.comm(), with_memory(model_tensors(*module).all_tensors()));
+  return stages > 1 ? planned_stages(mesh, module, forward, example, options, initial)
+                    : whole_module(mesh, module, forward, example, options, initial);
 }
 
 }  // namespace
@@ -87,14 +125,15 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward, const Tensors& example,
                           const ParallelOptions& options) {
   expect_options(mesh, options);
-  expect_axes(mesh.shape(), {{"layer", "a module as a whole has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
-  const bool split = has_split_layers(*module);
-  expect_split_layers(mesh, split);
-  const int stages = size_along(mesh.shape(), "stage");
-  TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
-             ", but a module with split layers cannot be cut by itself: pass it as a list of blocks");
-  if (!split) synchronize(mesh.comm(), *module);
-  return stages > 1 ? planned_stages(mesh, module, forward, example, options) : whole_module(mesh, module, forward, example, options);
+  return parallelize_module(mesh, module, forward, example, options, nullptr);
+}
+
+ParallelModel detail::parallelize_made(const Mesh& mesh, const std::function<MadeModule()>& make, const Tensors& example,
+                                       const ParallelOptions& options) {
+  expect_options(mesh, options);
+  const auto initial = std::make_shared<InitialValues>(options.seed);
+  const MadeModule made = on_all_ranks(mesh.comm(), "making the model", [&] { return initial->record(make); });
+  return parallelize_module(mesh, made.module, made.forward, example, options, initial);
 }
 
 ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const Tensors& example,

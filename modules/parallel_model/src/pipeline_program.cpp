@@ -16,6 +16,7 @@ class PipelineProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   Tensors forward(const Tensors& inputs) override { return setup_.pipeline->forward(inputs); }
+  const InitialValues* initial() const override { return setup_.initial.get(); }
   std::string explain() const override { return setup_.explanation; }
 
   Tensors evaluate(const Tensors& inputs) override {

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <tw/data_parallel/initial_values.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/graph/capture.hpp>
 #include <tw/parallel_model/loss.hpp>
@@ -38,6 +39,8 @@ class Program {
   virtual TrainableModel& model() = 0;
   /// What FullySharded divides; null: the parameters of model().
   virtual std::shared_ptr<torch::nn::Module> module() const { return nullptr; }
+  /// Initial values of parameters without memory; null: all have memory.
+  virtual const InitialValues* initial() const { return nullptr; }
   /// Whether a pass uses parameters many times, so that sharded ones are gathered once an update. Otherwise they are gathered at each use.
   virtual bool reuses_parameters() const { return true; }
   /// Adds the gradients of the weighted mean loss to those of the parameters, and has them summed. Collective over the model's ranks and those that
@@ -64,6 +67,7 @@ struct AutogradProgramSetup {
   graph::Forward forward;
   std::vector<at::Tensor> example = {};                         ///< for ranks without rows; empty: they cannot take part in passes
   bool reads = true;                                            ///< whether this rank of the model's ranks gets the outputs of evaluate()
+  std::shared_ptr<const InitialValues> initial = nullptr;       ///< see Program::initial()
   std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch, and for the next one after an update; may be
                                                                 ///< empty
 };
@@ -77,6 +81,7 @@ struct PipelineProgramSetup {
   bool reads = true;                      ///< whether this rank of those with the same stage gets the outputs of evaluate()
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
   std::string explanation = {};
+  std::shared_ptr<const InitialValues> initial = nullptr;  ///< see Program::initial()
 };
 std::unique_ptr<Program> pipeline_program(PipelineProgramSetup setup);
 

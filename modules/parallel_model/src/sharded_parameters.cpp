@@ -52,10 +52,11 @@ class ShardedParameters : public GradientSums {
                                        .prefetch_units = options.prefetch_units,
                                        .resident_bytes = program.reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
     const Communicator* data = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr;
-    const FullyShardedSetup setup{.replicas = options.replicas == ReplicaMeeting::every_step ? data : nullptr};
+    const FullyShardedSetup setup{.replicas = options.replicas == ReplicaMeeting::every_step ? data : nullptr, .initial = program.initial()};
     const ModelTensors tensors = model.tensors();
-    if (data != nullptr) synchronize(*data, tensors.all_tensors());
-    synchronize(shard, tensors.all_tensors());
+    const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
+    if (data != nullptr) synchronize(*data, filled);
+    synchronize(shard, filled);
     if (tensors.trained_elements() == 0) {  // a stage may have none
       whole_ = model.shards();
       std::erase_if(whole_, [](const NamedShard& each) { return each.kind != ShardKind::parameter; });

@@ -23,6 +23,7 @@
 #include <tw/tensor/tensor_snapshot.hpp>
 
 #include "in_turn.hpp"
+#include "stand_ins.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -32,16 +33,20 @@ using graph::Piece;
 
 using Bind = std::function<at::Tensor(const std::string& name)>;
 
-/// A module's tensors by name; shared tensors under each of their names.
-Bind tensors_of(const torch::nn::Module& module) {
-  auto all = std::make_shared<std::map<std::string, at::Tensor>>();
-  for (const auto& each : module.named_parameters()) (*all)[each.key()] = each.value();
-  for (const auto& each : module.named_buffers()) (*all)[each.key()] = each.value();
-  return [all](const std::string& name) {
+Bind by_name(std::map<std::string, at::Tensor> tensors) {
+  return [all = std::make_shared<const std::map<std::string, at::Tensor>>(std::move(tensors))](const std::string& name) {
     const auto found = all->find(name);
     TW_EXPECTS(found != all->end(), "the module has no tensor '", name, "': the plan is for another module");
     return found->second;
   };
+}
+
+/// A module's tensors by name; shared tensors under each of their names.
+Bind tensors_of(const torch::nn::Module& module) {
+  std::map<std::string, at::Tensor> all;
+  for (const auto& each : module.named_parameters()) all[each.key()] = each.value();
+  for (const auto& each : module.named_buffers()) all[each.key()] = each.value();
+  return by_name(std::move(all));
 }
 
 /// The segments of all stages, in order. A stage without selective recomputation has one segment.
@@ -298,7 +303,7 @@ void visit(ModelPlanOptions& options, OptionVisitor& visitor) {
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   graph::ModeGraphs captured = graph::capture_modes(module, forward, example);
   const RestoreOnExit kept(module.buffers());
-  const Profile profile = measured_profile(captured.training, tensors_of(module), example, {.cache = options.profile_cache});
+  const Profile profile = measured_profile(captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache});
   PlanResult result = planned(profile, example, options);
   return with_plan_of_file({std::move(captured.training), std::move(captured.evaluation), std::move(result)}, options);
 }
@@ -317,7 +322,7 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
       comm, "the module that is planned",
       {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
   const RestoreOnExit kept(module.buffers());
-  const Profile profile = measured_profile(comm, captured.training, tensors_of(module), example, {.cache = options.profile_cache});
+  const Profile profile = measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
   if (comm.rank() != 0) {

@@ -25,10 +25,13 @@ std::vector<NamedTensor> trained_of(const torch::nn::Module& module) {
   return without_aliases(std::move(parameters));
 }
 
+/// Tensors without memory get theirs later, with equal values.
 void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   if (comm.size() == 1) return;
-  for (const at::Tensor& each : tensors) broadcast(comm, each.detach(), Rank(0));
+  for (const at::Tensor& each : tensors) {
+    if (!each.is_meta()) broadcast(comm, each.detach(), Rank(0));
+  }
 }
 
 /// By tensor, 1 if it differs from before. The host waits once for all tensors on an accelerator.

@@ -2,11 +2,13 @@
 #pragma once
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <memory>
 #include <tw/graph/forward.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/pipeline/stage_model.hpp>
+#include <type_traits>
 #include <vector>
 
 namespace tw {
@@ -27,6 +29,32 @@ ParallelModel parallelize(const Mesh& mesh, Module& module, const std::vector<at
   std::shared_ptr<torch::nn::Module> held = module.weak_from_this().lock();
   if (!held) held = std::shared_ptr<torch::nn::Module>(std::shared_ptr<void>(), &module);
   return parallelize(mesh, held, graph::forward_of(module), example, options);
+}
+
+namespace detail {
+struct MadeModule {
+  std::shared_ptr<torch::nn::Module> module;
+  graph::Forward forward;
+};
+ParallelModel parallelize_made(const Mesh& mesh, const std::function<MadeModule()>& make, const std::vector<at::Tensor>& example,
+                               const ParallelOptions& options);
+}  // namespace detail
+
+/// The same for a model that is too large for one rank. Its large tensors get no memory while `make` makes it; each rank then fills those of its
+/// stage, or its part along `shard`. Their initial values depend on ParallelOptions::seed, tensor and element only, see InitialValues. Costs of
+/// operators are measured on other numbers.
+/// @param make returns the module, as a holder or a shared pointer; every rank calls it
+/// @throws ContractError as InitialValues::fill()
+template <class Make>
+  requires std::is_invocable_v<Make&> && (!std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Make>>)
+ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Tensor>& example, const ParallelOptions& options = {}) {
+  return detail::parallelize_made(
+      mesh,
+      [&make] {
+        auto made = make();
+        return detail::MadeModule{layer_parallel::detail::pointer_of(made), graph::forward_of(*made)};
+      },
+      example, options);
 }
 
 /// A list of blocks, cut between blocks along `stage`. Parameters are named like those of a torch::nn::Sequential, such as "3.weight". Blocks may

@@ -63,6 +63,7 @@ class ModelPlan {
 
 /// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module lies on an accelerator,
 /// it must be this thread's current one; the example must lie there too, and the plan is for such devices.
+/// Parameters may have no memory (LibTorch's meta device): other numbers are measured in their place.
 /// @param forward calls the module; inputs and outputs have rows. @param example the inputs of a batch
 /// @throws Error as graph::capture() and plan(const Profile&, ...)
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
