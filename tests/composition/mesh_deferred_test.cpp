@@ -21,7 +21,9 @@ using tw::testing::world;
 constexpr uint64_t seed = 5;
 
 torch::Tensor tokens(int64_t rows) { return torch::arange(rows * 4).remainder(32).reshape({rows, 4}); }
-tw::models::Gpt gpt(int64_t width, int64_t blocks) { return tw::models::Gpt({.vocabulary = 32, .context = 8, .width = width, .blocks = blocks}); }
+tw::models::Gpt gpt(int64_t width, int64_t blocks) {
+  return tw::models::Gpt(tw::models::GptOptions{.vocabulary = 32, .context = 8, .width = width, .blocks = blocks});
+}
 at::Tensor next_token(const at::Tensor& y, const at::Tensor& t) { return torch::nn::functional::cross_entropy(y.flatten(0, 1), t.flatten()); }
 
 /// A line of the process's status, in bytes.
