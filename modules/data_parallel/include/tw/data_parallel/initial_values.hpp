@@ -37,7 +37,7 @@ class InitialValues {
   /// Fills `part` with the elements of `tensor` from `begin`. @param part [n], any floating-point dtype @param name the tensor's name, for messages
   /// @throws ContractError naming an operation that cannot be done in parts, because it depends on other tensors or on the whole tensor
   void fill(const at::Tensor& part, const at::Tensor& tensor, int64_t begin, const std::string& name) const;
-  /// Gives `tensor` memory on the CPU, filled with its elements, if it has none. All handles to the tensor see it. @throws as fill()
+  /// Puts `tensor`, if it has no memory, on the CPU with its initial values. All handles to it see them. @throws as fill()
   void allocate(const at::Tensor& tensor, const std::string& name) const;
 
  private:
