@@ -55,10 +55,13 @@ void link(const StackedTensor& tensor) {
   for (size_t i = 0; i < tensor.slices.size(); ++i) tensor.slices[i].set_data(values.select(0, static_cast<int64_t>(i)));
 }
 
+/// Without a look at the memory, which a sharded stack may not have now.
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); }
+
 bool is_linked(const StackedTensor& tensor) {
   if (tensor.slices.empty()) return true;
   const at::Tensor& first = tensor.slices[0];
-  return first.is_alias_of(tensor.stack) && first.storage_offset() == tensor.stack.storage_offset() &&
+  return storage_of(first) == storage_of(tensor.stack) && first.storage_offset() == tensor.stack.storage_offset() &&
          first.scalar_type() == tensor.stack.scalar_type();
 }
 
