@@ -28,6 +28,7 @@ std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions
                           .max_stages = options.stages.value_or(options.max_stages.value_or(cluster.devices))});
       if (options.stages) settings.back().min_stages = *options.stages;
       if (options.stages) settings.back().max_replicas = 1;
+      if (options.stages && m == 1) settings.back().balance = 1e-3;
     }
   }
   return settings;
@@ -71,6 +72,13 @@ struct Simulated {
   Plan plan;
 };
 
+/// The time of a step, and what is added for the slowest stage; see SearchSetting::balance.
+double balanced_step_s(const Simulated& simulated) {
+  double slowest = 0;
+  for (const StagePlan& stage : simulated.plan.stages) slowest = std::max(slowest, stage.figures.forward_s + stage.figures.backward_s);
+  return simulated.plan.step_s + simulated.candidate.setting.balance * slowest;
+}
+
 /// The outer search over settings. Simulates the best candidates and sorts them, best first.
 class Search {
  public:
@@ -91,7 +99,9 @@ class Search {
     std::vector<Simulated> simulated;
     for (const Candidate& candidate : sure_) simulate_candidate(candidate, slack * best, simulated);
     for (size_t i = 0; i < others_.size() && i < best_of_all; ++i) simulate_candidate(others_[i], slack * best, simulated);
-    const auto order = [](const Simulated& s) { return std::tuple(s.plan.step_s, s.plan.devices(), s.plan.stages.size(), s.plan.micro_batches); };
+    const auto order = [](const Simulated& s) {
+      return std::tuple(balanced_step_s(s), s.plan.devices(), s.plan.stages.size(), s.plan.micro_batches);
+    };
     std::stable_sort(simulated.begin(), simulated.end(), [&](const Simulated& a, const Simulated& b) { return order(a) < order(b); });
     return simulated;
   }

@@ -123,6 +123,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
   // of stages.
   std::vector<SearchCost> known(static_cast<size_t>(dynamics.max_stages()) + 1, {-1, 0});
   double best = infinity;
+  const double gap = setting.balance > 0 ? 0 : options.gap;  // plans differ by less
   for (double bound = infinity; bound >= 0;) {
     dynamics.solve(bound);
     double least = infinity;
@@ -148,7 +149,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
     if (!std::isfinite(least)) break;
     // A better plan has a sum at least as large, so its load must be smaller than this one's, and its objective below the best one.
     const double below = std::nextafter(load_of_least, -1.0);
-    bound = std::min({below, load_of_least * (1 - options.gap), std::min(best, good_enough) * (1 - options.gap) - least});
+    bound = std::min({below, load_of_least * (1 - gap), std::min(best, good_enough) * (1 - gap) - least});
   }
   return candidates;
 }

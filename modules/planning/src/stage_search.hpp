@@ -24,6 +24,8 @@ struct SearchSetting {
   int max_stages = 1;
   int max_replicas = 1 << 20;  ///< per stage
   int min_stages = 1;
+  /// Share of the slowest stage's time that counts in addition. One micro-batch takes the same time wherever it is cut; this cuts it evenly.
+  double balance = 0;
 
   bool operator==(const SearchSetting&) const = default;
 };

@@ -15,7 +15,7 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
   const double longest = std::max(in, out);
   const bool hides = setting.schedule == ScheduleKind::gpipe;
   const double interval = hides ? std::max(figures.forward_s, longest) + std::max(figures.backward_s, longest) : cost.tau;
-  cost.load = (setting.micro_batches - 1) * interval +
+  cost.load = (setting.micro_batches - 1 + setting.balance) * interval +
               (cluster.overlapped_all_reduce ? std::max(0.0, figures.all_reduce_s - figures.backward_s) : figures.all_reduce_s);
   return cost;
 }

@@ -305,6 +305,13 @@ TEST(Planner, RefusesWrongOptionsByName) {
   expect_contains(refused({.devices = 8}, {.batch = 4, .max_stages = 2, .stages = 3}), "there cannot be 3 stages, because max_stages is 2");
 }
 
+/// One micro-batch takes the same time wherever the stages are cut; even ones need the least memory.
+TEST(Planner, CutsStagesEvenlyWhereTheirTimeLeavesItFree) {
+  const Cluster cluster{.devices = 4, .between_stages = {0, 1e9}};
+  const PlanResult result = plan(equal_chain(12, 1000), cluster, {.batch = 4, .micro_batches = 1, .stages = 4});
+  for (const StagePlan& stage : result.best().stages) EXPECT_EQ(stage.operators.size(), 3U);
+}
+
 /// Recomputation only where memory requires it, and never where it is not allowed.
 TEST(Planner, RecomputesOnlyWhereItMust) {
   Profile profile = equal_chain(8, 1);
