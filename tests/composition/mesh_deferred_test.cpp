@@ -6,12 +6,14 @@
 
 #include <torch/torch.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 #include <tw/data_parallel.hpp>
 #include <tw/models/gpt.hpp>
 #include <tw/parallel_model.hpp>
+#include <tw/tensor/safetensors.hpp>
 
 #include "mesh/one_process.hpp"
 
@@ -54,7 +56,7 @@ TEST(MeshDeferred, RanksTakeHalfOfTheModelAtMost) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer keeps what was freed";
 #endif
-  const auto make = [] { return gpt(320, 12); };
+  const auto make = [] { return gpt(256, 12); };
   const int64_t bytes = [&] {
     tw::InitialValues initial;
     int64_t sum = 0;
@@ -106,6 +108,64 @@ TEST(MeshDeferred, TrainsLikeOneProcess) {
     const auto [error, name] = tw::testing::mesh::largest_error(ours, expected);
     EXPECT_LE(error, 1e-6) << name << ", " << mesh.shape().describe();
   }
+}
+
+/// As another program has saved it: in two files, under other names, in another dtype.
+class MeshFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    torch::manual_seed(9);
+    const auto net = gpt(128, 5);
+    std::vector<tw::NamedTensor> first;
+    std::vector<tw::NamedTensor> second;
+    for (const auto& each : net->named_parameters()) {
+      const at::Tensor half = each.value().detach().to(torch::kBFloat16);
+      (first.size() > second.size() ? second : first).push_back({"model." + each.key(), half});
+      expected_[each.key()] = half.to(torch::kFloat);
+    }
+    directory_ = std::filesystem::path(std::getenv("TEST_TMPDIR"));
+    if (world().rank() == 0) tw::write_safetensors(paths()[0], first);
+    if (world().rank() == 0) tw::write_safetensors(paths()[1], second);
+    world().barrier();
+  }
+  void TearDown() override {
+    world().barrier();
+    for (const auto& path : paths()) std::filesystem::remove(path);
+  }
+  std::vector<std::filesystem::path> paths() const { return {directory_ / "first.safetensors", directory_ / "second.safetensors"}; }
+
+  std::map<std::string, at::Tensor> expected_;
+  std::filesystem::path directory_;
+};
+
+TEST_F(MeshFiles, AreReadInParts) {
+  for (const auto& axes : meshes()) {
+    const tw::Mesh mesh(world(), axes);
+    tw::ParallelModel model = tw::parallelize(mesh, [] { return gpt(128, 5); }, {tokens(2)}, {.unit_bytes = 1 << 19});
+    (void)model.forward(tokens(2));  // what it has gathered is then out of date
+    model.load(paths(), [](const std::string& name) { return "model." + name; });
+    const at::Tensor outputs = model.forward(tokens(2));
+    size_t found = 0;
+    for (const tw::NamedTensor& each : model.whole_on_root()) found += expected_.at(each.name).equal(each.tensor) ? 1 : 0;
+    EXPECT_EQ(found, world().rank() == 0 ? expected_.size() : 0) << mesh.shape().describe();
+    auto whole = gpt(128, 5);
+    const at::NoGradGuard no_grad;
+    for (const auto& each : whole->named_parameters()) each.value().copy_(expected_.at(each.key()));
+    EXPECT_TRUE(outputs.allclose(whole->forward(tokens(2)), 1e-4, 1e-5)) << mesh.shape().describe();
+  }
+}
+
+TEST_F(MeshFiles, ThatDoNotFitChangeNothing) {
+  const tw::Mesh mesh(world(), {{"shard", 2}, {"stage", 2}});
+  tw::ParallelModel model = tw::parallelize(mesh, [] { return gpt(128, 4); }, {tokens(2)}, {.seed = seed});
+  const at::Tensor before = model.forward(tokens(2));
+  const auto broken = [](const std::string& name) { return name == "blocks.2.wide.weight" ? "model.blocks.2.narrow.weight" : "model." + name; };
+  const std::string error = message_of([&] { model.load(paths(), broken); });
+  EXPECT_NE(error.find("'model.blocks.2.narrow.weight' has the shape"), std::string::npos) << error;
+  const std::string missing = message_of([&] { model.load({paths()[0]}, [](const std::string& name) { return "model." + name; }); });
+  EXPECT_NE(missing.find("there is no 'model."), std::string::npos) << missing;
+  EXPECT_TRUE(before.equal(model.forward(tokens(2))));
+  model.load(paths(), [](const std::string& name) { return name == "norm.bias" ? "" : "model." + name; });
 }
 
 TEST(MeshDeferred, NamesWhatCannotBeMadeInParts) {

@@ -20,6 +20,8 @@ class GradientSums {
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
   virtual void join() {}
+  /// Call after parameters() were written: what was gathered is out of date. Local.
+  virtual void parameters_written() {}
   /// Whether passes gather parameters, so that all ranks must make equally many.
   virtual bool gathers_in_passes() const { return false; }
 

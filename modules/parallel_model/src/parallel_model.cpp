@@ -16,6 +16,7 @@
 #include "buffer_rules.hpp"
 #include "counted.hpp"
 #include "gradient_sums.hpp"
+#include "load_files.hpp"
 #include "make_parallel_model.hpp"
 #include "mesh_axes.hpp"
 #include "step_agreement.hpp"
@@ -293,8 +294,16 @@ std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torc
   const std::vector<NamedShard> of_optimizer = state.shards();
   all.insert(all.end(), of_optimizer.begin(), of_optimizer.end());
   std::string metadata = store.load(step, all);
+  impl_->sums_->parameters_written();
   state.apply(all);
   return metadata;
+}
+
+void ParallelModel::load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files) {
+  std::vector<NamedShard> tensors = shards();
+  std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
+  load_files(impl_->mesh().comm(), tensors, files, name_in_files);
+  impl_->sums_->parameters_written();
 }
 
 std::vector<NamedTensor> ParallelModel::whole_on_root() const {

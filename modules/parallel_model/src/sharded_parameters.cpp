@@ -78,6 +78,9 @@ class ShardedParameters : public GradientSums {
   void join() override {
     if (sharded_) sharded_->parallel().join_backward();
   }
+  void parameters_written() override {
+    if (sharded_) sharded_->slices_changed();
+  }
   std::vector<OptimizedTensor> optimized() const override {
     if (!sharded_) return {};
     std::vector<OptimizedTensor> all = sharded_->optimized();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -101,6 +102,11 @@ class ParallelModel {
   void save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata = "") const;
   /// Loads what any mesh has saved. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load()
   std::string load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer);
+  /// Reads parameters and buffers from safetensors files, such as those of other programs; each rank reads its parts only. Numbers are converted to
+  /// the model's dtypes. Other tensors in the files are ignored.
+  /// @param name_in_files returns what the files call a tensor of this model; "" leaves the tensor as it is. Empty function: the same names
+  /// @throws Error on every rank alike, before anything is changed, naming what is missing or has another shape
+  void load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files = {});
   /// Parameters and buffers of the whole model on rank 0 of the mesh; nothing elsewhere. Rank 0 needs memory for all of them.
   std::vector<NamedTensor> whole_on_root() const;
   /// How the model is divided, such as the plan of its stages. Local.
