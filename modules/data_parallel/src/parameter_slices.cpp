@@ -95,6 +95,7 @@ std::vector<NamedShard> ParameterSlices::shards() const {
     if (piece.count == 0) continue;
     const auto& [name, parameter] = parameter_of(piece);
     for (NamedShard& shard : slices_of_run(name, parameter.sizes().vec(), slice_of(piece), piece.begin, ShardKind::parameter)) {
+      watch(shard.tensor);  // whoever loads into it changes the slice
       all.push_back(std::move(shard));
     }
   }

@@ -206,6 +206,9 @@ TEST(ShardedPasses, SlicesThatChangedAreFoundByTheBackwardPass) {
         const torch::NoGradGuard no_grad;
         for (at::Tensor slice : slices) slice.mul_(2);
       },
+      [](tw::FullySharded& sharded, const Slices&) {
+        for (const tw::NamedShard& shard : sharded.shards()) shard.tensor.mul_(2);
+      },
       [](tw::FullySharded& sharded, const Slices&) { sharded.slices_changed(); },
   };
   for (const tw::FullyShardedOptions& options : modes()) {
