@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <mutex>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -55,14 +56,21 @@ void CheckpointFiles::fill(const std::vector<NamedShard>& shards, const std::vec
 
 void CheckpointFiles::combine(const NamedShard& shard, const ShardReads& reads) {
   const at::Tensor destination = shard.tensor.detach();
-  const at::Tensor total = at::zeros(destination.sizes(), at::TensorOptions().dtype(accumulator(destination.scalar_type())));
-  const at::Tensor one = at::empty(destination.sizes(), at::TensorOptions().dtype(destination.scalar_type()));
-  for (const Read& read : reads.reads) {
-    file(read.file).read_into(read.key, read.from, one);
-    total.add_(one);
+  if (reads.reads.empty()) destination.zero_();
+  for (auto first = reads.reads.begin(); first != reads.reads.end();) {
+    const auto last =
+        std::find_if(first, reads.reads.end(), [&](const Read& each) { return each.to != first->to || each.lengths != first->lengths; });
+    const at::Tensor part = part_of(destination, first->to, first->lengths);
+    const at::Tensor total = at::zeros(part.sizes(), at::TensorOptions().dtype(accumulator(part.scalar_type())));
+    const at::Tensor one = at::empty(part.sizes(), at::TensorOptions().dtype(part.scalar_type()));
+    for (auto read = first; read != last; ++read) {
+      file(read->file).read_into(read->key, read->from, one);
+      total.add_(one);
+    }
+    if (reads.combine == ShardReads::Combine::mean) total.div_(static_cast<double>(last - first));
+    part.copy_(total);
+    first = last;
   }
-  if (reads.combine == ShardReads::Combine::mean && !reads.reads.empty()) total.div_(static_cast<double>(reads.reads.size()));
-  destination.copy_(total);
 }
 
 struct Checkpoint::Open {

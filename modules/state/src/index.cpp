@@ -123,17 +123,22 @@ StoredTensor read_tensor(const json& value, int64_t files) {
   Header header = read_header(value);
   StoredTensor tensor{std::move(header.spec), std::move(header.aliases), header.kind, header.on_reshard, {}};
   const bool one = tensor.on_reshard == OnReshard::shard || tensor.on_reshard == OnReshard::replicate;
+  const bool may_be_cut = one || tensor.on_reshard == OnReshard::mean;
   std::vector<Box> boxes;
   for (const json& entry : Reader::array(value, "pieces")) {
     StoredPiece piece{Reader::size(Reader::field(entry, "file"), "file"), Reader::text(entry, "key"), read_box(entry)};
     if (piece.file >= files)
       throw Error(concat(tensor.spec.name, " lies in file ", piece.file, ", but there are ", files, " files, numbered from 0"));
-    if (!one && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " is not whole");
+    if (!may_be_cut && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " is not whole");
     boxes.push_back(piece.box);
     tensor.pieces.push_back(std::move(piece));
   }
   if (tensor.pieces.empty()) throw Error(tensor.spec.name + " has no piece");
-  const std::string why = one ? why_no_tiling(tensor.spec.shape, boxes) : "";
+  if (!one) {  // ranks have values of their own of the same boxes
+    std::ranges::sort(boxes);
+    boxes.erase(std::ranges::unique(boxes).begin(), boxes.end());
+  }
+  const std::string why = may_be_cut ? why_no_tiling(tensor.spec.shape, boxes) : "";
   if (!why.empty()) throw Error(tensor.spec.name + ": " + why);
   return tensor;
 }

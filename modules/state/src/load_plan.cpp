@@ -63,6 +63,11 @@ std::vector<int64_t> holders_of(const StoredTensor& tensor) {
   return {ranks.begin(), ranks.end()};
 }
 
+/// Whether `rank` has stored its own values of these elements.
+bool has_own(const StoredTensor& tensor, int64_t rank, const Box& box) {
+  return std::ranges::any_of(tensor.pieces, [&](const StoredPiece& piece) { return piece.file == rank && piece.box == box; });
+}
+
 /// By tensor name: ranks that have a shard of it, ascending.
 std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const std::vector<std::vector<ShardSpec>>& by_rank) {
   std::unordered_map<std::string_view, std::vector<int64_t>> ranks;
@@ -138,7 +143,7 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
     const std::vector<int64_t> then = holders_of(tensor);
     const bool same_kind = spec.on_reshard == tensor.on_reshard;
     const bool each_its_own = same_kind && (now == then || (as_many_ranks && std::includes(now.begin(), now.end(), then.begin(), then.end())));
-    const bool mine = each_its_own && std::binary_search(then.begin(), then.end(), rank);
+    const bool mine = each_its_own && has_own(tensor, rank, spec.box);
     const auto place = static_cast<size_t>(std::find(now.begin(), now.end(), rank) - now.begin());
     ShardReads reads{.combine = mine                                   ? ShardReads::Combine::copy
                                 : tensor.on_reshard == OnReshard::sum  ? ShardReads::Combine::sum
@@ -148,9 +153,10 @@ std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64
       const StoredPiece& piece = tensor.pieces[i];
       if (mine && piece.file != rank) continue;
       if (reads.combine == ShardReads::Combine::sum && same_kind && (each_its_own || i % now.size() != place)) continue;
-      if (spec.box.numel() == 0) continue;
-      reads.reads.push_back(*read_of(piece, spec.box));
+      if (mine && piece.box != spec.box) continue;  // another slice of this rank
+      if (auto read = read_of(piece, spec.box)) reads.reads.push_back(std::move(*read));
     }
+    std::ranges::stable_sort(reads.reads, {}, [](const Read& read) { return std::tie(read.to, read.lengths); });
     plan.push_back(std::move(reads));
   }
   return plan;

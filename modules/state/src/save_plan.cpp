@@ -28,6 +28,8 @@ struct HeldBox {
 
 bool is_one_tensor(OnReshard on_reshard) { return on_reshard == OnReshard::shard || on_reshard == OnReshard::replicate; }
 
+bool may_be_cut(OnReshard on_reshard) { return on_reshard == OnReshard::shard || on_reshard == OnReshard::mean; }
+
 bool is_floating(c10::ScalarType dtype) { return c10::isFloatingType(dtype) || c10::isComplexType(dtype); }
 
 class Planner {
@@ -69,7 +71,7 @@ class Planner {
     std::vector<Holder>& holders = holders_[found->second];
     if (!holders.empty()) {
       const bool again = std::any_of(holders.begin(), holders.end(), [&](const Holder& other) {
-        return other.rank == holder.rank && (mine.on_reshard != OnReshard::shard || spec(other).box == mine.box);
+        return other.rank == holder.rank && (!may_be_cut(mine.on_reshard) || spec(other).box == mine.box);
       });
       if (again) problem(mine.global.name, " comes twice on rank ", holder.rank);
       ShardSpec expected = spec(holders.front());
@@ -106,7 +108,7 @@ class Planner {
   }
 
   void check_boxes(const StoredTensor& tensor, const std::vector<Holder>& holders) {
-    if (tensor.on_reshard != OnReshard::shard) {
+    if (!may_be_cut(tensor.on_reshard)) {
       for (const Holder& holder : holders) {
         if (spec(holder).box != whole_box(tensor.spec.shape)) {
           problem(tensor.spec.name, " is ", name_of(tensor.on_reshard), ", but rank ", holder.rank, " has ", spec(holder).box.describe(), " only");

@@ -133,6 +133,42 @@ TEST(Store, ReshardsByTheRules) {
   world().barrier();
 }
 
+// As of replicas that train apart, each of whose ranks holds a part.
+TEST(Store, TakesMeansOfSlices) {
+  const fs::path folder = fresh_folder();
+  const int64_t parts = std::min<int64_t>(2, world().size());
+  const auto slice = [&](int64_t part, double value) {
+    NamedShard shard{"mean", {}, {2 * parts, 3}, torch::full({2, 3}, value), {2 * part, 0}, ShardKind::parameter, OnReshard::mean};
+    return std::vector{shard};
+  };
+  const int64_t part = world().rank() % parts;
+  const double mine = 1 + world().rank();
+  CheckpointStore store(world(), folder);
+  store.save(1, slice(part, mine), "");
+  store.wait();
+  const auto same = slice(part, 0);
+  (void)store.load(1, same);
+  EXPECT_TRUE(same[0].tensor.eq(mine).all().item<bool>());
+  // Columns 1 to 3 of all rows: no rank had these.
+  const NamedShard other{"mean", {}, {2 * parts, 3}, torch::zeros({2 * parts, 2}), {0, 1}, ShardKind::parameter, OnReshard::shard};
+  const std::vector<NamedShard> columns{other,
+                                        {"mean", {}, {2 * parts, 3}, torch::zeros({2 * parts, 1}), {0, 0}, ShardKind::parameter, OnReshard::shard}};
+  (void)store.load(1, columns);
+  for (const NamedShard& each : columns) {
+    for (int64_t row = 0; row < 2 * parts; ++row) {
+      double sum = 0;
+      int holders = 0;
+      for (int rank = 0; rank < world().size(); ++rank) {
+        if (rank % parts != row / 2) continue;
+        sum += 1 + rank;
+        ++holders;
+      }
+      EXPECT_TRUE(each.tensor[row].allclose(torch::full_like(each.tensor[row], sum / holders))) << row;
+    }
+  }
+  world().barrier();
+}
+
 TEST(Store, KeepsTheLastOnesAndReplacesEqualSteps) {
   const fs::path folder = fresh_folder();
   {

@@ -88,7 +88,7 @@ struct ShardReads {
   enum class Combine {
     copy,  ///< the reads together cover the shard, each element once
     sum,   ///< each read covers the shard; their sum (zeros if there are none)
-    mean,  ///< each read covers the shard; their mean
+    mean,  ///< consecutive reads of the same part of the shard; their mean, part by part
     keep,  ///< nothing is read
   };
   Combine combine = Combine::copy;
