@@ -6,7 +6,7 @@
 
 namespace tw::train {
 
-/// The ranks train independently, and meet when the strategy decides.
+/// Replicas of the model train independently, and meet when the strategy decides. The ranks that hold a replica together make each update alike.
 class IndependentReplicas : public Strategy {
  public:
   explicit IndependentReplicas(const StrategySetup& setup);
@@ -36,10 +36,13 @@ class IndependentReplicas : public Strategy {
 
  private:
   bool gradients_finite() const;
+  /// Of this replica. Collective over the ranks that hold it.
+  Outcome outcome(double loss_scale);
   Outcome exchange_signals();
 
-  const Communicator& comm_;
+  const Ranks& ranks_;
   const Model& model_;
+  ModelPartsList parts_;  // empty if each rank has a whole replica
   torch::optim::Optimizer& optimizer_;
   OptimizerState state_;
   std::array<int32_t, 2> raised_{};  // signals raised since the ranks last met

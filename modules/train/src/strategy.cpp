@@ -19,8 +19,8 @@ struct Entry {
 constexpr std::array<Entry, 6> strategies{{{StrategyKind::data, true, true, make_data},
                                            {StrategyKind::sharded, false, true, make_sharded},
                                            {StrategyKind::fully_sharded, false, true, make_fully_sharded},
-                                           {StrategyKind::local_sgd, false, false, make_local_sgd},
-                                           {StrategyKind::diloco, false, false, make_diloco},
+                                           {StrategyKind::local_sgd, true, false, make_local_sgd},
+                                           {StrategyKind::diloco, true, false, make_diloco},
                                            {StrategyKind::parameter_server, false, false, make_parameter_server}}};
 
 std::string names_of(const std::vector<std::string>& axes) {
@@ -39,9 +39,10 @@ Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale) {
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
   for (const Entry& entry : strategies) {
     if (entry.kind != setup.options.kind) continue;
-    const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && setup.options.compression == CompressionKind::none);
+    const bool compresses = entry.kind == StrategyKind::data && setup.options.compression != CompressionKind::none;
+    const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && !compresses);
     TW_EXPECTS(fits, "a model split along the axis ", names_of(setup.model.trained->axes()),
-               " can only be trained with strategy data, without compression");
+               " can be trained with the strategies data, without compression, local_sgd and diloco");
     if (entry.replicates && setup.ranks.data.size() > 1) setup.model.expect_replicable();
     return entry.make(setup);
   }

@@ -180,6 +180,42 @@ TEST(Axes, ClipByOneNorm) {
   }
 }
 
+// Replicas that meet every four steps: each held together by some ranks, or by one.
+TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
+  for (const auto kind : {tw::train::StrategyKind::local_sgd, tw::train::StrategyKind::diloco}) {
+    for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const int replicas = world().size() / (stages * split);
+      const int group = world().rank() / replicas;
+      const auto options = [&](const std::string& name) {
+        Options chosen = clipped(name);
+        chosen.strategy = {.kind = kind, .period = 4};
+        chosen.checkpoint.every_epochs = 1;
+        chosen.resume = tw::train::Resume::fresh;
+        return chosen;
+      };
+      const Mesh whole(world().split(group, 0), {{"data"}});
+      const auto expected = train(whole, model_of(whole_net()), options(tw::concat("seldom_whole", group))).summary;
+      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const std::string what = tw::concat(static_cast<int>(kind), " on ", mesh.shape().describe());
+      expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options("seldom")).summary, expected, what);
+      for (const bool resumes : {false, true}) {
+        const Model model = model_of(split_model(split_pipeline(mesh)));
+        torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+        Options interrupted = options("seldom");
+        interrupted.resume = resumes ? tw::train::Resume::resume : tw::train::Resume::fresh;
+        const auto data = squares(31);
+        Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, interrupted, &data);
+        tw::testing::Witness witness(resumes ? tw::testing::never : 6);
+        trainer.add(witness);
+        const auto summary = trainer.run();
+        EXPECT_EQ(summary.finished, resumes);
+        if (resumes) expect_equal(summary, expected, what + ", resumed");
+      }
+    }
+  }
+}
+
 // A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order.
 TEST(Axes, TiedStagesKeepTheSameBits) {
   using namespace tw::pipeline;
