@@ -146,10 +146,12 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
   }
   const bool in_parts = kind.has_layers_in_parallel || read.mesh.stage > 1;
-  const bool is_diloco = strategy.kind == train::StrategyKind::diloco;
-  if (in_parts && strategy.kind != train::StrategyKind::data && strategy.kind != train::StrategyKind::local_sgd && !is_diloco) {
-    found.push_back(
-        {"strategy.name", "must be \"data\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages", "\"data\""});
+  using enum train::StrategyKind;
+  const bool is_diloco = strategy.kind == diloco;
+  if (in_parts && (strategy.kind == sharded || strategy.kind == parameter_server)) {
+    found.push_back({"strategy.name",
+                     "must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages",
+                     "\"data\""});
   }
   if (in_parts && !is_diloco && strategy.compression != train::CompressionKind::none) {
     found.push_back({"strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\""});

@@ -60,7 +60,8 @@ const Refused refused[] = {
     {{"mesh.stage=2", "model.name=residual"},
      {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest valid value is 1"}},
     {{"mesh.stage=2", "strategy.name=sharded"},
-     {"--set: strategy.name must be \"data\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages; the nearest valid "
+     {"--set: strategy.name must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages; "
+      "the nearest valid "
       "value is \"data\""}},
     {{"mesh.stage=2", "strategy.compression=float16"},
      {"--set: strategy.compression is not for a model whose layers are in parallel or in stages; the nearest valid value is \"none\""}},

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
-#include <map>
 #include <optional>
-#include <string>
-#include <tw/base/contract.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/places_in_model.hpp>
 
 #include "gradient_sums.hpp"
 #include "mesh_axes.hpp"
@@ -15,35 +13,9 @@
 namespace tw {
 namespace {
 
-using Places = std::map<std::string, NamedShard>;
-
-/// By parameter of the program: its place in the whole model.
-Places places_of(const TrainableModel& model) {
-  Places places;
-  const std::vector<NamedShard> shards = model.shards();
-  for (const auto& [name, tensor] : model.tensors().parameters) {
-    const auto place = std::find_if(shards.begin(), shards.end(), [&](const NamedShard& shard) {
-      return shard.kind == ShardKind::parameter && shard.tensor.is_alias_of(tensor) && shard.tensor.sizes() == tensor.sizes();
-    });
-    TW_ASSERT(place != shards.end());
-    places.emplace(name, *place).first->second.tensor = at::Tensor();
-  }
-  return places;
-}
-
-/// A part of a program's parameter, as a part of the whole model's.
-NamedShard in_whole_model(NamedShard part, const Places& places) {
-  const NamedShard& place = places.at(part.name);
-  part.name = place.name;
-  part.aliases = place.aliases;
-  part.global_shape = place.global_shape;
-  for (size_t i = 0; i < part.offsets.size(); ++i) part.offsets[i] += place.offsets[i];
-  return part;
-}
-
 class ShardedParameters : public GradientSums {
  public:
-  ShardedParameters(const Mesh& mesh, Program& program, const ParallelOptions& options) : places_(places_of(program.model())) {
+  ShardedParameters(const Mesh& mesh, Program& program, const ParallelOptions& options) : places_(program.model()) {
     TrainableModel& model = program.model();
     const std::shared_ptr<torch::nn::Module> module = program.module();
     const Communicator& shard = mesh["shard"];
@@ -86,7 +58,7 @@ class ShardedParameters : public GradientSums {
     std::vector<OptimizedTensor> all = sharded_->optimized();
     for (OptimizedTensor& each : all) {
       for (NamedShard& slice : each.slices) {
-        slice = in_whole_model(std::move(slice), places_);
+        slice = places_.in_whole(std::move(slice));
         slice.aliases.clear();  // optimizer state is named after one name only
       }
     }
@@ -95,12 +67,12 @@ class ShardedParameters : public GradientSums {
   std::vector<NamedShard> parameters() const override {
     if (!sharded_) return whole_;
     std::vector<NamedShard> all = sharded_->shards();
-    for (NamedShard& each : all) each = in_whole_model(std::move(each), places_);
+    for (NamedShard& each : all) each = places_.in_whole(std::move(each));
     return all;
   }
 
  private:
-  Places places_;
+  PlacesInModel places_;
   std::optional<FullySharded> sharded_;  // none without trained parameters
   std::vector<NamedShard> whole_;        // which then stay whole
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
-#include <string>
+#include <tw/gradients/places_in_model.hpp>
 
 #include "independent_replicas.hpp"
 
@@ -29,17 +29,15 @@ class Infrequent : public IndependentReplicas {
   std::vector<NamedShard> own_shards() const override {
     std::vector<NamedShard> shards = outer_.shards();
     if (!model_.is_in_parts()) return shards;
-    const std::vector<NamedShard> places = model_.trained->shards();
+    const PlacesInModel places(*model_.trained);
     for (NamedShard& shard : shards) {
-      for (const auto& [name, tensor] : model_.parameters) {
-        const auto place = std::ranges::find_if(places, [&](const NamedShard& each) { return each.tensor.is_alias_of(tensor); });
-        if (!shard.name.ends_with('/' + name) || place == places.end()) continue;
-        shard.name.replace(shard.name.size() - name.size(), name.size(), place->name);
-        shard.global_shape = place->global_shape;
-        shard.offsets = place->offsets;
-        shard.on_reshard = OnReshard::shard;
-        break;
-      }
+      const auto parameter = std::ranges::find_if(model_.parameters, [&](const NamedTensor& each) { return shard.name.ends_with('/' + each.name); });
+      if (parameter == model_.parameters.end()) continue;
+      const NamedShard& place = places.at(parameter->name);
+      shard.name.replace(shard.name.size() - parameter->name.size(), parameter->name.size(), place.name);
+      shard.global_shape = place.global_shape;
+      shard.offsets = place.offsets;
+      shard.on_reshard = OnReshard::shard;
     }
     return shards;
   }

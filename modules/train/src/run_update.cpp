@@ -132,7 +132,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const MicroBatchShare share{.here = here,
                               .samples = samples,
                               .last = loader_->consumed() >= progress_.consumed + samples,
-                              .one_backward = here == 0 || model_.trained->makes_one_backward_pass()};
+                              .one_backward = (here == 0 && !passes_in_step()) || model_.trained->makes_one_backward_pass()};
   const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // lower bound
   const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {

@@ -18,7 +18,7 @@ struct Entry {
 
 constexpr std::array<Entry, 6> strategies{{{StrategyKind::data, true, true, make_data},
                                            {StrategyKind::sharded, false, true, make_sharded},
-                                           {StrategyKind::fully_sharded, false, true, make_fully_sharded},
+                                           {StrategyKind::fully_sharded, true, true, make_fully_sharded},
                                            {StrategyKind::local_sgd, true, false, make_local_sgd},
                                            {StrategyKind::diloco, true, false, make_diloco},
                                            {StrategyKind::parameter_server, false, false, make_parameter_server}}};
@@ -42,7 +42,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
     const bool compresses = entry.kind == StrategyKind::data && setup.options.compression != CompressionKind::none;
     const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && !compresses);
     TW_EXPECTS(fits, "a model split along the axis ", names_of(setup.model.trained->axes()),
-               " can be trained with the strategies data, without compression, local_sgd and diloco");
+               " can be trained with the strategies data, without compression, fully_sharded, local_sgd and diloco");
     if (entry.replicates && setup.ranks.data.size() > 1) setup.model.expect_replicable();
     return entry.make(setup);
   }

@@ -180,6 +180,50 @@ TEST(Axes, ClipByOneNorm) {
   }
 }
 
+// Each rank keeps its share of its stage, or of its slices; also a checkpoint of it, on another mesh.
+TEST(Axes, ShardsOfPartsAreOneProcess) {
+  const auto sharded = [](const std::string& name, int64_t accumulation) {
+    Options options = clipped(name);
+    options.strategy = {.kind = tw::train::StrategyKind::fully_sharded, .unit_bytes = 200};
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    options.accumulation = accumulation;
+    return options;
+  };
+  for (const int64_t accumulation : {1, 2}) {
+    Options alone_options = clipped("shards_alone");
+    alone_options.accumulation = accumulation;
+    const auto expected = train(alone(), model_of(whole_net()), alone_options).summary;
+    for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const auto ran = train(mesh, model_of(split_model(split_pipeline(mesh))), sharded("shards", accumulation));
+      expect_equal(ran.summary, expected, mesh.shape().describe());
+      if (world().rank() == 0) {
+        const tw::SafetensorsFile best(ran.options.folder() / "best.safetensors");
+        EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
+        EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
+      }
+    }
+  }
+  if (world().size() % 2 != 0) return;
+  const auto expected = train(alone(), model_of(whole_net()), clipped("shards_alone")).summary;
+  Options options = sharded("shards_again", 1);
+  for (const int stages : {2, 1}) {
+    const Mesh mesh(world(), {{"data"}, {"tensor", 1}, {"stage", stages}});
+    const Model model = model_of(split_model(split_pipeline(mesh)));
+    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+    const auto data = squares(31);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+    tw::testing::Witness witness(options.resume == tw::train::Resume::fresh ? 8 : tw::testing::never);
+    trainer.add(witness);
+    const auto summary = trainer.run();
+    if (summary.finished) expect_equal(summary, expected, "resumed");
+    EXPECT_EQ(summary.finished, options.resume == tw::train::Resume::resume);
+    options.resume = tw::train::Resume::resume;
+  }
+}
+
 // Replicas that meet every four steps: each held together by some ranks, or by one.
 TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
   for (const auto kind : {tw::train::StrategyKind::local_sgd, tw::train::StrategyKind::diloco}) {

@@ -36,9 +36,9 @@ class Trainer {
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh: along its axis `data`, ranks use different samples. Along the other axes, which are the model's axes(), they hold one
-  /// model together and use the same samples, and each has trained parameters. The strategy must be `data`, `local_sgd` or `diloco`. A resumed run
-  /// restores the order in which it reduces gradients. On ranks where the model needs no samples, none are read: State::batch has the same rows,
-  /// without content.
+  /// model together and use the same samples, and each has trained parameters. The strategy must be `data`, `fully_sharded`, `local_sgd` or `diloco`.
+  /// A resumed run restores the order in which it reduces gradients. On ranks where the model needs no samples, none are read: State::batch has the
+  /// same rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <string>
+#include <tw/gradients/trainable_model.hpp>
+#include <tw/tensor/named_shard.hpp>
+
+namespace tw {
+
+/// Where the parameters that a rank has lie in the whole model.
+class PlacesInModel {
+ public:
+  explicit PlacesInModel(const TrainableModel& model);
+
+  /// @param name of a parameter in ModelTensors::parameters. @return its shard, without the tensor
+  const NamedShard& at(const std::string& name) const { return places_.at(name); }
+  /// @param part of the parameter that this rank calls `part.name`. @return the same elements as a part of the whole model's parameter
+  NamedShard in_whole(NamedShard part) const;
+
+ private:
+  std::map<std::string, NamedShard> places_;
+};
+
+}  // namespace tw
