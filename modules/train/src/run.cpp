@@ -236,9 +236,10 @@ void Trainer::Run::count_into(Summary& summary) {
   summary.samples_per_s = static_cast<double>(trained_samples_) / train_time_.count();
   // Each rank's waits as a share of its own time: ranks begin an epoch at different times, and the first waits for the last.
   const double waits = strategy_->exposed_time() / train_time_;
-  const auto shares = sum_over_ranks(ranks_.all, {waits, loader_->waited() / train_time_});
+  const auto steps = static_cast<double>(progress_.step - first_step_);
+  const auto shares = sum_over_ranks(ranks_.all, {waits, loader_->waited() / train_time_, static_cast<double>(strategy_->payload_bytes()) / steps});
   summary.exposed_comm_share = shares[0] / ranks_.all.size();
-  summary.bytes_per_step = static_cast<double>(strategy_->payload_bytes()) / static_cast<double>(progress_.step - first_step_);
+  summary.bytes_per_step = shares[2] / ranks_.all.size();
   summary.waited_for_data_share = shares[1] / ranks_.all.size();
   if (const auto* traffic = strategy_->server_traffic()) {
     summary.servers = figures_of(*traffic, ranks_.data, train_time_);

@@ -63,7 +63,7 @@ struct Summary {
   bool finished = true;                       ///< false: the run can be resumed
   double samples_per_s = 0;                   ///< training samples of all ranks per second, without evaluation; since the start or resume
   double exposed_comm_share = 0;              ///< time that ranks only waited for communication, divided by the time of all steps; mean over ranks
-  double bytes_per_step = 0;                  ///< bytes that a rank contributed to the strategy's collectives per step
+  double bytes_per_step = 0;                  ///< bytes that a rank contributed to the strategy's collectives per step; mean over ranks
   double waited_for_data_share = 0;           ///< the same for waiting for data
   Seconds train_time{0};                      ///< time of all steps since the start or resume
   std::optional<SlowRank> slow_rank = {};     ///< set if ranks synchronise and one cost the others 10 % or more of their time
