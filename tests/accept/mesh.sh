@@ -7,10 +7,12 @@ build=$1
 export TW_ALL_CELLS=1 OMP_NUM_THREADS=1 TEST_TMPDIR="$build/tmp/accept_mesh"
 mkdir -p "$TEST_TMPDIR"
 
-# run RANKS FILE: prints the counts.
+# run RANKS FILE [ARGUMENT...]: prints the counts.
 run() {
-  "$build/mpirun" -n "$1" "$build/bin/composition_mpi_tests" --file="$2" > "$TEST_TMPDIR/output" || { cat "$TEST_TMPDIR/output"; exit 1; }
-  sed -nE "s/^(.*(cells equal|checkpoints loaded|updates on).*)/$1 ranks: \1/p" "$TEST_TMPDIR/output"
+  local ranks=$1 file=$2
+  shift 2
+  "$build/mpirun" -n "$ranks" "$build/bin/composition_mpi_tests" --file="$file" "$@" > "$TEST_TMPDIR/output" || { cat "$TEST_TMPDIR/output"; exit 1; }
+  sed -nE "s/^(.*(cells equal|checkpoints loaded|updates on).*)/$ranks ranks: \1/p" "$TEST_TMPDIR/output"
 }
 
 for ranks in 1 2 3 4 6 8; do
@@ -19,3 +21,4 @@ for ranks in 1 2 3 4 6 8; do
 done
 for ranks in 4 6 8; do run "$ranks" mesh_checkpoint_test; done  # four ranks: also those of fewer ranks
 run 4 mesh_leaks_test
+run 4 mesh_device_test --device=simulated

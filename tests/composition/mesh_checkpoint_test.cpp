@@ -134,13 +134,13 @@ int expect_loads(const TableModel& model, uint64_t seed, const Place& from, cons
   return static_cast<int>(others.size());
 }
 
-/// From each mesh of all ranks to `loads` of them and to one of fewer ranks, if there are any; and from one of these back.
+/// From each mesh of all ranks to `loads` of them; and from one to one of fewer ranks, if there are any, and back.
 int expect_some_loads(const TableModel& model, uint64_t seed, const std::vector<Place>& whole, const std::vector<Place>& fewer, size_t loads) {
   int count = 0;
   for (size_t from = 0; from < whole.size(); ++from) {
     std::vector<Place> others;
     for (size_t i = 0; i < loads; ++i) others.push_back(whole[(from + i * (i + 1) / 2) % whole.size()]);
-    if (!fewer.empty()) others.push_back(fewer[from % fewer.size()]);
+    if (!fewer.empty() && from == 0) others.push_back(fewer.back());
     count += expect_loads(model, seed, whole[from], others);
   }
   if (!fewer.empty()) count += expect_loads(model, seed, fewer.back(), {whole.back()});
