@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of any mesh, loaded on any other: training goes on as in one process that was never interrupted. After two updates before and two
-// after, parameters and optimizer state agree to 1e-12 (SGD) or 1e-9 (AdamW) in float64; on the same mesh to the bit.
+// A checkpoint of any mesh, loaded on any other, also of fewer or more ranks: training goes on as in one process that was never interrupted. After
+// two updates before and two after, parameters and optimizer state agree to 1e-12 (SGD) or 1e-9 (AdamW) in float64; on the same mesh to the bit.
 #include "mpi_test.hpp"
 
 #include <filesystem>
@@ -26,11 +26,29 @@ Batch batch_of(const TableModel& model, int64_t update, tw::pipeline::Rows part)
   return batch;
 }
 
+/// Shapes of the meshes on the first ranks of the world.
+struct FirstRanks {
+  FirstRanks(const TableModel& model, int ranks)
+      : has_this(world().rank() < ranks), comm(world().split(has_this ? "first" : "others")), shapes(shapes_of(ranks)) {
+    std::erase_if(shapes, [&](const tw::MeshShape& shape) { return promise_of(model, shape).kind != Promise::Kind::equal; });
+  }
+
+  bool has_this;          // rank
+  tw::Communicator comm;  // of the first ranks, or of the others
+  std::vector<tw::MeshShape> shapes;
+};
+
+/// A mesh of the first ranks.
+struct Place {
+  const FirstRanks* ranks;
+  tw::MeshShape shape;
+};
+
 /// A model and its optimizer on a mesh.
 struct Run {
-  Run(const TableModel& of, const Settings& settings, const tw::MeshShape& shape)
+  Run(const TableModel& of, const Settings& settings, const Place& place)
       : model(of),
-        mesh(world(), shape.axes()),
+        mesh(place.ranks->comm, place.shape.axes()),
         parallel(of.parallel(mesh, settings.options())),
         optimizer(settings.optimizer(parallel.model.parameters())) {}
 
@@ -68,51 +86,91 @@ bool is_bitwise_equal(const std::map<std::string, at::Tensor>& a, const std::map
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.first == y.first && x.second.equal(y.second); });
 }
 
-void expect_loads(const TableModel& model, const std::vector<tw::MeshShape>& shapes, uint64_t seed, size_t loads) {
+std::filesystem::path directory() { return std::filesystem::path(std::getenv("TEST_TMPDIR")) / "mesh"; }
+
+/// Saves after the first updates, and goes on. @return the state in the end
+std::map<std::string, at::Tensor> saved_and_trained(const TableModel& model, const Settings& settings, const Place& from) {
+  tw::CheckpointStore store(from.ranks->comm, directory());
+  Run run(model, settings, from);
+  run.train(0, before);
+  run.parallel.model.save(store, before, *run.optimizer, "text");
+  store.wait();
+  run.train(before, before + after);
+  return run.state();
+}
+
+std::map<std::string, at::Tensor> loaded_and_trained(const TableModel& model, const Settings& settings, const Place& to) {
+  const tw::CheckpointStore store(to.ranks->comm, directory());
+  Run run(model, settings, to);
+  run.train(before, before + 1);  // what it gathers and remembers is then out of date
+  EXPECT_EQ(run.parallel.model.load(store, before, *run.optimizer), "text");
+  run.train(before, before + after);
+  return run.state();
+}
+
+/// Saves on a mesh, and loads on others. Collective over the world. @return the number of loads
+int expect_loads(const TableModel& model, uint64_t seed, const Place& from, const std::vector<Place>& others) {
   Settings settings = Settings::drawn(seed);
   settings.clip = false;
   const auto expected = in_one_process(model, settings);
-  const auto directory = std::filesystem::path(std::getenv("TEST_TMPDIR")) / tw::concat("mesh", seed);
-  for (size_t from = 0; from < shapes.size(); ++from) {
-    std::map<std::string, at::Tensor> uninterrupted;
-    tw::CheckpointStore store(world(), directory);
-    {
-      Run saved(model, settings, shapes[from]);
-      saved.train(0, before);
-      saved.parallel.model.save(store, before, *saved.optimizer, "text");
-      store.wait();
-      saved.train(before, before + after);
-      uninterrupted = saved.state();
-    }
-    for (size_t i = 0; i < loads; ++i) {
-      const size_t to = (from + i * (i + 1) / 2) % shapes.size();
-      SCOPED_TRACE(model.name + ": saved on " + shapes[from].describe() + ", loaded on " + shapes[to].describe());
-      Run loaded(model, settings, shapes[to]);
-      loaded.train(before, before + 1);  // what it gathers and remembers is then out of date
-      EXPECT_EQ(loaded.parallel.model.load(store, before, *loaded.optimizer), "text");
-      loaded.train(before, before + after);
-      const auto state = loaded.state();
+  std::map<std::string, at::Tensor> uninterrupted;
+  if (from.ranks->has_this) {
+    EXPECT_NO_THROW(uninterrupted = saved_and_trained(model, settings, from));
+  }
+  world().barrier();
+  for (const Place& to : others) {
+    SCOPED_TRACE(model.name + ": saved on " + from.shape.describe() + ", loaded on " + to.shape.describe());
+    if (to.ranks->has_this) {
+      std::map<std::string, at::Tensor> state;
+      EXPECT_NO_THROW(state = loaded_and_trained(model, settings, to));
       const auto [error, name] = largest_error(state, expected);
       EXPECT_LE(error, settings.adam ? 1e-9 : 1e-12) << name;
-      EXPECT_TRUE(to != from || is_bitwise_equal(state, uninterrupted)) << "the same mesh";
+      EXPECT_TRUE(to.shape.describe() != from.shape.describe() || is_bitwise_equal(state, uninterrupted)) << "the same mesh";
     }
-    store.remove_all();
+    world().barrier();
   }
-  if (world().rank() == 0) std::filesystem::remove_all(directory);
+  if (world().rank() == 0) std::filesystem::remove_all(directory());
+  world().barrier();
+  return static_cast<int>(others.size());
 }
 
-std::vector<tw::MeshShape> meshes_for(const TableModel& model) {
-  std::vector<tw::MeshShape> shapes = shapes_of(world().size());
-  std::erase_if(shapes, [&](const tw::MeshShape& shape) { return promise_of(model, shape).kind != Promise::Kind::equal; });
-  return shapes;
+/// From each mesh of all ranks to `loads` of them; and from one to one of fewer ranks, if there are any, and back.
+int expect_some_loads(const TableModel& model, uint64_t seed, const std::vector<Place>& whole, const std::vector<Place>& fewer, size_t loads) {
+  int count = 0;
+  for (size_t from = 0; from < whole.size(); ++from) {
+    std::vector<Place> others;
+    for (size_t i = 0; i < loads; ++i) others.push_back(whole[(from + i * (i + 1) / 2) % whole.size()]);
+    if (!fewer.empty() && from == 0) others.push_back(fewer.back());
+    count += expect_loads(model, seed, whole[from], others);
+  }
+  if (!fewer.empty()) count += expect_loads(model, seed, fewer.back(), {whole.back()});
+  return count;
 }
 
-/// TW_ALL_CELLS: more loads, and another optimizer, as make accept runs it.
+/// TW_ALL_CELLS, as make accept runs it: on up to four ranks from every mesh of any number of ranks to every other, and on more ranks more of them.
 TEST(MeshCheckpoints, AreLoadedOnOtherMeshes) {
   const bool all = std::getenv("TW_ALL_CELLS") != nullptr;
   for (const TableModel& model : table_models()) {
     if (model.name != "gpt" && model.name != "split blocks" && model.name != "layers") continue;
-    for (uint64_t seed = 1; seed <= (all ? 4 : 1); ++seed) EXPECT_NO_THROW(expect_loads(model, meshes_for(model), seed, all ? 5 : 2));
+    std::vector<std::unique_ptr<FirstRanks>> numbers;
+    std::vector<Place> fewer;
+    for (int ranks = 1; ranks <= world().size(); ++ranks) {
+      numbers.push_back(std::make_unique<FirstRanks>(model, ranks));
+      if (ranks == world().size()) continue;
+      for (const tw::MeshShape& shape : numbers.back()->shapes) fewer.push_back({numbers.back().get(), shape});
+    }
+    std::vector<Place> whole;
+    for (const tw::MeshShape& shape : numbers.back()->shapes) whole.push_back({numbers.back().get(), shape});
+    int count = 0;
+    if (!all || world().size() > 4) {
+      for (uint64_t seed = 1; seed <= (all ? 4 : 1); ++seed) count += expect_some_loads(model, seed, whole, fewer, all ? 5 : 2);
+    } else {
+      std::vector<Place> places = fewer;
+      places.insert(places.end(), whole.begin(), whole.end());
+      for (size_t from = 0; from < places.size(); ++from) count += expect_loads(model, 1 + from % 4, places[from], places);
+    }
+    if (world().rank() == 0)
+      std::printf("%s: %d checkpoints loaded, from and on %zu meshes\n", model.name.c_str(), count, whole.size() + fewer.size());
   }
 }
 

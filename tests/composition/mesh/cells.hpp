@@ -64,7 +64,7 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   if (has("tensor") && model.kind != Kind::split && model.kind != Kind::split_layers) {
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }
-  if (has("stage") && model.kind == Kind::odd) return {Of::refused, "control flow must not depend on data"};
+  if (has("stage") && model.kind == Kind::odd) return {Of::refused, model.refusal};
   if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
   return {};
 }

@@ -9,6 +9,7 @@
 #include <tw/tensor_parallel.hpp>
 
 #include "../../../modules/pipeline/src/random_key.hpp"
+#include "mpi_test.hpp"
 #include "one_process.hpp"
 #include "subjects.hpp"
 
@@ -30,9 +31,41 @@ struct Parallel {
   ParallelModel model;
 };
 
+/// Type and device of a model's floating-point tensors.
+struct TensorType {
+  at::ScalarType dtype = torch::kDouble;
+  bool on_device = false;  ///< on testing::device(); the reference stays on the CPU
+
+  /// Converts the tensors of a module, which it returns. Counters stay integers.
+  template <class Module>
+  Module operator()(Module module) const {
+    for (const Tensors& tensors : {module->parameters(), module->buffers()}) {
+      for (const at::Tensor& each : tensors) {
+        if (each.is_floating_point()) each.set_data(each.detach().to(dtype));
+      }
+    }
+    if (on_device) place_module(module);
+    return module;
+  }
+  /// The same type on the CPU.
+  TensorType on_cpu() const { return {.dtype = dtype}; }
+  /// On the CPU, where batches are drawn.
+  Batch converted(Batch batch) const {
+    for (Tensors* tensors : {&batch.inputs, &batch.targets}) {
+      for (at::Tensor& each : *tensors) each = each.is_floating_point() ? each.to(dtype) : each;
+    }
+    return batch;
+  }
+  Tensors placed(Tensors tensors) const {
+    for (at::Tensor& each : tensors) each = on_device && each.defined() ? each.to(device()) : each;
+    return tensors;
+  }
+};
+
 struct TableModel {
   std::string name;
   Kind kind = Kind::module;
+  TensorType type = {};
   std::function<Parallel(const Mesh& mesh, const ParallelOptions& options)> parallel = {};
   /// @param stages number of stages, on which random numbers may depend
   std::function<OneProcess(const Settings& settings, int stages)> one_process = {};
@@ -40,6 +73,10 @@ struct TableModel {
   std::function<Loss()> loss = {};
   bool draws = false;  ///< random numbers in training
   int most_stages = 8;
+  std::string refusal = "control flow must not depend on data";  ///< of a capture, if it is odd
+  bool is_random = false;                                        ///< made by the generator: errors up to 1e-9 with any optimizer
+  int64_t least_rows = 1;                                        ///< in a pass; with fewer it calls other operators
+  int64_t rows_of_evaluation = 2;                                ///< evaluated together
 };
 
 /// Null if the mesh has no such axis.
@@ -92,50 +129,51 @@ inline Batch rows_of(const Tensors& inputs, const Tensors& targets, int64_t rows
   return batch;
 }
 
-inline TableModel of_subject(subjects::Subject (*make_subject)()) {
-  const auto make = [make_subject] {
+inline TableModel of_subject(subjects::Subject (*make_subject)(), const TensorType& type) {
+  const auto make = [make_subject](const TensorType& as) {
     torch::manual_seed(11);
-    return make_subject();
+    subjects::Subject subject = make_subject();
+    as(subject.module);
+    const Batch batch = as.converted({subject.inputs, subject.targets});
+    subject.inputs = batch.inputs;
+    subject.targets = batch.targets;
+    return subject;
   };
-  TableModel model{.name = make().name};
-  model.parallel = [make](const Mesh& mesh, const ParallelOptions& options) {
-    auto subject = std::make_shared<subjects::Subject>(make());
-    return Parallel{subject, parallelize(mesh, subject->module, subject->forward, subject->inputs, options)};
+  TableModel model{.name = make(type.on_cpu()).name, .type = type};
+  model.parallel = [make, type](const Mesh& mesh, const ParallelOptions& options) {
+    auto subject = std::make_shared<subjects::Subject>(make(type));
+    return Parallel{subject, parallelize(mesh, subject->module, subject->forward, type.placed(subject->inputs), options)};
   };
-  model.one_process = [make](const Settings& settings, int stages) {
-    const subjects::Subject subject = make();
+  model.one_process = [make, type](const Settings& settings, int stages) {
+    const subjects::Subject subject = make(type.on_cpu());
     if (stages > 1) return captured(subject.module, subject.forward, subject.inputs, settings);
     return as_one_process(subject.module, subject.forward, settings);
   };
-  model.batch = [subject = make()](int64_t rows) { return rows_of(subject.inputs, subject.targets, rows); };
-  model.loss = [loss = make().loss] { return Loss(loss); };
+  model.batch = [subject = make(type.on_cpu())](int64_t rows) { return rows_of(subject.inputs, subject.targets, rows); };
+  model.loss = [loss = make(type.on_cpu()).loss] { return Loss(loss); };
   model.draws = model.name == "dropout";
   return model;
 }
 
 /// Any module holder; @param loss of one output and one target
 template <class Make>
-TableModel of_holder(const std::string& name, Make make_holder, std::function<Batch(int64_t rows)> batch, std::function<Loss()> loss) {
-  const auto make = [make_holder] {
+TableModel of_holder(const std::string& name, Make make_holder, const std::function<Batch(int64_t rows)>& batch, std::function<Loss()> loss,
+                     const TensorType& type) {
+  const auto make = [make_holder](const TensorType& as) {
     torch::manual_seed(12);
-    auto holder = make_holder();
-    holder->to(torch::kDouble);
-    for (const auto& buffer : holder->named_buffers()) {  // LibTorch has converted these, too
-      if (buffer.key().ends_with("num_batches_tracked")) buffer.value().set_data(buffer.value().to(torch::kLong));
-    }
-    return holder;
+    return as(make_holder());
   };
-  TableModel model{.name = name, .batch = std::move(batch), .loss = std::move(loss)};
+  TableModel model{.name = name, .type = type, .batch = [=](int64_t rows) { return type.converted(batch(rows)); }, .loss = std::move(loss)};
   const auto example = [batch = model.batch] {
     torch::manual_seed(13);
     return batch(6).inputs;
   };
-  model.parallel = [make, example](const Mesh& mesh, const ParallelOptions& options) {
-    auto holder = make();
-    return Parallel{holder.ptr(), parallelize(mesh, *holder, example(), options)};
+  model.parallel = [make, example, type](const Mesh& mesh, const ParallelOptions& options) {
+    auto holder = make(type);
+    return Parallel{holder.ptr(), parallelize(mesh, *holder, type.placed(example()), options)};
   };
-  model.one_process = [make, example](const Settings& settings, int stages) {
-    auto holder = make();
+  model.one_process = [make, example, type](const Settings& settings, int stages) {
+    auto holder = make(type.on_cpu());
     const graph::Forward forward = [holder](const Tensors& in) mutable { return graph::forward_of(*holder)(in); };
     if (stages > 1) return captured(holder.ptr(), forward, example(), settings);
     return as_one_process(holder.ptr(), forward, settings);
@@ -234,8 +272,8 @@ inline Batch classes(at::IntArrayRef shape, int64_t rows) {
   return {{torch::randn(sizes, torch::kDouble)}, {torch::randint(3, {rows}, torch::kLong)}};
 }
 /// Class 0 does not count, so that a part may have no target at all.
-inline Loss weighted_classes() {
-  return torch::nn::CrossEntropyLoss(torch::nn::CrossEntropyLossOptions().ignore_index(0).weight(torch::tensor({1.0, 0.3, 2.0}, torch::kDouble)));
+inline Loss weighted_classes(at::ScalarType dtype) {
+  return torch::nn::CrossEntropyLoss(torch::nn::CrossEntropyLossOptions().ignore_index(0).weight(torch::tensor({1.0, 0.3, 2.0}, dtype)));
 }
 
 /// The GPT of LibTorch's layers, as blocks, or with split layers.
@@ -272,23 +310,19 @@ struct EndsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Ends);
 
-inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, double dropout) {
-  const auto in_double = [](auto holder) {
-    holder->to(torch::kDouble);
-    return holder;
-  };
+inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, double dropout, const TensorType& type) {
   std::vector<pipeline::BlockFactory> blocks;
-  blocks.push_back(pipeline::block([in_double] { return in_double(Ends(6, 8)); }));
-  for (int i = 0; i < 6; ++i) blocks.push_back(pipeline::block([=] { return in_double(Branch(tensor, dropout)); }));
-  blocks.push_back(pipeline::block([in_double] { return in_double(Ends(8, 6)); }));
+  blocks.push_back(pipeline::block([=] { return type(Ends(6, 8)); }));
+  for (int i = 0; i < 6; ++i) blocks.push_back(pipeline::block([=] { return type(Branch(tensor, dropout)); }));
+  blocks.push_back(pipeline::block([=] { return type(Ends(8, 6)); }));
   return blocks;
 }
 
-inline OneProcess blocks_in_one_process(const Settings& settings, int stages, double dropout) {
+inline OneProcess blocks_in_one_process(const Settings& settings, int stages, double dropout, const TensorType& type) {
   torch::manual_seed(14);
   auto module = std::make_shared<torch::nn::Module>();
   std::vector<pipeline::Block> blocks;
-  for (const pipeline::BlockFactory& make : branches(nullptr, dropout)) {
+  for (const pipeline::BlockFactory& make : branches(nullptr, dropout, type)) {
     blocks.push_back(make());
     module->register_module(std::to_string(blocks.size() - 1), blocks.back().module);
   }
@@ -312,14 +346,17 @@ inline OneProcess blocks_in_one_process(const Settings& settings, int stages, do
   return {module, forward, whole_tensors(*module), evaluate};
 }
 
-inline TableModel of_blocks(const std::string& name, bool split, double dropout) {
-  TableModel model{.name = name, .kind = split ? Kind::split : Kind::blocks, .batch = vectors, .loss = mean_square, .draws = dropout > 0};
-  model.parallel = [split, dropout](const Mesh& mesh, const ParallelOptions& options) {
-    const Tensors example = vectors(2).inputs;
+inline TableModel of_blocks(const std::string& name, bool split, double dropout, const TensorType& type) {
+  TableModel model{.name = name, .kind = split ? Kind::split : Kind::blocks, .type = type, .loss = mean_square, .draws = dropout > 0};
+  model.batch = [type](int64_t rows) { return type.converted(vectors(rows)); };
+  model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
+    const Tensors example = type.placed(type.converted(vectors(2)).inputs);
     torch::manual_seed(14);
-    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout), example, options)};
+    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout, type), example, options)};
   };
-  model.one_process = [dropout](const Settings& settings, int stages) { return blocks_in_one_process(settings, stages, dropout); };
+  model.one_process = [dropout, type](const Settings& settings, int stages) {
+    return blocks_in_one_process(settings, stages, dropout, type.on_cpu());
+  };
   return model;
 }
 
@@ -335,39 +372,28 @@ struct StepImpl : torch::nn::Module {
 };
 TORCH_MODULE(Step);
 
-inline std::vector<layer_parallel::Block> layer_blocks(const Communicator* tensor, double dropout) {
-  const auto plain = [](int64_t in, int64_t out) {
-    return layer_parallel::block(
-        [=] {
-          Ends layer(in, out);
-          layer->to(torch::kDouble);
-          return layer;
-        },
-        1);
-  };
+inline std::vector<layer_parallel::Block> layer_blocks(const Communicator* tensor, double dropout, const TensorType& type) {
+  const auto plain = [=](int64_t in, int64_t out) { return layer_parallel::block([=] { return type(Ends(in, out)); }, 1); };
   const auto ode = [=](int64_t layers) {
-    return layer_parallel::block(
-        [=] {
-          Step layer(tensor, dropout);
-          layer->to(torch::kDouble);
-          return layer;
-        },
-        layers, {.random = dropout > 0});
+    return layer_parallel::block([=] { return type(Step(tensor, dropout)); }, layers, {.random = dropout > 0});
   };
   return {plain(6, 8), ode(5), plain(8, 8), ode(4), plain(8, 6)};
 }
 
-inline TableModel of_layers(const std::string& name, bool split, double dropout) {
-  TableModel model{.name = name, .kind = split ? Kind::split_layers : Kind::of_layers, .batch = vectors, .loss = mean_square, .draws = dropout > 0};
+inline TableModel of_layers(const std::string& name, bool split, double dropout, const TensorType& type) {
+  TableModel model{.name = name, .kind = split ? Kind::split_layers : Kind::of_layers, .type = type, .loss = mean_square, .draws = dropout > 0};
+  model.batch = [type](int64_t rows) { return type.converted(vectors(rows)); };
   model.most_stages = 5;
-  model.parallel = [split, dropout](const Mesh& mesh, const ParallelOptions& options) {
+  model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
     const Communicator* tensor = split ? axis_of(mesh, "tensor") : nullptr;
-    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout), vectors(2).inputs, exact_layers(), options)};
+    const Tensors example = type.placed(type.converted(vectors(2)).inputs);
+    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout, type), example, exact_layers(), options)};
   };
-  model.one_process = [dropout](const Settings& /*settings*/, int /*stages*/) {
-    auto net = std::make_shared<layer_parallel::SerialNetwork>(layer_blocks(nullptr, dropout), exact_layers());
+  model.one_process = [dropout, type](const Settings& /*settings*/, int /*stages*/) {
+    const std::vector<layer_parallel::Block> blocks = layer_blocks(nullptr, dropout, type.on_cpu());
+    auto net = std::make_shared<layer_parallel::SerialNetwork>(blocks, exact_layers());
     std::vector<WholeTensor> tensors;
-    for (size_t block = 0; block < layer_blocks(nullptr, dropout).size(); ++block) {
+    for (size_t block = 0; block < blocks.size(); ++block) {
       const auto& layers = net->layers(block);
       for (const auto& each : layers.front().module->named_parameters()) {
         WholeTensor whole{.name = std::to_string(block) + "." + each.key(), .is_stacked = layers.size() > 1};
@@ -385,38 +411,39 @@ inline TableModel of_layers(const std::string& name, bool split, double dropout)
   return model;
 }
 
-inline std::vector<TableModel> table_models() {
+inline std::vector<TableModel> table_models(const TensorType& type = {}) {
+  const auto weighted = [dtype = type.dtype] { return weighted_classes(dtype); };
   std::vector<TableModel> models;
-  for (const auto make : subjects::all) models.push_back(of_subject(make));
+  for (const auto make : subjects::all) models.push_back(of_subject(make, type));
   for (TableModel& each : models) {
     const std::map<std::string, int> fewer{{"one operator", 1}, {"embedding", 5},        {"loss inside", 6},
                                            {"dropout", 6},      {"shared parameter", 7}, {"convolutional, batch norm", 7}};
     if (fewer.contains(each.name)) each.most_stages = fewer.at(each.name);
   }
-  models.push_back(of_holder("tied", [] { return Tied(); }, vectors, mean_square));
+  models.push_back(of_holder("tied", [] { return Tied(); }, vectors, mean_square, type));
   models.back().most_stages = 7;
   models.push_back(of_holder(
       "residual", [] { return Residual(); }, [](int64_t rows) { return classes({1, 6, 6}, rows); },
-      [] { return Loss(torch::nn::CrossEntropyLoss()); }));
+      [] { return Loss(torch::nn::CrossEntropyLoss()); }, type));
   models.back().draws = true;
-  models.push_back(of_holder("lstm", [] { return Lstm(); }, [](int64_t rows) { return classes({5, 4}, rows); }, weighted_classes));
+  models.push_back(of_holder("lstm", [] { return Lstm(); }, [](int64_t rows) { return classes({5, 4}, rows); }, weighted, type));
   models.back().draws = true;
   models.back().most_stages = 4;
-  models.push_back(of_holder("frozen", [] { return Frozen(); }, vectors, mean_square));
+  models.push_back(of_holder("frozen", [] { return Frozen(); }, vectors, mean_square, type));
   models.back().most_stages = 7;
   models.push_back(of_holder(
       "ignored targets", [] { return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3)); },
-      [](int64_t rows) { return classes({4}, rows); }, weighted_classes));
+      [](int64_t rows) { return classes({4}, rows); }, weighted, type));
   models.back().most_stages = 3;
-  models.push_back(of_holder("flow by data", [] { return Odd(); }, vectors, mean_square));
+  models.push_back(of_holder("flow by data", [] { return Odd(); }, vectors, mean_square, type));
   models.back().kind = Kind::odd;
-  models.push_back(of_blocks("blocks", false, 0.25));
-  models.push_back(of_blocks("split blocks", true, 0));
-  models.push_back(of_blocks("split blocks, dropout", true, 0.25));
+  models.push_back(of_blocks("blocks", false, 0.25, type));
+  models.push_back(of_blocks("split blocks", true, 0, type));
+  models.push_back(of_blocks("split blocks, dropout", true, 0.25, type));
   models.back().draws = true;
-  models.push_back(of_layers("layers", false, 0));
-  models.push_back(of_layers("layers, dropout", false, 0.25));
-  models.push_back(of_layers("split layers in parallel", true, 0));
+  models.push_back(of_layers("layers", false, 0, type));
+  models.push_back(of_layers("layers, dropout", false, 0.25, type));
+  models.push_back(of_layers("split layers in parallel", true, 0, type));
   return models;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "settings.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -39,11 +40,24 @@ struct OneProcess {
   std::function<Tensors(const Tensors& inputs)> evaluate;
 };
 
-/// All tensors of a module, each as it is.
+/// All tensors of a module, each as it is, and under its first name.
 inline std::vector<WholeTensor> whole_tensors(const torch::nn::Module& module) {
   std::vector<WholeTensor> all;
-  for (const auto& each : module.named_parameters()) all.push_back({each.key(), {each.value()}});
-  for (const auto& each : module.named_buffers()) all.push_back({each.key(), {each.value()}});
+  const auto add = [&](const auto& each) {
+    const bool is_known = std::ranges::any_of(all, [&](const WholeTensor& known) { return known.layers.front().is_same(each.value()); });
+    if (!is_known) all.push_back({each.key(), {each.value()}});
+  };
+  for (const auto& each : module.named_parameters()) add(each);
+  for (const auto& each : module.named_buffers()) add(each);
+  return all;
+}
+
+/// The parameters of a module, each once.
+inline Tensors parameters_once(const torch::nn::Module& module) {
+  Tensors all;
+  for (const at::Tensor& each : module.parameters()) {
+    if (std::ranges::none_of(all, [&](const at::Tensor& known) { return known.is_same(each); })) all.push_back(each);
+  }
   return all;
 }
 
@@ -55,7 +69,7 @@ class Reference {
         loss_(std::move(loss)),
         settings_(settings),
         is_other_(is_other),
-        parameters_(model_.module->parameters()),
+        parameters_(parameters_once(*model_.module)),
         optimizer_(settings.optimizer(trained())) {}
 
   /// An update of a single step.
@@ -175,12 +189,13 @@ class Reference {
   void round_otherwise() {
     GeneratorGuard generator;
     generator.seed(1, 0);
+    const double size = settings_.float32 ? 0x1p-29 : 0x1p-58;
     double largest = 0;
     for (const at::Tensor& each : parameters_) {
       if (each.grad().defined()) largest = std::max(largest, each.grad().abs().max().item<double>());
     }
     for (const at::Tensor& each : parameters_) {
-      if (each.grad().defined()) each.mutable_grad() = each.grad() + torch::randn_like(each) * (0x1p-58 * largest);
+      if (each.grad().defined()) each.mutable_grad() = each.grad() + torch::randn_like(each) * (size * largest);
     }
   }
   Tensors buffer_values() const {
@@ -226,7 +241,7 @@ inline std::pair<double, std::string> largest_error(const std::map<std::string, 
     const auto found = ours.find(name);
     if (found == ours.end()) return {infinity, name + " is missing"};
     if (found->second.sizes() != tensor.sizes()) return {infinity, name + " has another shape"};
-    const double error = norm(found->second.to(at::kDouble) - tensor.to(at::kDouble)) / std::max(norms[kind_of(name)], 1e-300);
+    const double error = norm(found->second.cpu().to(at::kDouble) - tensor.to(at::kDouble)) / std::max(norms[kind_of(name)], 1e-300);
     if (!(error <= largest.first)) largest = {error, name};
   }
   return largest;

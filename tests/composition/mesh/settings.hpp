@@ -30,9 +30,13 @@ struct Settings {
   bool recompute = false;
   bool uneven = false;  ///< places have different numbers of rows
   bool empty = false;   ///< one place has none
+  bool float32 = false;
 
-  /// Settings drawn from `seed`.
-  static Settings drawn(uint64_t seed) {
+  static constexpr int64_t most_rows = 6;   ///< of a place
+  static constexpr int64_t least_rows = 4;  ///< of a place that has any
+
+  /// Settings drawn from `seed`. @param floats whether a quarter of them are in float32
+  static Settings drawn(uint64_t seed, bool floats = false) {
     CounterRng random(seed, 57);
     Settings settings{.seed = seed};
     settings.adam = random.below(2) == 1;
@@ -43,13 +47,14 @@ struct Settings {
     settings.recompute = random.below(3) == 0;
     settings.uneven = random.below(2) == 1;
     settings.empty = settings.uneven && random.below(2) == 1;
+    settings.float32 = random.below(4) == 0 && floats;
     return settings;
   }
 
   std::string describe() const {
     return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches", gpipe ? ", gpipe" : "", recompute ? ", recompute" : "",
                   clip ? ", clipped" : "", steps > 1 ? ", two steps an update" : "", uneven ? ", uneven" : "",
-                  empty ? ", one place without rows" : "");
+                  empty ? ", one place without rows" : "", float32 ? ", float32" : "");
   }
 
   ParallelOptions options() const {
@@ -61,16 +66,17 @@ struct Settings {
   }
 
   std::unique_ptr<torch::optim::Optimizer> optimizer(const Tensors& parameters) const {
-    // Ten times LibTorch's epsilon: the rounding in gradients that are zero in exact arithmetic is divided by it.
-    if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(1e-7));
+    // More than LibTorch's epsilon: the rounding in gradients that are zero in exact arithmetic is divided by it.
+    const double epsilon = float32 ? 1e-3 : 1e-7;
+    if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(epsilon));
     return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
   }
 
   /// The rows of a place in an update.
   int64_t rows(int place, int64_t update) const {
-    if (!uneven) return 6;
+    if (!uneven) return most_rows;
     if (empty && place == 1 && update != 1) return 0;
-    return 6 - (place + update) % 3;
+    return most_rows - (place + update) % 3;
   }
 };
 
