@@ -58,9 +58,8 @@ inline int along(const MeshShape& shape, const std::string& axis) {
 inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   using Of = Promise::Kind;
   const auto has = [&](const std::string& axis) { return along(shape, axis) > 1; };
-  const bool is_layered = model.kind == Kind::of_layers || model.kind == Kind::split_layers;
-  if (has("layer") && !is_layered) return {Of::refused, "pass blocks of layer_parallel"};
-  if (is_layered && along(shape, "stage") > model.most_stages) return {Of::refused, "each needs at least one"};
+  if (has("layer") && !is_layered(model.kind)) return {Of::refused, "pass blocks of layer_parallel"};
+  if (is_layered(model.kind) && along(shape, "stage") > model.most_stages) return {Of::refused, "each needs at least one"};
   if (has("tensor") && model.kind != Kind::split && model.kind != Kind::split_layers) {
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }

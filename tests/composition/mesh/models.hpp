@@ -25,6 +25,8 @@ enum class Kind {
   split_layers,  ///< the same, with split layers
 };
 
+inline bool is_layered(Kind kind) { return kind == Kind::of_layers || kind == Kind::split_layers; }
+
 /// A model on a mesh, and whatever it borrows.
 struct Parallel {
   std::shared_ptr<void> held;
@@ -360,9 +362,9 @@ inline TableModel of_blocks(const std::string& name, bool split, double dropout,
   return model;
 }
 
-/// Exact iterations: as many as there are layers.
+/// Exact iterations: as many as the second level has layers.
 inline layer_parallel::LayerParallelOptions exact_layers() {
-  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 6}, .backward = {.iterations = 6}, .seed = 8};
+  return {.coarsening = 2, .min_coarse = 1, .forward = {.iterations = 3}, .backward = {.iterations = 3}, .seed = 8};
 }
 /// A layer of an ODE block.
 struct StepImpl : torch::nn::Module {
