@@ -10,15 +10,18 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
 
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/step_communicator.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/library.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 namespace tw {
 namespace {
@@ -47,20 +50,20 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 class DataParallel::Hooks {
  public:
   Hooks(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options)
-      : comm_(comm.dup()),
+      : steps_(comm),
         wrapped_(std::move(wrapped)),
         parameters_(trained(wrapped_.tensors())),
         sharded_(options.sharding != Sharding::none),
         number_(OpenPasses::next_number()),
-        reducer_(comm_, specs_of(parameters_), where_they_lie(options)),
+        reducer_(steps_.comm(), specs_of(parameters_), where_they_lie(options)),
         reduced_(parameters_.size()) {
-    mpi::set_activity(comm_, OpenPasses::occasion);
+    mpi::set_activity(steps_.comm(), OpenPasses::occasion);
     for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
   }
 
   // Collective.
   DataParallelOptions where_they_lie(DataParallelOptions options) const {
-    options.device = device_of(comm_, "DataParallel", parameters_);
+    options.device = device_of(comm(), "DataParallel", parameters_);
     return options;
   }
 
@@ -80,6 +83,7 @@ class DataParallel::Hooks {
   static std::shared_ptr<Hooks> make(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options,
                                      const NoInitialBroadcast& no_broadcast) {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
+    hooks->is_part_ = true;
     hooks->placeholders_ = no_broadcast.placeholders;
     hooks->before_reduction_ = no_broadcast.before_reduction;
     attach(hooks);
@@ -104,6 +108,59 @@ class DataParallel::Hooks {
   }
   void pause() noexcept { ++pauses_; }
   void resume() noexcept { --pauses_; }
+
+  // A step, in the order of events: begin, the user's function, and fail if that throws, on every rank. The next step, or a pass outside of steps,
+  // begins again with other communicators and buckets.
+  std::shared_ptr<void> begin_step() {
+    TW_EXPECTS(!is_part_, "this DataParallel belongs to a FullySharded: call that one's train_step()");
+    TW_EXPECTS(!in_train_step_, "train_step() was called within a train_step()");
+    begin_again();
+    if (!buffers_.empty()) before_step_.emplace(buffers_);
+    in_train_step_ = true;
+    return {nullptr, [weak = self_](void*) {
+              if (const auto alive = weak.lock()) alive->end_step();
+            }};
+  }
+  void fail_step() {
+    steps_.fail();
+    if (before_step_) before_step_->put_back();
+    drop_gradients();
+  }
+  void end_step() noexcept {
+    in_train_step_ = false;
+    before_step_.reset();
+  }
+  // Gradients of the failed step may lie in memory that its messages still write.
+  void drop_gradients() {
+    for (size_t id = 0; id < parameters_.size(); ++id) {
+      parameters_[id].tensor.mutable_grad() = at::Tensor();
+      reduced_[id] = {};
+    }
+  }
+  // Collective if a step has failed; else local.
+  void begin_again() {
+    const std::string why = !comm().revoked() ? ""
+                            : sharded_        ? "a ShardedOptimizer uses the gradients' memory, which a failed step loses"
+                                              : reducer_.why_no_restart();
+    TW_EXPECTS(why.empty(), "a step of this DataParallel has failed, so no other can follow: make a new one. The reason is that ", why);
+    try {
+      if (steps_.begin()) restart();
+    } catch (...) {
+      steps_.fail();
+      throw;
+    }
+  }
+  // Collective. @param comm the same ranks, after the communicator that this object was made from was revoked
+  void restart_over(const Communicator& comm) {
+    steps_ = StepCommunicator(comm);
+    restart();
+  }
+  void restart() {
+    mpi::set_activity(comm(), OpenPasses::occasion);
+    reducer_.restart();
+    if (sample_) sample_->begin_after(reducer_.steps());
+  }
+
   void join_backward() {
     TW_EXPECTS(pauses_ == 0, "join_backward() was called under no_sync(), where the other ranks have no pass to join");
     if (has_failed()) {
@@ -117,6 +174,7 @@ class DataParallel::Hooks {
     on_begin_ = std::move(begin);
     on_end_ = std::move(end);
   }
+  void set_buffers(std::vector<at::Tensor> buffers) { buffers_ = std::move(buffers); }
   Reducer& reducer() noexcept { return reducer_; }
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
 
@@ -179,6 +237,7 @@ class DataParallel::Hooks {
   }
 
   void begin_pass() {
+    if (!in_train_step_ && !is_part_ && comm().revoked()) begin_again();  // after a train_step()
     wrapped_.expect_unchanged();
     for (size_t i = 0; i < attached_.size(); ++i) {
       attach_accumulator(i);
@@ -259,7 +318,7 @@ class DataParallel::Hooks {
     }
     if (before_reduction_) before_reduction_();
     reducer_.wait();
-    if (sample_ && !reducer_.fingerprints_agree()) sample_->compare(comm_);
+    if (sample_ && !reducer_.fingerprints_agree()) sample_->compare(comm());
     for (int64_t id = 0; id < reducer_.size(); ++id) {
       if (!reducer_.used(id)) continue;
       if (sharded_) {
@@ -277,16 +336,18 @@ class DataParallel::Hooks {
     const Reduced reduced = std::exchange(reduced_[static_cast<size_t>(id)], {});
     const at::NoGradGuard no_grad;
     const at::Tensor& gradient = parameter(id).mutable_grad();
-    if (reducer_.options().reduction != Reduction::sum || comm_.size() == 1 || !reduced.is_still(gradient)) return;
+    if (reducer_.options().reduction != Reduction::sum || comm().size() == 1 || !reduced.is_still(gradient)) return;
     TW_EXPECTS(reduced.by == Reduced::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
                "' still has the gradient that it had when DataParallel was made, which may be reduced already: call zero_grad() "
                "before the first backward pass");
-    gradient.div_(comm_.size());
+    gradient.div_(comm().size());
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }
 
-  Communicator comm_;
+  const Communicator& comm() const noexcept { return steps_.comm(); }
+
+  StepCommunicator steps_;
   WrappedModelCheck wrapped_;
   std::vector<NamedTensor> parameters_;  // those that require a gradient
   bool sharded_;
@@ -295,9 +356,14 @@ class DataParallel::Hooks {
   std::optional<int64_t> samples_;
   struct Pass {};
   bool in_pass() const noexcept { return !pass_.expired(); }
-  bool has_failed() const noexcept { return reducer_.in_step() && !in_pass(); }  // the last backward pass threw
+  // The last backward pass threw, and the other ranks still wait for this one.
+  bool has_failed() const noexcept { return reducer_.in_step() && !in_pass() && !comm().revoked(); }
   std::weak_ptr<Pass> pass_;  // owned by the callback at the pass's end, so destroyed with a backward pass that throws
   int pauses_ = 0;
+  bool is_part_ = false;  // of a FullySharded, which makes the steps
+  bool in_train_step_ = false;
+  std::vector<at::Tensor> buffers_;                     // of the module
+  std::optional<TensorSnapshot> before_step_;           // their values
   std::shared_ptr<GradientPlaceholders> placeholders_;  // with sharded gradients only
   std::unique_ptr<ReplicaSample> sample_;               // null if parameters have no memory
   std::function<void()> before_reduction_;
@@ -340,7 +406,9 @@ DataParallelOptions fitting(const Communicator& comm, const torch::nn::Module& m
 }  // namespace
 
 DataParallel::DataParallel(const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options)
-    : hooks_(Hooks::make(comm, WrappedModelCheck("DataParallel", comm, module), fitting(comm, module, options))) {}
+    : hooks_(Hooks::make(comm, WrappedModelCheck("DataParallel", comm, module), fitting(comm, module, options))) {
+  hooks_->set_buffers(module.buffers());
+}
 
 DataParallel::DataParallel(const Communicator& comm, const std::vector<NamedTensor>& parameters, const DataParallelOptions& options)
     : hooks_(Hooks::make(comm, WrappedModelCheck("DataParallel", parameters), options)) {}
@@ -361,6 +429,10 @@ DataParallel::NoSync::~NoSync() {
   if (hooks_) hooks_->resume();
 }
 
+std::shared_ptr<void> DataParallel::begin_step() { return hooks_->begin_step(); }
+void DataParallel::fail_step() { hooks_->fail_step(); }
+void DataParallel::restart_over(const Communicator& comm) { hooks_->restart_over(comm); }
+void DataParallel::drop_gradients() { hooks_->drop_gradients(); }
 void DataParallel::join_backward() { hooks_->join_backward(); }
 void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
 void DataParallel::vote(int kind) { hooks_->reducer().vote(kind); }

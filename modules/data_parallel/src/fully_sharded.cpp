@@ -17,12 +17,14 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/step_communicator.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/mpi/topology.hpp>
+#include <tw/tensor/tensor_snapshot.hpp>
 
 namespace tw {
 namespace {
@@ -89,9 +91,9 @@ class FullySharded::Impl final : public MemoryOwner {
   // Collective. @param model as for DataParallel: a module or its tensors. @param all its parameters and buffers
   template <class Model>
   Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& more)
-      : comm_(of.dup()), options_(checked(comm_, chosen)), slices_(comm_, this, options_) {
+      : steps_(of), options_(checked(comm_, chosen)), slices_(comm_, this, options_) {
     const at::NoGradGuard no_grad;
-    if (more.replicas != nullptr) replicas_.emplace(more.replicas->dup());
+    if (more.replicas != nullptr) replicas_.emplace(*more.replicas);
     TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas support only Reduction::sum and mean");
     const std::vector<NamedTensor> parameters = trained(all);
     if constexpr (std::is_same_v<Model, torch::nn::Module>) parts_ = model_parts(model);
@@ -125,15 +127,14 @@ class FullySharded::Impl final : public MemoryOwner {
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
     // not make_unique: the constructor is private
     parallel_.reset(new DataParallel(DataParallel::NoInitialBroadcast{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
-    for (size_t i = 0; i < trained_slices().size(); ++i) {
-      TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(slices_.unit_of(i)));
-      reduced_.push_back(slices_.slice_in(this->reducer().shard(parallel_->plan().placements[i].bucket), i));
-    }
+    find_reduced();
     if (options_.one_copy_per_node) {
       values_ = one_copy_values(comm_, slices_);
     } else {
-      values_ = gathered_values(comm_, OrderCheck::of(of), slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
+      orders_ = OrderCheck::of(of);
+      values_ = gathered_values(comm_, orders_, slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
     }
+    if constexpr (std::is_same_v<Model, torch::nn::Module>) buffers_ = model.buffers();
     parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
   }
@@ -147,6 +148,9 @@ class FullySharded::Impl final : public MemoryOwner {
   bool finite() const noexcept { return finite_; }
   int64_t payload_bytes() const noexcept { return parallel_->reducer().payload_bytes() + figures().payload_bytes + over_replicas_; }
   double clip(double max_norm) const;
+  std::shared_ptr<void> begin_step();
+  void fail_step();
+  void restart_over(const Communicator& comm, const Communicator* replicas);
   void slices_changed() {
     const Busy busy(busy_);
     values_->written();
@@ -167,22 +171,33 @@ class FullySharded::Impl final : public MemoryOwner {
   void before_reduction();
   void end_pass();
   void give_up(const std::string& why) const;
+  void find_reduced();
+  void begin_again();
+  void drop_gradients();
+  void restart();
+  void end_step() noexcept;
   std::vector<uint8_t> reduce_over_replicas();
   Reducer& reducer() noexcept { return parallel_->reducer(); }
 
-  const Communicator comm_;
+  StepCommunicator steps_;
+  const Communicator& comm_ = steps_.comm();
   const FullyShardedOptions options_;
-  std::optional<Communicator> replicas_;
+  std::optional<StepCommunicator> replicas_;
   ParameterSlices slices_;  // trained units have their buckets' numbers
   std::shared_ptr<GradientPlaceholders> placeholders_;
   ModelPartsList parts_;
   std::unique_ptr<DataParallel> parallel_;
+  std::shared_ptr<OrderCheck> orders_;  // null where nothing is gathered
   std::unique_ptr<UnitValues> values_;
   std::vector<at::Tensor> reduced_;  // by slice, the reducer's memory for its gradient
   SliceGradients slice_gradients_;
   int64_t over_replicas_ = 0;  // bytes passed to collectives
   bool finite_ = true;         // gradients of the last pass
-  bool busy_ = true;           // ignore operators that this class calls
+  bool in_train_step_ = false;
+  bool has_failed_ = false;                    // a train_step(), and none has followed
+  std::vector<at::Tensor> buffers_;            // of the module
+  std::optional<TensorSnapshot> before_step_;  // their values
+  bool busy_ = true;                           // ignore operators that this class calls
 };
 
 // Specs in the dtype in which parameters are gathered.
@@ -200,7 +215,7 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
     initial->fill(at::empty({0}), each.tensor, 0, each.name);  // throws on all ranks or none
   }
   const std::vector<NamedTensor> filled = with_memory(tensors);
-  if (replicas_) synchronize(*replicas_, filled);
+  if (replicas_) synchronize(replicas_->comm(), filled);
   synchronize(comm_, filled);
   expect_equal_replicas(parts_, filled);
 }
@@ -217,6 +232,7 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
                " in place, but its slices would keep the old values: change the slices, and make the optimizer over FullySharded::slices()");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
+  if (!used.empty() && has_failed_ && !in_train_step_) begin_again();
   if (!used.empty()) values_->use({used.data(), used.size()}, moment);
   for (const Taken& each : taken) {
     const bool writes = each.memory->owner == this && each.written && slices_.is_slice(each.memory);
@@ -227,7 +243,76 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
 // Wakes ranks that wait elsewhere for ranks that will not come.
 void FullySharded::Impl::give_up(const std::string& why) const {
   comm_.revoke(why);
-  if (replicas_) replicas_->revoke(why);
+  if (replicas_) replicas_->comm().revoke(why);
+}
+
+// The reducer's memory for the gradient of each slice.
+void FullySharded::Impl::find_reduced() {
+  reduced_.clear();
+  for (size_t i = 0; i < trained_slices().size(); ++i) {
+    TW_ASSERT(parallel_->plan().placements[i].bucket == static_cast<int64_t>(slices_.unit_of(i)));
+    reduced_.push_back(slices_.slice_in(reducer().shard(parallel_->plan().placements[i].bucket), i));
+  }
+}
+
+std::shared_ptr<void> FullySharded::Impl::begin_step() {
+  TW_EXPECTS(!in_train_step_, "train_step() was called within a train_step()");
+  begin_again();
+  if (!buffers_.empty()) before_step_.emplace(buffers_);
+  in_train_step_ = true;
+  return {nullptr, [this](void*) { end_step(); }};
+}
+
+void FullySharded::Impl::end_step() noexcept {
+  in_train_step_ = false;
+  before_step_.reset();
+}
+
+// Ranks wait along replicas, too, so each rank that fails passes it on there.
+void FullySharded::Impl::fail_step() {
+  has_failed_ = true;
+  steps_.fail();
+  if (replicas_) replicas_->fail();
+  if (orders_) orders_->revoke(message_of_current_exception());
+  const Busy busy(busy_);
+  if (before_step_) before_step_->put_back();
+  drop_gradients();
+}
+
+void FullySharded::Impl::drop_gradients() {
+  parallel_->drop_gradients();
+  for (const NamedTensor& slice : trained_slices()) slice.tensor.mutable_grad() = at::Tensor();
+}
+
+// Collective if a step has failed; else local.
+void FullySharded::Impl::begin_again() {
+  try {
+    const bool is_new = steps_.begin();
+    if (replicas_) replicas_->begin();
+    if (!is_new) return;
+    if (orders_) orders_->restart();
+    restart();
+  } catch (...) {
+    fail_step();
+    throw;
+  }
+}
+
+void FullySharded::Impl::restart_over(const Communicator& comm, const Communicator* replicas) {
+  steps_ = StepCommunicator(comm);
+  if (replicas_) replicas_.emplace(*replicas);
+  if (orders_) orders_ = OrderCheck::of(comm);
+  drop_gradients();
+  restart();
+}
+
+void FullySharded::Impl::restart() {
+  const Busy busy(busy_);
+  const at::NoGradGuard no_grad;
+  parallel_->restart_over(comm_);
+  find_reduced();
+  values_->restart(orders_);
+  has_failed_ = false;
 }
 
 // The reducer is about to overwrite the memory of the last pass's gradients, but the user may accumulate into those, so they are copied. What the
@@ -252,7 +337,7 @@ void FullySharded::Impl::end_pass() {
   try {
     values_->end_pass();
   } catch (const std::exception& error) {  // all ranks of this group throw
-    if (replicas_) replicas_->revoke(error.what());
+    if (replicas_) replicas_->comm().revoke(error.what());
     throw;
   }
   const std::vector<uint8_t> used = reduce_over_replicas();
@@ -280,13 +365,14 @@ std::vector<uint8_t> FullySharded::Impl::reduce_over_replicas() {
   for (size_t i = 0; i < reduced_.size(); ++i) {
     if (used[i] == 0) reduced_[i].zero_();
   }
-  allreduce(*replicas_, reduced, ReduceOp::sum);
+  const Communicator& replicas = replicas_->comm();
+  allreduce(replicas, reduced, ReduceOp::sum);
   for (const at::Tensor& each : reduced) {
     over_replicas_ += static_cast<int64_t>(each.nbytes());
-    if (options_.reduction == Reduction::mean) each.div_(replicas_->size());
+    if (options_.reduction == Reduction::mean) each.div_(replicas.size());
   }
   used.push_back(finite_ ? 0 : 1);
-  allreduce(*replicas_, at::from_blob(used.data(), {static_cast<int64_t>(used.size())}, at::TensorOptions().dtype(at::kByte)), ReduceOp::max);
+  allreduce(replicas, at::from_blob(used.data(), {static_cast<int64_t>(used.size())}, at::TensorOptions().dtype(at::kByte)), ReduceOp::max);
   finite_ = used.back() == 0;
   used.pop_back();
   return used;
@@ -318,6 +404,9 @@ std::vector<at::Tensor> FullySharded::slices() const {
 }
 const std::vector<NamedTensor>& FullySharded::named_slices() const noexcept { return impl_->trained_slices(); }
 double FullySharded::clip_gradient_norm(double max_norm) { return impl_->clip(max_norm); }
+std::shared_ptr<void> FullySharded::begin_step() { return impl_->begin_step(); }
+void FullySharded::fail_step() { impl_->fail_step(); }
+void FullySharded::restart_over(const Communicator& comm, const Communicator* replicas) { impl_->restart_over(comm, replicas); }
 void FullySharded::slices_changed() { impl_->slices_changed(); }
 std::vector<OptimizedTensor> FullySharded::optimized() const { return impl_->slices().optimized(); }
 std::vector<NamedShard> FullySharded::shards() const { return impl_->slices().shards(); }

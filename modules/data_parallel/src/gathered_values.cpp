@@ -81,6 +81,22 @@ class Gathered final : public UnitValues {
     expect_unchanged();
     for (const size_t unit : order_.end_pass()) release(unit);
   }
+  void restart(std::shared_ptr<OrderCheck> orders) override {
+    for (size_t unit = 0; unit < state_.size(); ++unit) {
+      if (slices_.unit(unit).memory().defined()) slices_.unit(unit).release();
+    }
+    if (orders != orders_) {
+      orders_->remove(model_);
+      orders_ = std::move(orders);
+      model_ = orders_->add(names_of(slices_));
+    }
+    order_ = UnitOrder(kept_, ahead());
+    state_ = std::vector<State>(slices_.units());
+    pool_.clear();
+    of_kept_.clear();
+    changed_.clear();
+    make_memory();
+  }
 
  private:
   struct State {

@@ -35,6 +35,10 @@ class OneCopy final : public UnitValues {
   }
   void before_reduction() override {}
   void end_pass() override {}
+  void restart(std::shared_ptr<OrderCheck> /*orders*/) override {
+    meet();
+    show();
+  }
 
  private:
   void meet() {

@@ -58,7 +58,22 @@ std::shared_ptr<OrderCheck> OrderCheck::of(const Communicator& comm) {
   return check;
 }
 
-OrderCheck::OrderCheck(const Communicator& comm, int64_t id) : comm_(comm.dup()), id_(id) { mpi::set_activity(comm_, OpenPasses::occasion); }
+OrderCheck::OrderCheck(const Communicator& comm, int64_t id) : lasting_(comm.dup()), comm_(lasting_.dup()), id_(id) {
+  mpi::set_activity(comm_, OpenPasses::occasion);
+}
+
+void OrderCheck::revoke(const std::string& why) const {
+  if (!comm_.revoked()) comm_.revoke(why);
+}
+
+void OrderCheck::restart() {
+  if (!comm_.revoked()) return;
+  comm_ = lasting_.dup();
+  mpi::set_activity(comm_, OpenPasses::occasion);
+  open_.clear();
+  begun_ = 0;
+  difference_.clear();
+}
 
 int64_t OrderCheck::add(std::vector<std::string> units) {
   models_.emplace(next_model_, std::move(units));

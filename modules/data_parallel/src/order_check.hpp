@@ -25,6 +25,11 @@ class OrderCheck {
 
   static constexpr int64_t end_of_pass = -1;  ///< instead of a unit
 
+  /// Ends all waits of all ranks, on a failed step. Local.
+  void revoke(const std::string& why) const;
+  /// Begins again if a step has failed: drops all events. Collective.
+  void restart();
+
   /// Registers a model. Collective. @param units names for messages @return the model's number
   int64_t add(std::vector<std::string> units);
   void remove(int64_t model) { models_.erase(model); }
@@ -43,6 +48,7 @@ class OrderCheck {
   };
   std::string describe(const std::vector<int64_t>& of_ranks) const;
 
+  Communicator lasting_;
   Communicator comm_;
   int64_t id_;  // the same on all ranks
   std::map<int64_t, std::vector<std::string>> models_;

@@ -16,6 +16,8 @@ class ReplicaSample {
 
   /// Begins a pass. @return its fingerprint, equal on all ranks if their parameters are
   uint64_t take();
+  /// Begins again after `passes` passes, the same number on all ranks.
+  void begin_after(int64_t passes) noexcept { passes_ = passes; }
   /// Call when the ranks' fingerprints of this pass differ. Collective.
   /// @throws ContractError on every rank, naming parameter and rank, if an element differs by more than the square root of its dtype's precision,
   /// relative to the largest element. Rounding on different processors stays below that.

@@ -38,6 +38,8 @@ class UnitValues {
   virtual void begin_pass() = 0;
   virtual void before_reduction() = 0;
   virtual void end_pass() = 0;
+  /// Drops what is gathered, and begins again after a failed step, whose communicators have been replaced. Collective.
+  virtual void restart(std::shared_ptr<OrderCheck> orders) = 0;
   const Figures& figures() const noexcept { return figures_; }
 
  protected:

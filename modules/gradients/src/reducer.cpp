@@ -53,17 +53,39 @@ Reducer::Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, co
   sparse_ = find_sparse(specs_, options_.sparse);
   validate(options_, specs_, sparse_);
   transport_ = transport_of(options_);
-  status_ = at::zeros({sizeof(Status) / sizeof(double)}, at::TensorOptions().dtype(at::kDouble));
-  used_ = at::zeros({size()}, at::TensorOptions().dtype(at::kByte));
-  marks_.assign(specs_.size(), Mark::none);
-  rows_.resize(specs_.size());
-  sums_.resize(specs_.size());
+  make_step();
   side_ = std::make_unique<SideStream>(comm_.size() > 1 ? options_.device : c10::Device(c10::kCPU));
   make_buckets();
   if (options_.compressor) options_.compressor->prepare(plan_, specs_, options_.device);
 }
 
 Reducer::~Reducer() = default;
+
+void Reducer::make_step() {
+  status_ = at::zeros({sizeof(Status) / sizeof(double)}, at::TensorOptions().dtype(at::kDouble));
+  used_ = at::zeros({size()}, at::TensorOptions().dtype(at::kByte));
+  marks_.assign(specs_.size(), Mark::none);
+  rows_.assign(specs_.size(), at::Tensor());
+  sums_.assign(specs_.size(), at::Tensor());
+  my_notices_ = {};
+  step_fingerprint_ = 0;
+  in_step_ = failed_ = false;
+}
+
+// The failed step's messages may still be written, so all memory that they use is replaced.
+void Reducer::restart() {
+  TW_EXPECTS(why_no_restart().empty(), why_no_restart());
+  make_step();
+  progress_.clear();
+  replicas_.reset();
+  buffers_.reset();
+  make_buckets();
+}
+
+std::string Reducer::why_no_restart() const {
+  if (!options_.compressor || options_.compressor->shards().empty()) return "";
+  return concat("the residuals of the compression (", options_.compressor->describe(), ") contain a part of the failed step");
+}
 
 void Reducer::make_buckets() {
   std::vector<int64_t> order = arrival_order_;

@@ -41,9 +41,11 @@ class GradientPlaceholders;
 /// graph is dropped. If you recompute activations by backward passes inside the backward pass, use no_sync() and join_backward(), because several of
 /// these passes may use one layer. tw::recomputed() needs no extra care.
 ///
-/// You may catch an exception of a backward pass: call zero_grad(), skip the update, and continue with the next batch. That rank's next pass, or
-/// join_backward(), ends the failed one; backward() then throws an Error on the ranks that waited for it. (If the exception came before the first
-/// gradient, the pass has not begun: call join_backward() in its place.)
+/// One rank may fail in a step, such as for want of memory, and all go on: make the step by train_step().
+///
+/// Outside of train_step(), you may catch an exception of a backward pass: call zero_grad(), skip the update, and continue with the next batch. That
+/// rank's next pass, or join_backward(), ends the failed one; backward() then throws an Error on the ranks that waited for it. (If the exception came
+/// before the first gradient, the pass has not begun: call join_backward() in its place.)
 ///
 /// Along other axes of a mesh, ranks hold one model in parts. Parameters that several of these ranks hold, such as plain layers next to
 /// tensor-parallel ones, must begin equal. Their gradients are then equal bit for bit; see ReducerOptions::parts.
@@ -59,6 +61,32 @@ class DataParallel {
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
+
+  /// Makes a step that may fail. Returns the result of `f()`, which computes the loss and calls backward(), perhaps several times. If `f` throws on
+  /// one rank, `f` ends on all ranks: there with its own exception, on the others, which wait for that rank, with a RevokedError that has its
+  /// message. You may catch these; call zero_grad(), skip the update, and make the next step as if this one had not been: parameters, the buffers of
+  /// a module and the state of reductions are as before it. Gradients are dropped, those from earlier passes, too. Random numbers that you drew stay
+  /// drawn.
+  ///
+  /// ```
+  /// try {
+  ///   parallel.train_step([&] { loss_of(model->forward(x)).backward(); });
+  ///   optimizer.step();
+  /// } catch (const std::exception& error) { ... }
+  /// optimizer.zero_grad();
+  /// ```
+  /// What communicates within the model on its own, such as split layers or SyncBatchNorm, is not ended. Collective; costs no message.
+  /// @throws ContractError on every rank if a step has failed and no other can follow: gradients are sharded, or compressed with residuals
+  template <class F>
+  auto train_step(const F& f) {
+    const std::shared_ptr<void> step = begin_step();
+    try {
+      return f();
+    } catch (...) {
+      fail_step();
+      throw;
+    }
+  }
 
   /// Makes backward passes local while the result exists: gradients accumulate on this rank (in the buckets, unless sharded or sparse). The next pass
   /// without it, or join_backward(), reduces their sum. Call it on every rank alike. For Reduction::sample_weighted, the losses of all passes up to
@@ -104,6 +132,13 @@ class DataParallel {
   DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
   DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const std::vector<NamedTensor>& parameters,
                const DataParallelOptions& options);
+
+  /// @return ends the step when dropped
+  std::shared_ptr<void> begin_step();
+  void fail_step();
+  /// For FullySharded. Collective. @param comm the same ranks, after this object's communicator was revoked
+  void restart_over(const Communicator& comm);
+  void drop_gradients();
 
   class Hooks;
   std::shared_ptr<Hooks> hooks_;  // shared with autograd, which may run a hook after this object's destruction

@@ -71,8 +71,8 @@ struct FullyShardedSetup {
 ///
 /// All ranks must use units in the same order. The order may change between steps, at the cost of prefetching. If ranks use different units, also in
 /// an evaluation, all of them throw before the use; the message lists which rank used which unit. A rank that waits elsewhere gets a RevokedError
-/// with the same message. The object cannot be used afterwards. Unsupported: pointers into parameters obtained while these were gathered, and
-/// in-place changes of parameters (change the slices instead). The exceptions name a parameter.
+/// with the same message. The object cannot be used afterwards, unless this happened in a train_step(). Unsupported: pointers into parameters
+/// obtained while these were gathered, and in-place changes of parameters (change the slices instead). The exceptions name a parameter.
 ///
 /// `.grad()` of a parameter holds no gradient. Code that uses it throws, such as an optimizer over the module's parameters; so does clip_grad_norm_()
 /// on a slice's gradient. zero_grad() of the module drops the slices' gradients at the next backward pass. Graphs that saved a parameter cannot run
@@ -102,6 +102,23 @@ class FullySharded {
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs FullyShardedOptions::check_finite.
   bool gradients_finite() const noexcept;
 
+  /// Makes a step that may fail on one rank, as DataParallel::train_step(): `f()` computes the loss and calls backward(), and if it throws on one
+  /// rank, it ends on all. The next step follows as if this one had not been: slices and the buffers of a module are as before it. Gradients are
+  /// dropped, those from earlier passes, too. Collective; costs no message.
+  template <class F>
+  auto train_step(const F& f) {
+    const std::shared_ptr<void> step = begin_step();
+    try {
+      return f();
+    } catch (...) {
+      fail_step();
+      throw;
+    }
+  }
+  /// For a FullySharded over a communicator that a failure has revoked: goes on over another one of the same ranks. Parameters and optimizer stay,
+  /// and gradients are dropped. Collective. @param comm as in the constructor. @param replicas as FullyShardedSetup::replicas
+  void restart_over(const Communicator& comm, const Communicator* replicas = nullptr);
+
   /// Call this on all ranks after writing slices by other means than LibTorch's operators: it marks gathered values as out of date. Local.
   void slices_changed();
   /// The slices and their place in the parameters, for OptimizerState.
@@ -123,6 +140,10 @@ class FullySharded {
   int64_t blocking_gathers() const noexcept;
 
  private:
+  /// @return ends the step when dropped
+  std::shared_ptr<void> begin_step();
+  void fail_step();
+
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -96,6 +96,12 @@ class Reducer {
   /// throws. Collective with their wait().
   void end_failed_step();
 
+  /// Drops the step that a failure ended, and makes again what belongs to comm(), which you have replaced by another communicator of the same ranks;
+  /// see StepCommunicator. Gradients get other memory; plan and steps() stay. Collective.
+  void restart();
+  /// Why restart() cannot follow a failed step; empty if it can.
+  std::string why_no_restart() const;
+
   /// Marks a gradient that is complete in place, in `gradient(id)`.
   void mark_ready(int64_t id);
   /// Marks a gradient that is complete in `value`, of the same shape, dtype and device. `value` is copied: at once on the CPU, on an accelerator once
@@ -175,6 +181,7 @@ class Reducer {
     std::chrono::steady_clock::time_point began = {};
   };
 
+  void make_step();
   void make_buckets();
   size_t bucket_of(int64_t id) const { return static_cast<size_t>(plan_.placements[static_cast<size_t>(id)].bucket); }
   int64_t reduce(bool failed_here);
