@@ -62,7 +62,8 @@ ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Ten
 ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const std::vector<at::Tensor>& example,
                           const ParallelOptions& options = {});
 
-/// A network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel.
+/// A network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel. Along `stage` it is cut between blocks. Its layers may
+/// contain split layers.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const std::vector<at::Tensor>& example,
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options = {});
 
