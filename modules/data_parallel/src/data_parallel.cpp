@@ -78,6 +78,7 @@ class DataParallel::Hooks {
     }
     hooks->sample_ = std::make_unique<ReplicaSample>(hooks->parameters_);
     attach(hooks);
+    hooks->steps_.meet();
     return hooks;
   }
   static std::shared_ptr<Hooks> make(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options,

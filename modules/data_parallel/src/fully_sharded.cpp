@@ -137,6 +137,8 @@ class FullySharded::Impl final : public MemoryOwner {
     if constexpr (std::is_same_v<Model, torch::nn::Module>) buffers_ = model.buffers();
     parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
+    steps_.meet();
+    if (replicas_) replicas_->meet();
   }
 
   void before_operator(std::span<const Taken> taken, const std::string& op) override;

@@ -24,6 +24,9 @@ class StepCommunicator {
   /// For the messages of steps. begin() replaces its content, so references stay valid.
   const Communicator& comm() const noexcept { return step_; }
 
+  /// Returns when every rank has called it, whatever has failed. Call it when all that belongs to comm() is made: no rank then waits there for
+  /// another one that fails in its first step. Collective.
+  void meet() const { lasting_.barrier(); }
   /// Begins a step: one on each rank. Local, unless a step has failed since; then collective. @return whether comm() has been replaced, on all ranks
   /// alike
   /// @throws RevokedError if a later step has failed on other ranks: this rank fails its own steps until it has begun the same number
