@@ -42,7 +42,7 @@ int64_t status(const std::string& name) {
 /// The most memory that this process takes in `run`, beyond what it has before.
 template <class Run>
 int64_t peak_bytes_of(const Run& run) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
   const int64_t before = status("VmRSS");
   run();
   return status("VmHWM") - before;
