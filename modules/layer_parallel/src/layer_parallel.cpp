@@ -329,6 +329,11 @@ void LayerParallel::set_iterations(Iterations iterations) {
 
 Iterations LayerParallel::iterations() const { return {impl_->options_.forward.iterations, impl_->options_.backward.iterations}; }
 
+void LayerParallel::restart_over(const Communicator& comm) {
+  impl_->comms_ = PassCommunicators(comm);
+  impl_->blocks_to_come_ = 0;
+}
+
 void LayerParallel::set_calls(int64_t number) { impl_->set_calls(number); }
 
 void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); }

@@ -61,6 +61,9 @@ class AutogradProgram : public Program {
     Tensors outputs = forward(inputs);
     return setup_.reads ? std::move(outputs) : Tensors();
   }
+  void restart(const Mesh& mesh) override {
+    if (setup_.restart) setup_.restart(mesh);
+  }
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {

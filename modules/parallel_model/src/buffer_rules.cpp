@@ -18,6 +18,11 @@ void BufferRules::remember() {
   for (size_t i = 0; i < buffers_.size(); ++i) before_[i].copy_(buffers_[i]);
 }
 
+void BufferRules::restore() const {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(before_[i]);
+}
+
 std::vector<double> BufferRules::changed() const {
   std::vector<double> changed;
   for (size_t i = 0; i < buffers_.size(); ++i) changed.push_back(buffers_[i].equal(before_[i]) ? 0 : 1);

@@ -17,6 +17,8 @@ class BufferRules {
 
   /// Call before an update. Local.
   void remember();
+  /// Undoes what has changed since. Local.
+  void restore() const;
   /// By buffer: 1 if it has changed since. Local.
   std::vector<double> changed() const;
   /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share of this rank in all rows

@@ -22,6 +22,8 @@ class GradientSums {
   virtual void join() {}
   /// Call after parameters() were written: what was gathered is out of date. Local.
   virtual void parameters_written() {}
+  /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.
+  virtual void restart(const Mesh& mesh, const Communicator* model_ranks) = 0;
   /// Whether passes gather parameters, so that all ranks must make equally many.
   virtual bool gathers_in_passes() const { return false; }
 

@@ -3,6 +3,7 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/mpi/library.hpp>
 #include <tw/planning/stage_ranks.hpp>
 
 #include "mesh_axes.hpp"
@@ -51,6 +52,15 @@ class StageOfLayers : public ModelOverModel {
   std::shared_ptr<LayerParallel> net_;
 };
 
+/// The ranks of a network: those along `layer`. Collective over the mesh.
+Communicator ranks_of_network(const Mesh& mesh) {
+  return size_along(mesh.shape(), "layer") > 1 ? mpi::share(mesh["layer"]) : mesh.comm().split(mesh.comm().rank(), 0);
+}
+
+std::function<void(const Mesh&)> restarting(const std::shared_ptr<LayerParallel>& net) {
+  return [net](const Mesh& mesh) { net->restart_over(ranks_of_network(mesh)); };
+}
+
 std::unique_ptr<Program> in_one_stage(const Mesh& mesh, const std::shared_ptr<LayerParallel>& net, const Tensors& example,
                                       const ParallelOptions& options) {
   const auto forward = [net = net.get()](const Tensors& inputs) { return Tensors{net->forward(inputs.at(0))}; };
@@ -58,7 +68,8 @@ std::unique_ptr<Program> in_one_stage(const Mesh& mesh, const std::shared_ptr<La
     net->set_calls(pass);
     net->set_replica(place);
   };
-  return autograd_program({.model = net, .forward = forward, .example = example, .reads = reads_outputs(mesh), .begin = begin}, options);
+  return autograd_program(
+      {.model = net, .forward = forward, .example = example, .reads = reads_outputs(mesh), .begin = begin, .restart = restarting(net)}, options);
 }
 
 std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<LayerParallel>& net, const Tensors& example,
@@ -76,8 +87,12 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
   };
   auto made = std::make_shared<pipeline::Pipeline>(mesh["stage"], pipeline::StageModel{.module = net, .forward = forward, .trains_elsewhere = true},
                                                    stage_options(mesh, options));
-  return pipeline_program(
-      {.pipeline = made, .model = std::make_shared<StageOfLayers>(made, net), .example = example, .reads = reads_outputs(mesh), .begin = begin});
+  return pipeline_program({.pipeline = made,
+                           .model = std::make_shared<StageOfLayers>(made, net),
+                           .example = example,
+                           .reads = reads_outputs(mesh),
+                           .begin = begin,
+                           .restart = restarting(net)});
 }
 
 }  // namespace
@@ -87,11 +102,9 @@ std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer
   const int stages = size_along(mesh.shape(), "stage");
   TW_EXPECTS(blocks.size() >= static_cast<size_t>(stages), blocks.size(), " blocks for ", stages, " stages: each needs at least one");
   const Rows part = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stages > 1 ? mesh.coordinate("stage") : 0);
-  const RanksAlong line(mesh, {"layer"});
-  const Communicator alone = mesh.comm().split(mesh.comm().rank(), 0);
+  const Communicator line = ranks_of_network(mesh);
   const auto net = on_all_ranks(mesh.comm(), "making the layers", [&] {
-    return std::make_shared<LayerParallel>(line.comm() == nullptr ? alone : *line.comm(), blocks, layers,
-                                           layer_parallel::BlockRange{part.begin, part.end});
+    return std::make_shared<LayerParallel>(line, blocks, layers, layer_parallel::BlockRange{part.begin, part.end});
   });
   expect_split_layers(mesh, net->has_split_layers());
   return stages > 1 ? in_stages(mesh, net, example, options) : in_one_stage(mesh, net, example, options);

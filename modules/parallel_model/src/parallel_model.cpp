@@ -9,6 +9,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
@@ -18,19 +19,13 @@
 #include "gradient_sums.hpp"
 #include "load_files.hpp"
 #include "make_parallel_model.hpp"
-#include "mesh_axes.hpp"
+#include "model_ranks.hpp"
 #include "step_agreement.hpp"
 
 namespace tw {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-std::vector<std::string> with_shard() {
-  std::vector<std::string> axes = model_axes;
-  axes.emplace_back("shard");
-  return axes;
-}
 
 /// By rank of the mesh: its place along the sample axes.
 std::vector<int> places_of(const MeshShape& shape) {
@@ -46,22 +41,6 @@ std::vector<int> places_of(const MeshShape& shape) {
     places.push_back(place);
   }
   return places;
-}
-
-/// The axes of a mesh of which `left_out` is none.
-std::vector<std::string> axes_without(const MeshShape& shape, const std::string& left_out) {
-  std::vector<std::string> axes;
-  for (const MeshAxis& axis : shape.axes()) {
-    if (axis.name != left_out) axes.push_back(axis.name);
-  }
-  return axes;
-}
-
-/// The ranks that meet in every update.
-std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaMeeting replicas) {
-  if (replicas == ReplicaMeeting::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
-  const std::vector<std::string> axes = axes_without(mesh.shape(), "data");
-  return axes.empty() ? Mesh(mesh.comm().split(mesh.comm().rank(), 0), {{"data", 1}}) : mesh.sub(axes);
 }
 
 std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
@@ -93,85 +72,128 @@ std::vector<NamedShard> buffers_of(std::vector<NamedShard> shards) {
 
 class ParallelModel::Impl {
  public:
-  Impl(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program, const ParallelOptions& options)
-      : mesh_(std::move(own)),
-        replica_(mesh_of_update(mesh(), options.replicas)),
-        comm_(meeting().comm().dup()),
+  Impl(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program, const ParallelOptions& options)
+      : own_(std::move(own)),
+        replicas_(options.replicas),
+        ranks_(std::make_unique<ModelRanks>(mesh(), replicas_)),
         micro_batches_(options.micro_batches),
         program_(std::move(program)),
-        places_(mesh(), sample_axes),
-        samples_(meeting(), sample_axes),
-        model_ranks_(mesh(), model_axes),
-        parts_(mesh(), with_shard()),
-        place_of_(places_of(meeting().shape())),
+        place_of_(places_of(ranks_->meeting().shape())),
         others_(buffers_of(model().shards())),
         names_(names_of(trained_of(model()))),
-        counted_(counted_here(model_ranks_.comm(), trained_of(model()))),
+        counted_(counted_here(ranks_->model().comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
         sums_(size_along(of.shape(), "shard") > 1 ? sharded_parameters(mesh(), *program_, options)
-                                                  : whole_parameters(mesh(), model_ranks_.comm(), model(), options)),
+                                                  : whole_parameters(mesh(), ranks_->model().comm(), model(), options)),
         optimized_(sums_->optimized()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
+    of.comm().barrier();  // no rank still waits here when another one's first call fails
   }
 
-  /// Runs `call`. If it throws on any rank, all ranks throw, and no other call can follow.
+  // A call, in the order of events: begin(), and fail() if anything throws on this rank. That ends the call on all ranks, and the next begin() makes
+  // again what belongs to communicators.
+
+  /// Runs `call`. If it throws on any rank, all ranks throw.
   template <class Call>
   auto together(const Call& call) {
-    TW_EXPECTS(failure_.empty(),
-               "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. What failed: ", failure_);
     try {
       return call();
-    } catch (const std::exception& error) {
-      failure_ = error.what();
-      mesh_->comm().revoke(failure_);  // and all that are derived from it
-      if (split_layers_) split_layers_->revoke(failure_);
+    } catch (...) {
+      fail();
+      throw;
+    }
+  }
+
+  /// Collective over the mesh if a call has failed; else local.
+  void begin() {
+    if (!can_restart()) {
+      TW_EXPECTS(!own_->has_failed(), "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. ",
+                 "What failed: ", failure_.empty() ? "another rank's part" : failure_);
+      return;
+    }
+    together([&] {
+      if (!own_->begin()) return;
+      ranks_.reset();
+      ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
+      program_->restart(mesh());
+      sums_->restart(mesh(), ranks_->model().comm());
+    });
+  }
+
+  void fail() {
+    own_->fail();
+    if (split_layers_ && !split_layers_->revoked()) split_layers_->revoke(message_of_current_exception());
+    failure_ = message_of_current_exception();
+  }
+
+  /// Not with communicators of the user's, and not where replicas make calls apart from one another.
+  bool can_restart() const { return !split_layers_ && (replicas_ == ReplicaMeeting::every_step || size_along(mesh().shape(), "data") == 1); }
+
+  /// Throws on all ranks alike, before anything has changed.
+  Update agree(const BatchFacts& facts) {
+    try {
+      return agree_on_update(ranks_->comm(), facts, place_of_);
+    } catch (const RevokedError&) {
+      fail();
       throw;
     }
   }
 
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const BatchFacts facts = together([&] { return facts_of(inputs, targets, loss, model_ranks_.size() > 1); });
-    const Update update = agree_on_update(comm_, facts, place_of_);  // throws on all ranks alike, before anything has changed
-    return together([&] { return make_step(inputs, targets, loss, update); });
+    begin();
+    const BatchFacts facts = together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
+    const Update update = agree(facts);
+    buffers_.remember();
+    try {
+      return together([&] { return make_step(inputs, targets, loss, update); });
+    } catch (...) {
+      buffers_.restore();
+      for (const NamedTensor& each : model().tensors().parameters) each.tensor.mutable_grad() = at::Tensor();
+      for (const OptimizedTensor& each : optimized_) each.tensor.mutable_grad() = at::Tensor();
+      throw;
+    }
   }
 
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, const Update& update) {
-    const auto place = static_cast<size_t>(samples_.rank());
-    if (samples_.size() > 1) buffers_.remember();
-    const double mine = program_->accumulate({.inputs = inputs,
-                                              .targets = targets,
-                                              .loss = loss,
-                                              .rows = update.rows[place],
-                                              .weight = update.weight,
-                                              .update = updates_.item<int64_t>(),
-                                              .place = places_.rank()},
-                                             *sums_);
-    updates_.add_(1);
-    if (samples_.size() == 1) return mine;
-    std::vector<double> changed = buffers_.changed();
-    changed.push_back(mine);
-    allreduce(*samples_.comm(), at::from_blob(changed.data(), {static_cast<int64_t>(changed.size())}, at::kDouble), ReduceOp::sum);
-    const double total = changed.back();
-    changed.pop_back();
-    if (std::ranges::any_of(changed, [](double each) { return each > 0; })) {
-      buffers_.apply(*samples_.comm(), changed, static_cast<double>(update.rows[place]) / static_cast<double>(update.all_rows));
+    const RanksAlong& samples = ranks_->samples();
+    const auto place = static_cast<size_t>(samples.rank());
+    double total = program_->accumulate({.inputs = inputs,
+                                         .targets = targets,
+                                         .loss = loss,
+                                         .rows = update.rows[place],
+                                         .weight = update.weight,
+                                         .update = updates_.item<int64_t>(),
+                                         .place = ranks_->places().rank()},
+                                        *sums_);
+    if (samples.size() > 1) {
+      std::vector<double> changed = buffers_.changed();
+      changed.push_back(total);
+      allreduce(*samples.comm(), at::from_blob(changed.data(), {static_cast<int64_t>(changed.size())}, at::kDouble), ReduceOp::sum);
+      total = changed.back();
+      changed.pop_back();
+      if (std::ranges::any_of(changed, [](double each) { return each > 0; })) {
+        buffers_.apply(*samples.comm(), changed, static_cast<double>(update.rows[place]) / static_cast<double>(update.all_rows));
+      }
     }
+    if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
+    updates_.add_(1);
     return total;
   }
 
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
-    const BatchFacts facts = together([&] { return facts_of(inputs, targets, Loss::over_rows(), model_ranks_.size() > 1); });
-    const Update batch = agree_on_update(comm_, facts, place_of_);
+    begin();
+    const BatchFacts facts = together([&] { return facts_of(inputs, targets, Loss::over_rows(), ranks_->model().size() > 1); });
+    const Update batch = agree(facts);
     return together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
   }
 
   std::vector<double> make_evaluation(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows,
                                       const Update& batch) {
-    const int64_t here = batch.rows[static_cast<size_t>(samples_.rank())];
+    const int64_t here = batch.rows[static_cast<size_t>(ranks_->samples().rank())];
     const int64_t most = *std::ranges::max_element(batch.rows);
     const int64_t chunk = rows > 0 ? rows : divide_up(most, micro_batches_);
     std::vector<double> totals(sums.size(), 0);
@@ -182,7 +204,7 @@ class ParallelModel::Impl {
       if (!counts || outputs.empty()) continue;
       for (size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i](outputs, narrow_given(targets, part));
     }
-    allreduce(comm_, at::from_blob(totals.data(), {static_cast<int64_t>(totals.size())}, at::kDouble), ReduceOp::sum);
+    allreduce(ranks_->comm(), at::from_blob(totals.data(), {static_cast<int64_t>(totals.size())}, at::kDouble), ReduceOp::sum);
     return totals;
   }
 
@@ -193,7 +215,7 @@ class ParallelModel::Impl {
       const at::Tensor& gradient = optimized_[i].tensor.grad();
       if (gradient.defined()) (counted_[i] != 0 ? share.counted : share.others).push_back(gradient);
     }
-    if (parts_.comm() != nullptr) share.sum_over.push_back(parts_.comm());
+    if (ranks_->parts().comm() != nullptr) share.sum_over.push_back(ranks_->parts().comm());
     return clip_gradient_norm(share, max_norm);
   }
 
@@ -204,21 +226,15 @@ class ParallelModel::Impl {
   }
 
   TrainableModel& model() const { return program_->model(); }
-  /// The ranks that meet in every update.
-  const Mesh& meeting() const { return replica_ ? *replica_ : mesh(); }
-  const Mesh& mesh() const { return *mesh_; }
+  const Mesh& mesh() const { return own_->mesh(); }
 
-  std::shared_ptr<const Mesh> mesh_;          // this model's own
+  std::shared_ptr<OwnMesh> own_;
+  ReplicaMeeting replicas_;
   std::optional<Communicator> split_layers_;  // of the user's mesh
-  std::optional<Mesh> replica_;               // if replicas train apart
-  Communicator comm_;                         // of meeting()
+  std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;
   std::unique_ptr<Program> program_;
-  RanksAlong places_;   // all ranks with other samples
-  RanksAlong samples_;  // those among them that meet
-  RanksAlong model_ranks_;
-  RanksAlong parts_;                // ranks with other elements
-  std::vector<int> place_of_;       // by rank of meeting(), among samples_
+  std::vector<int> place_of_;       // by rank of those that meet, among those with other samples
   std::vector<NamedShard> others_;  // buffers, and the number of updates
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
@@ -228,10 +244,10 @@ class ParallelModel::Impl {
   std::vector<NamedTensor> named_;  // the same tensors
   at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
-  std::string failure_;  // message of the call that failed; empty: none
+  std::string failure_;  // message of the last call that failed on this rank; empty: none
 };
 
-ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program, const ParallelOptions& options) {
+ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program, const ParallelOptions& options) {
   return ParallelModel(std::make_unique<ParallelModel::Impl>(of, std::move(own), std::move(program), options));
 }
 
@@ -254,6 +270,7 @@ double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& tar
 double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
 double ParallelModel::clip_grad_norm(double max_norm) {
   TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
+  impl_->begin();
   return impl_->together([&] { return impl_->clip(max_norm); });
 }
 
@@ -263,6 +280,10 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
   return outputs.front();
 }
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
+  const bool communicates = impl_->ranks_->model().size() > 1 || impl_->sums_->gathers_in_passes();
+  TW_EXPECTS(!impl_->own_->has_failed() || !communicates,
+             "a call of this model has failed: forward() follows after the next train_step(), evaluate() or clip_grad_norm(). What failed: ",
+             impl_->failure_);
   return impl_->together([&] { return impl_->program_->forward(inputs); });
 }
 std::vector<double> ParallelModel::evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
@@ -271,8 +292,8 @@ std::vector<double> ParallelModel::evaluate(const Tensors& inputs, const Tensors
 }
 void ParallelModel::train(bool on) { impl_->model().set_training(on); }
 
-int ParallelModel::places() const noexcept { return impl_->places_.size(); }
-int ParallelModel::place() const noexcept { return impl_->places_.rank(); }
+int ParallelModel::places() const noexcept { return impl_->ranks_->places().size(); }
+int ParallelModel::place() const noexcept { return impl_->ranks_->places().rank(); }
 DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const { return {samples, places(), place(), options}; }
 
 std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); }
@@ -300,6 +321,7 @@ std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torc
 }
 
 void ParallelModel::load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files) {
+  impl_->begin();
   std::vector<NamedShard> tensors = shards();
   std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
   load_files(impl_->mesh().comm(), tensors, files, name_in_files);
@@ -307,6 +329,7 @@ void ParallelModel::load(const std::vector<std::filesystem::path>& files, const 
 }
 
 std::vector<NamedTensor> ParallelModel::whole_on_root() const {
+  impl_->begin();
   std::vector<NamedShard> tensors = shards();
   std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
   std::vector<NamedTensor> all;

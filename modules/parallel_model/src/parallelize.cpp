@@ -18,9 +18,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The same mesh with communicators of its own, which can be revoked without ending the user's. Collective.
-std::shared_ptr<const Mesh> own_mesh(const Mesh& mesh) { return std::make_shared<const Mesh>(mesh.comm(), mesh.shape().axes()); }
-
 void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   std::vector<std::string> lines = value_lines(options);
   lines.push_back(std::to_string(options.seed));
@@ -58,7 +55,7 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
   allocate(initial, mesh, *module);
   auto model = with_split_layers(module, whole(module, forward));
   return make_parallel_model(
-      mesh, own_mesh(mesh),
+      mesh, std::make_shared<OwnMesh>(mesh),
       autograd_program(
           {.module = module, .model = std::move(model), .forward = forward, .example = example, .reads = reads_outputs(mesh), .initial = initial},
           options),
@@ -67,17 +64,17 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
 
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                              const Tensors& example, const ParallelOptions& options, const Initial& initial) {
-  const auto own = own_mesh(mesh);
-  const Communicator& line = (*own)["stage"];
+  const auto own = std::make_shared<OwnMesh>(mesh);
+  const Communicator& line = own->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
-  const pipeline::ModelPlan plan = pipeline::plan_together(own->comm(), *module, forward, example,
+  const pipeline::ModelPlan plan = pipeline::plan_together(own->mesh().comm(), *module, forward, example,
                                                            {.devices = line.size(),
                                                             .micro_batches = static_cast<int>(options.micro_batches),
                                                             .schedule = options.schedule,
                                                             .stages = line.size(),
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
-  pipeline::StageModel stage = on_all_ranks(own->comm(), "making the stages of a planned model", [&] {
+  pipeline::StageModel stage = on_all_ranks(own->mesh().comm(), "making the stages of a planned model", [&] {
     pipeline::StageModel mine = plan.stage(*module, line.rank());
     allocate(initial, mesh, *mine.module);
     return mine;
@@ -141,8 +138,8 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
   expect_options(mesh, options);
   expect_axes(mesh.shape(), {{"layer", "these blocks do not run in parallel along `layer`: pass blocks of layer_parallel"}});
   if (size_along(mesh.shape(), "stage") == 1) return one_module(mesh, blocks, example, options);
-  const auto own = own_mesh(mesh);
-  auto made = std::make_shared<pipeline::Pipeline>((*own)["stage"], blocks, stage_options(*own, options));
+  const auto own = std::make_shared<OwnMesh>(mesh);
+  auto made = std::make_shared<pipeline::Pipeline>(own->mesh()["stage"], blocks, stage_options(own->mesh(), options));
   expect_split_layers(mesh, has_split_layers(*made));
   return make_parallel_model(
       mesh, own, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh)}),
@@ -153,8 +150,8 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Bl
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options) {
   expect_options(mesh, options);
   expect_axes(mesh.shape(), {});
-  const auto own = own_mesh(mesh);
-  return make_parallel_model(mesh, own, layer_program(*own, blocks, example, layers, options), options);
+  const auto own = std::make_shared<OwnMesh>(mesh);
+  return make_parallel_model(mesh, own, layer_program(own->mesh(), blocks, example, layers, options), options);
 }
 
 }  // namespace tw

@@ -23,6 +23,10 @@ class PipelineProgram : public Program {
     Tensors outputs = setup_.pipeline->evaluate(inputs);
     return setup_.reads ? std::move(outputs) : Tensors();
   }
+  void restart(const Mesh& mesh) override {
+    setup_.pipeline->restart_over(mesh["stage"]);
+    if (setup_.restart) setup_.restart(mesh);
+  }
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {

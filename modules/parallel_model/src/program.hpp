@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks that hold a model together compute for a batch.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <tw/comm/mesh.hpp>
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/graph/capture.hpp>
@@ -49,6 +51,8 @@ class Program {
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs) = 0;
   /// The same, but only one of the model's ranks gets the outputs; others none.
   virtual std::vector<at::Tensor> evaluate(const std::vector<at::Tensor>& inputs) = 0;
+  /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.
+  virtual void restart(const Mesh& mesh) = 0;
   /// Inputs for passes that do not count.
   virtual const std::vector<at::Tensor>& example() const = 0;
   /// The division of the model in words.
@@ -70,6 +74,7 @@ struct AutogradProgramSetup {
   std::shared_ptr<const InitialValues> initial = nullptr;       ///< see Program::initial()
   std::function<void(int64_t pass, int64_t place)> begin = {};  ///< called before each micro-batch, and for the next one after an update; may be
                                                                 ///< empty
+  std::function<void(const Mesh& mesh)> restart = {};           ///< see Program::restart(); empty: the module does not communicate
 };
 std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const ParallelOptions& options);
 
@@ -80,6 +85,7 @@ struct PipelineProgramSetup {
   std::vector<at::Tensor> example = {};   ///< inputs for passes that do not count
   bool reads = true;                      ///< whether this rank of those with the same stage gets the outputs of evaluate()
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
+  std::function<void(const Mesh& mesh)> restart = {};                           ///< of stages that communicate themselves, see Program::restart()
   std::string explanation = {};
   std::shared_ptr<const InitialValues> initial = nullptr;  ///< see Program::initial()
 };

@@ -15,7 +15,8 @@ namespace {
 
 class ShardedParameters : public GradientSums {
  public:
-  ShardedParameters(const Mesh& mesh, Program& program, const ParallelOptions& options) : places_(program.model()) {
+  ShardedParameters(const Mesh& mesh, Program& program, const ParallelOptions& options)
+      : places_(program.model()), are_apart_(options.replicas == ReplicaMeeting::apart) {
     TrainableModel& model = program.model();
     const std::shared_ptr<torch::nn::Module> module = program.module();
     const Communicator& shard = mesh["shard"];
@@ -24,7 +25,7 @@ class ShardedParameters : public GradientSums {
                                        .prefetch_units = options.prefetch_units,
                                        .resident_bytes = program.reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes};
     const Communicator* data = size_along(mesh.shape(), "data") > 1 ? &mesh["data"] : nullptr;
-    const FullyShardedSetup setup{.replicas = options.replicas == ReplicaMeeting::every_step ? data : nullptr, .initial = program.initial()};
+    const FullyShardedSetup setup{.replicas = replicas_of(mesh), .initial = program.initial()};
     const ModelTensors tensors = model.tensors();
     const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
     if (data != nullptr) synchronize(*data, filled);
@@ -53,6 +54,9 @@ class ShardedParameters : public GradientSums {
   void parameters_written() override {
     if (sharded_) sharded_->slices_changed();
   }
+  void restart(const Mesh& mesh, const Communicator* /*model_ranks*/) override {
+    if (sharded_) sharded_->restart_over(mesh["shard"], replicas_of(mesh));
+  }
   std::vector<OptimizedTensor> optimized() const override {
     if (!sharded_) return {};
     std::vector<OptimizedTensor> all = sharded_->optimized();
@@ -72,7 +76,11 @@ class ShardedParameters : public GradientSums {
   }
 
  private:
+  /// The ranks with the same slices, if they meet in an update.
+  const Communicator* replicas_of(const Mesh& mesh) const { return size_along(mesh.shape(), "data") > 1 && !are_apart_ ? &mesh["data"] : nullptr; }
+
   PlacesInModel places_;
+  bool are_apart_;
   std::optional<FullySharded> sharded_;  // none without trained parameters
   std::vector<NamedShard> whole_;        // which then stay whole
 };

@@ -11,17 +11,18 @@ namespace {
 
 class WholeParameters : public GradientSums {
  public:
-  WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model, const ParallelOptions& parallel) : model_(model) {
+  WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model, const ParallelOptions& options)
+      : model_(model), are_apart_(options.replicas == ReplicaMeeting::apart) {
     if (size_along(mesh.shape(), "data") == 1) return;
-    const ModelTensors tensors = model.tensors();
-    tensors.expect_replicable();
-    DataParallelOptions options{.reduction = Reduction::sum, .sparse = tensors.sparse};
-    if (model_ranks != nullptr) options.parts = {model_parts(*model_ranks, model)};
-    if (tensors.trained_elements() > 0 && parallel.replicas == ReplicaMeeting::every_step) {
-      parallel_.emplace(mesh["data"], tensors.all_tensors(), options);
-    } else {  // also a stage that has none
-      synchronize(mesh["data"], tensors.all_tensors());
-    }
+    model.tensors().expect_replicable();
+    meet(mesh, model_ranks, {});
+  }
+
+  void restart(const Mesh& mesh, const Communicator* model_ranks) override {
+    if (size_along(mesh.shape(), "data") == 1) return;
+    const std::vector<int64_t> arrival_order = parallel_ ? parallel_->reducer().arrival_order() : std::vector<int64_t>();
+    parallel_.reset();
+    meet(mesh, model_ranks, arrival_order);
   }
 
   std::shared_ptr<void> hold() override {
@@ -43,7 +44,19 @@ class WholeParameters : public GradientSums {
   }
 
  private:
+  void meet(const Mesh& mesh, const Communicator* model_ranks, const std::vector<int64_t>& arrival_order) {
+    const ModelTensors tensors = model_.tensors();
+    DataParallelOptions options{.reduction = Reduction::sum, .arrival_order = arrival_order, .sparse = tensors.sparse};
+    if (model_ranks != nullptr) options.parts = {model_parts(*model_ranks, model_)};
+    if (tensors.trained_elements() > 0 && !are_apart_) {
+      parallel_.emplace(mesh["data"], tensors.all_tensors(), options);
+    } else {  // also a stage that has none
+      synchronize(mesh["data"], tensors.all_tensors());
+    }
+  }
+
   TrainableModel& model_;
+  bool are_apart_;
   std::optional<DataParallel> parallel_;  // none where nothing is summed
 };
 

@@ -43,6 +43,8 @@ class Pipeline::Impl {
   std::string failure_;                          // message of the pass that failed; empty: none
   std::optional<c10::Device> device_of_others_;  // device of other ranks' parameters, if this rank has none
 
+  /// Makes what belongs to comm_. Collective.
+  void meet();
   /// Agrees on the number of rows of a batch, and makes everything that must exist before a rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);

@@ -100,10 +100,15 @@ Pipeline::Impl::Impl(Start start)
       seed_(options_.seed),
       calls_(at::zeros({}, at::kLong)) {
   revoke_on_exception(comm_, [&] {
-    gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
-    shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
+    meet();
+    gradients_->make_parameters_equal();
     comm_.barrier();  // no rank continues unless all can
   });
+}
+
+void Pipeline::Impl::meet() {
+  gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
+  shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
 }
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
@@ -331,6 +336,14 @@ void Pipeline::set_replica(int64_t replica) {
   TW_EXPECTS(replica >= 0, "the number of a replica must be at least 0, got ", replica);
   const uint64_t seed = impl_->options_.seed;
   impl_->seed_ = replica == 0 ? seed : derived_seed(seed, static_cast<uint64_t>(replica));
+}
+
+void Pipeline::restart_over(const Communicator& comm) {
+  TW_EXPECTS(options().sharding == Sharding::none, "a pipeline whose gradients are sharded cannot go on after a failed pass: make a new one");
+  impl_->comm_ = comm.dup();
+  impl_->failure_.clear();
+  impl_->evaluations_ = 0;
+  impl_->meet();
 }
 
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }

@@ -65,6 +65,7 @@ bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() 
 
 StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding)
     : comm_(comm),
+      model_(model),
       ties_(agree_on_ties(comm, ranks, model)),
       replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
       sharding_(sharding),
@@ -73,8 +74,6 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
   if (sharding_ != Sharding::none) optimizing_ = comm.split(trained_.empty() ? 0 : 1, comm.rank());
-  make_equal(replicas_, model.module->parameters());
-  make_equal(replicas_, model.module->buffers());
   const auto here = model.module->named_parameters();
   std::vector<std::vector<int>> sets;  // sets of stages, each listed once
   for (const Tie& tie : ties_) {
@@ -82,7 +81,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
   }
   for (const std::vector<int>& set : sets) {
     const bool takes_part = std::find(set.begin(), set.end(), stage) != set.end();
-    TiedGroup group{{}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
+    TiedGroup group{{}, {}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
     group.is_first = takes_part && group.comm.rank() == 0;
     group.is_on_first_stage = takes_part && set.front() == stage;
     for (const Tie& tie : ties_) {
@@ -90,19 +89,24 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
       for (const auto& [name, of_all] : model.tied) {
         if (of_all != tie.name) continue;
         const at::Tensor& parameter = here[name];
-        const bool is_known =
-            std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
+        const bool is_known = std::any_of(group.all.begin(), group.all.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
         if (is_known) continue;  // registered under another name
-        group.parameters.push_back(parameter);
+        group.all.push_back(parameter);
       }
     }
-    make_equal(group.comm, group.parameters);
+    group.parameters = group.all;
     std::erase_if(group.parameters, [](const at::Tensor& p) { return !p.requires_grad(); });
     groups_.push_back(std::move(group));
   }
   for (const NamedTensor& each : trained_) {
     if (sharding_ != Sharding::none || !is_tied(each.tensor)) reduced_by_replicas_.push_back(each);
   }
+}
+
+void StageGradients::make_parameters_equal() const {
+  make_equal(replicas_, model_.module->parameters());
+  make_equal(replicas_, model_.module->buffers());
+  for (const TiedGroup& group : groups_) make_equal(group.comm, group.all);
 }
 
 bool StageGradients::counts_tied(const at::Tensor& parameter) const {

@@ -17,10 +17,11 @@ namespace tw::pipeline {
 /// begin() drops it on the others.
 class StageGradients {
  public:
-  /// Collective over `comm`, which is kept by reference. Makes values equal: to those of replica 0, and for tied parameters to those of the first
-  /// stage that has them.
-  /// @param module the stage's parameters and buffers
+  /// Collective over `comm`, which is kept by reference. @param model the stage's parameters and buffers; borrowed
   StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding);
+
+  /// Makes values equal: to those of replica 0, and for tied parameters to those of the first stage that has them. Collective over `comm`.
+  void make_parameters_equal() const;
 
   const Communicator& replicas() const noexcept { return replicas_; }
   /// The trained parameters, each once. If sharded, the reducer handles all of them; otherwise those that are not tied.
@@ -50,7 +51,8 @@ class StageGradients {
  private:
   /// Parameters that are tied between the same stages.
   struct TiedGroup {
-    std::vector<at::Tensor> parameters;  // this rank's parameters, in the order of ties; none: not on this rank
+    std::vector<at::Tensor> all;         // this rank's parameters, in the order of ties; none: not on this rank
+    std::vector<at::Tensor> parameters;  // those that are trained
     Communicator comm;                   // all ranks of those stages, or all ranks outside them
     bool is_first = false;               // this rank keeps the reduced gradients
     bool is_on_first_stage = false;      // this rank is on the first of those stages
@@ -64,6 +66,7 @@ class StageGradients {
   void reduce_tied();
 
   const Communicator& comm_;
+  const StageModel& model_;
   std::optional<Communicator> optimizing_;  // for sharded gradients: the ranks of stages that have some
   std::vector<Tie> ties_;
   Communicator replicas_;

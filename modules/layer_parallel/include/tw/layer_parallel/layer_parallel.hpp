@@ -114,6 +114,8 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   /// one.
   State forward(const State& input, const State& extras);
 
+  /// For a network over a communicator that a failure has revoked: goes on over another one of the same ranks. Collective.
+  void restart_over(const Communicator& comm);
   /// The next pass draws the random numbers of training pass `number`, counted from 0; later passes continue from there. Call it on every rank alike.
   void set_calls(int64_t number);
   void set_iterations(Iterations iterations) override;

@@ -21,6 +21,7 @@ class Optimizer;
 
 namespace tw {
 
+class OwnMesh;
 class Program;
 
 /// A sum over the samples of a part of a batch, such as of their losses or of right answers.
@@ -70,7 +71,8 @@ class ParallelModel {
   /// last one targets; others may pass undefined tensors.
   /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples. If the
-  /// model or the loss throws on one rank, the others throw RevokedError with its message. Parameters are as they were, but no other call can follow
+  /// model or the loss throws on one rank, the others throw RevokedError with its message. You may catch these, and make the next step: it follows as
+  /// if this one had not been, except that all gradients are dropped. With split layers, or with ReplicaMeeting::apart, no other call can follow
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the
@@ -113,7 +115,7 @@ class ParallelModel {
   const std::string& explain() const;
 
  private:
-  friend ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<const Mesh> own, std::unique_ptr<Program> program,
+  friend ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program,
                                            const ParallelOptions& options);
   class Impl;
   explicit ParallelModel(std::unique_ptr<Impl> impl);

@@ -76,7 +76,7 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// @return the mean loss of the batch, on every rank. @throws ContractError on every rank alike, without side effects: if numbers of rows do not
   /// fit, a parameter was frozen at construction and now requires a gradient, or a part of a planned module has a different mode than the pipeline.
   /// If a block throws: Error naming stage, micro-batch and block, and RevokedError on the other ranks. The pipeline is then unusable, and each later
-  /// call throws
+  /// call throws; but see restart_over()
   double run(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   /// The same for a model with several inputs or outputs. All tensors have the same number of rows.
   double run(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss);
@@ -99,6 +99,10 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   double clip_grad_norm(double max_norm);
   /// The next run() draws the random numbers of call `number`, counted from 0. Call it on every rank alike.
   void set_calls(int64_t number);
+
+  /// For a pipeline over a communicator that a failure has revoked: goes on over another one of the same ranks, as if the failed pass had not been.
+  /// Reducers are made again. Not for sharded gradients. Collective.
+  void restart_over(const Communicator& comm);
 
   const PipelineOptions& options() const noexcept;
   const Schedule& schedule() const noexcept { return options().schedule; }

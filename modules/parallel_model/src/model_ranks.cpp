@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_ranks.hpp"
+
+namespace tw {
+namespace {
+
+std::vector<std::string> with_shard() {
+  std::vector<std::string> axes = model_axes;
+  axes.emplace_back("shard");
+  return axes;
+}
+
+/// The axes of a mesh of which `left_out` is none.
+std::vector<std::string> axes_without(const MeshShape& shape, const std::string& left_out) {
+  std::vector<std::string> axes;
+  for (const MeshAxis& axis : shape.axes()) {
+    if (axis.name != left_out) axes.push_back(axis.name);
+  }
+  return axes;
+}
+
+/// The ranks that meet in every update; none: all.
+std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaMeeting replicas) {
+  if (replicas == ReplicaMeeting::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
+  const std::vector<std::string> axes = axes_without(mesh.shape(), "data");
+  return axes.empty() ? Mesh(mesh.comm().split(mesh.comm().rank(), 0), {{"data", 1}}) : mesh.sub(axes);
+}
+
+}  // namespace
+
+ModelRanks::ModelRanks(const Mesh& mesh, ReplicaMeeting replicas)
+    : mesh_(mesh),
+      replica_(mesh_of_update(mesh, replicas)),
+      comm_(meeting().comm().dup()),
+      places_(mesh, sample_axes),
+      samples_(meeting(), sample_axes),
+      model_(mesh, model_axes),
+      parts_(mesh, with_shard()) {}
+
+}  // namespace tw

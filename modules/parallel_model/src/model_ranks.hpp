@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <tw/comm/mesh.hpp>
+#include <tw/parallel_model/options.hpp>
+#include <vector>
+
+#include "mesh_axes.hpp"
+
+namespace tw {
+
+/// The ranks with which a rank communicates in calls of a ParallelModel.
+class ModelRanks {
+ public:
+  /// Collective over `mesh`, which is borrowed.
+  ModelRanks(const Mesh& mesh, ReplicaMeeting replicas);
+
+  /// The ranks that meet in every update.
+  const Mesh& meeting() const noexcept { return replica_ ? *replica_ : mesh_; }
+  /// Those, for this class's user alone.
+  const Communicator& comm() const noexcept { return comm_; }
+  const RanksAlong& places() const noexcept { return places_; }    ///< all ranks with other samples
+  const RanksAlong& samples() const noexcept { return samples_; }  ///< those among them that meet
+  const RanksAlong& model() const noexcept { return model_; }      ///< ranks that hold the model together
+  const RanksAlong& parts() const noexcept { return parts_; }      ///< ranks with other elements
+
+ private:
+  const Mesh& mesh_;
+  std::optional<Mesh> replica_;  // if replicas train apart
+  Communicator comm_;
+  RanksAlong places_;
+  RanksAlong samples_;
+  RanksAlong model_;
+  RanksAlong parts_;
+};
+
+}  // namespace tw
