@@ -90,9 +90,7 @@ std::vector<tw::NamedShard> shards_of(const std::vector<tw::NamedTensor>& parame
 void load(const tw::CheckpointStore& store, const std::vector<tw::NamedTensor>& parameters, tw::OptimizerState state) {
   const at::NoGradGuard no_grad;
   const int64_t step = store.newest_valid().value();
-  std::vector<std::string> names;
-  for (const tw::StoredTensor& tensor : store.index(step).tensors) names.push_back(tensor.spec.name);
-  state.prepare(names);
+  state.prepare(store.names(step));
   const auto shards = shards_of(parameters, state);
   store.load(step, shards);
   state.apply(shards);

@@ -125,9 +125,7 @@ TEST(Layers, TimesDataAreOneProcess) {
   Composed composed(alone, three);
   const tw::CheckpointStore store(three, directory);
   tw::OptimizerState state = composed.optimizer();
-  std::vector<std::string> names;
-  for (const tw::StoredTensor& tensor : store.index(before).tensors) names.push_back(tensor.spec.name);
-  state.prepare(names);
+  state.prepare(store.names(before));
   const std::vector<tw::NamedShard> shards = composed.shards(state);
   store.load(before, shards);
   state.apply(shards);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/comm/objects.hpp>
 
+#include <memory>
 #include <numeric>
 #include <span>
+#include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/start_queue.hpp>
@@ -28,6 +30,33 @@ std::vector<std::string> cut(const std::string& all, const std::vector<int64_t>&
   return pieces;
 }
 
+/// What an exchange sends and receives. It is kept if the call fails, because MPI may still use it.
+struct Texts {
+  std::vector<std::string> sent;
+  std::vector<std::string> received;
+};
+
+std::vector<Rank> all_of(size_t ranks) {
+  std::vector<Rank> all;
+  for (size_t rank = 0; rank < ranks; ++rank) all.emplace_back(static_cast<int>(rank));
+  return all;
+}
+
+/// @param to, from by text
+void exchange(const Communicator& comm, Collective collective, Rank root, const std::shared_ptr<Texts>& texts, const std::vector<Rank>& to,
+              const std::vector<Rank>& from) {
+  const auto with = [](std::vector<std::string>& each, const std::vector<Rank>& peers) {
+    std::vector<mpi::PeerBuffer> buffers;
+    for (size_t i = 0; i < each.size(); ++i)
+      buffers.push_back({peers[i], {each[i].data(), static_cast<int64_t>(each[i].size()), ElementType::uint8}});
+    return buffers;
+  };
+  const auto begin = [collective, sending = with(texts->sent, to), receiving = with(texts->received, from)](const Communicator& of) {
+    return mpi::exchange_transfer(of, collective, sending, receiving);
+  };
+  mpi::start(comm, {.collective = collective, .peer = root}, mpi::message_queue(comm).start(comm, begin), [texts] {}).wait();
+}
+
 }  // namespace
 
 std::vector<std::string> allgather_strings(const Communicator& comm, const std::string& mine) {
@@ -41,23 +70,23 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
   mpi::expect_rank(comm, root);
   const auto sizes = allgather_value(comm, static_cast<int64_t>(mine.size()));
   const bool receives = comm.rank() == root;
-  struct Kept {  // also kept if the call fails: MPI may still touch it
-    std::string mine;
-    std::vector<std::string> all;
-  };
-  const auto kept = std::make_shared<Kept>(Kept{mine, std::vector<std::string>(static_cast<size_t>(receives ? comm.size() : 0))});
-  const auto with = [](int rank, std::string& text) {
-    return mpi::PeerBuffer{Rank(rank), {text.data(), static_cast<int64_t>(text.size()), ElementType::uint8}};
-  };
-  const std::vector<mpi::PeerBuffer> sending{with(root, kept->mine)};
-  std::vector<mpi::PeerBuffer> receiving;
-  for (size_t rank = 0; rank < kept->all.size(); ++rank) {
-    kept->all[rank].resize(static_cast<size_t>(sizes[rank]));
-    receiving.push_back(with(static_cast<int>(rank), kept->all[rank]));
-  }
-  const auto begin = [sending, receiving](const Communicator& of) { return mpi::exchange_transfer(of, Collective::gather, sending, receiving); };
-  mpi::start(comm, {.collective = Collective::gather, .peer = root}, mpi::message_queue(comm).start(comm, begin), [kept] {}).wait();
-  return std::move(kept->all);
+  const auto texts = std::make_shared<Texts>(Texts{{mine}, std::vector<std::string>(static_cast<size_t>(receives ? comm.size() : 0))});
+  for (size_t rank = 0; rank < texts->received.size(); ++rank) texts->received[rank].resize(static_cast<size_t>(sizes[rank]));
+  exchange(comm, Collective::gather, root, texts, {root}, all_of(texts->received.size()));
+  return std::move(texts->received);
+}
+
+std::string scatter_strings(const Communicator& comm, const std::vector<std::string>& texts, Rank root) {
+  mpi::expect_rank(comm, root);
+  const bool sends = comm.rank() == root;
+  TW_EXPECTS(!sends || texts.size() == static_cast<size_t>(comm.size()), texts.size(), " strings for ", comm.size(), " ranks");
+  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
+  for (size_t rank = 0; sends && rank < sizes.size(); ++rank) sizes[rank] = static_cast<int64_t>(texts[rank].size());
+  mpi::broadcast(comm, {sizes.data(), static_cast<int64_t>(sizes.size()), ElementType::int64}, root);
+  const auto moved = std::make_shared<Texts>(Texts{sends ? texts : std::vector<std::string>(), std::vector<std::string>(1)});
+  moved->received.front().resize(static_cast<size_t>(sizes[static_cast<size_t>(int{comm.rank()})]));
+  exchange(comm, Collective::scatter, root, moved, all_of(moved->sent.size()), {root});
+  return std::move(moved->received.front());
 }
 
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root) {

@@ -52,6 +52,16 @@ TEST(GatherStrings, GivesTheRootAllInRankOrderAndTheOthersNothing) {
   }
 }
 
+TEST(ScatterStrings, GivesEveryRankItsOwn) {
+  for (const Kind& kind : kinds) {
+    for (int root = 0; root < world().size(); ++root) {
+      const bool sends = world().rank() == root;
+      const std::string mine = tw::scatter_strings(world(), sends ? texts_of_all(kind) : std::vector<std::string>(), tw::Rank(root));
+      expect_same({mine}, {kind.text(world().rank())}, kind.name);
+    }
+  }
+}
+
 TEST(BroadcastString, GivesEveryRankTheRoots) {
   for (const Kind& kind : kinds) {
     for (int root = 0; root < world().size(); ++root) {

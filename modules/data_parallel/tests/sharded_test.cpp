@@ -174,8 +174,7 @@ TEST(ShardedOptimizer, SavesStateThatAnyOtherWayOfHoldingItCanLoad) {
       const tw::OptimizerState saved(saver.optimizer.local(), saver.optimizer.optimized());
       store.save(3, shards_of(saver.net, saved), "");
       store.wait();
-      std::vector<std::string> names;
-      for (const tw::StoredTensor& tensor : store.index(3).tensors) names.push_back(tensor.spec.name);
+      const std::vector<std::string> names = store.names(3);
       const auto load = [&](torch::nn::Sequential& net, tw::OptimizerState& state) {
         const at::NoGradGuard no_grad;
         state.prepare(names);

@@ -46,14 +46,51 @@ std::vector<int64_t> relative(const std::vector<int64_t>& offsets, const Box& bo
   return result;
 }
 
+std::optional<size_t> dimension_of_cuts(const std::vector<const Box*>& boxes) {
+  std::optional<size_t> best;
+  size_t most = 0;
+  for (size_t dimension = 0; !boxes.empty() && dimension < boxes.front()->offsets.size(); ++dimension) {
+    std::vector<int64_t> begins;
+    for (const Box* box : boxes) begins.push_back(box->offsets[dimension]);
+    std::ranges::sort(begins);
+    begins.erase(std::ranges::unique(begins).begin(), begins.end());
+    if (begins.size() > most) {
+      most = begins.size();
+      best = dimension;
+    }
+  }
+  return best;
+}
+
+namespace {
+
+/// Two boxes with common elements, the first of which begins first; none if there are none. Boxes are not empty.
+std::optional<std::pair<const Box*, const Box*>> overlapping(std::vector<const Box*> boxes) {
+  const auto along = dimension_of_cuts(boxes);
+  if (along) std::ranges::stable_sort(boxes, {}, [&](const Box* box) { return box->offsets[*along]; });
+  std::vector<const Box*> open;  // those that have not ended where the next one begins
+  for (const Box* box : boxes) {
+    if (along) std::erase_if(open, [&](const Box* other) { return other->offsets[*along] + other->lengths[*along] <= box->offsets[*along]; });
+    for (const Box* other : open) {
+      if (intersection(*other, *box)) return std::pair(other, box);
+    }
+    open.push_back(box);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes) {
   int64_t covered = 0;
-  for (size_t i = 0; i < boxes.size(); ++i) {
-    if (!lies_in(boxes[i], shape)) return concat("slice ", boxes[i].describe(), " does not lie in ", shape_text(shape));
-    for (size_t j = 0; j < i; ++j) {
-      if (intersection(boxes[i], boxes[j])) return concat("slices ", boxes[j].describe(), " and ", boxes[i].describe(), " overlap");
-    }
-    covered += boxes[i].numel();
+  std::vector<const Box*> filled;
+  for (const Box& box : boxes) {
+    if (!lies_in(box, shape)) return concat("slice ", box.describe(), " does not lie in ", shape_text(shape));
+    covered += box.numel();
+    if (box.numel() > 0) filled.push_back(&box);
+  }
+  if (const auto both = overlapping(std::move(filled))) {
+    return concat("slices ", both->first->describe(), " and ", both->second->describe(), " overlap");
   }
   const int64_t numel = whole_box(shape).numel();
   return covered == numel ? "" : concat("its slices hold ", covered, " of ", numel, " elements");

@@ -105,9 +105,9 @@ at::Tensor Checkpoint::read(const std::string& name) const {
   const at::Tensor tensor = at::empty(found.spec.shape, at::TensorOptions().dtype(found.spec.dtype));
   const NamedShard shard = whole(found.spec.name, tensor, found.kind);
   const ShardSpec spec{found.spec, {}, whole_box(found.spec.shape), found.kind, OnReshard::replicate};
-  const auto plan = plan_load({found}, static_cast<int64_t>(index_.files.size()), {{spec}}, 0);
+  const auto plan = plan_load({found}, static_cast<int64_t>(index_.files.size()), {{spec}});
   const std::lock_guard lock(open_->mutex);
-  open_->files.fill({shard}, plan);
+  open_->files.fill({shard}, plan.front());
   return tensor;
 }
 

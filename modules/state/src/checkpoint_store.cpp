@@ -16,7 +16,7 @@
 #include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/mpi/engine.hpp>
 #include <tw/state/checkpoint.hpp>
 #include <tw/tensor/flat_buffer.hpp>
@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "boxes.hpp"
-#include "json.hpp"
+#include "records.hpp"
 #include "save_transfer.hpp"
 #include "step_directory.hpp"
 
@@ -59,9 +59,9 @@ std::string join(const std::vector<std::string>& lines) {
 /// What every rank writes while the shards keep their names, shapes and placement.
 struct Layout {
   std::vector<ShardSpec> mine;
-  std::vector<StoredTensor> tensors;
-  std::vector<SavePiece> pieces;  // this rank's
-  SafetensorsPlan file;           // of the pieces
+  std::vector<StoredTensor> tensors;  // on rank 0 only
+  std::vector<SavePiece> pieces;      // this rank's
+  SafetensorsPlan file;               // of the pieces
 };
 
 }  // namespace
@@ -144,16 +144,21 @@ class CheckpointStore::Implementation {
     if (const auto problems = examine(step, index); !problems.empty()) {
       throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(problems), "\n  ", offer(complete, step)));
     }
-    std::vector<std::vector<ShardSpec>> by_rank;
-    const std::string mine = on_all_ranks(comm_, concat("loading step ", step), [&] { return to_text(specs_of(shards)); });
-    for (const std::string& text : allgather_strings(comm_, mine)) by_rank.push_back(parse_shards(text));
+    const std::string loading = concat("loading step ", step);
+    const auto mine = on_all_ranks(comm_, loading, [&] { return specs_of(shards); });
+    const auto by_rank = gather_objects(comm_, mine, Rank(0));
     const auto stored_ranks = static_cast<int64_t>(index.files.size());
-    if (const auto problems = misfits(index.tensors, stored_ranks, by_rank); !problems.empty()) {
-      throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
-    }
-    const auto failures = problems_of(comm_, [&] {
-      CheckpointFiles(step_directory(directory_, step)).fill(shards, plan_load(index.tensors, stored_ranks, by_rank, comm_.rank()));
+    std::vector<std::string> problems;
+    std::vector<std::vector<ShardReads>> plan;
+    on_all_ranks(comm_, loading, [&] {
+      if (comm_.rank() != 0) return;
+      problems = misfits(index.tensors, stored_ranks, by_rank);
+      if (problems.empty()) plan = plan_load(index.tensors, stored_ranks, by_rank);
     });
+    problems = broadcast_object(comm_, problems, Rank(0));
+    if (!problems.empty()) throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
+    const auto reads = scatter_objects(comm_, plan, Rank(0));
+    const auto failures = problems_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, reads); });
     if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
     return index.metadata;
   }
@@ -169,11 +174,15 @@ class CheckpointStore::Implementation {
     return std::nullopt;
   }
 
-  CheckpointIndex index(int64_t step) const {
-    CheckpointIndex index;
-    if (const auto problems = read_index(step, index); !problems.empty()) throw Error(problems[0]);
-    return index;
+  CheckpointIndex index(int64_t step) const { return broadcast_object(comm_, head_of(step), Rank(0)); }
+
+  std::vector<std::string> names(int64_t step) const {
+    std::vector<std::string> names;
+    for (const StoredTensor& tensor : head_of(step).tensors) names.push_back(tensor.spec.name);
+    return broadcast_object(comm_, names, Rank(0));
   }
+
+  std::string metadata(int64_t step) const { return head_of(step).metadata; }
 
   void remove_all() {
     wait();
@@ -195,33 +204,32 @@ class CheckpointStore::Implementation {
 
   // Plans again if any rank's shards differ from last time. Collective.
   void update_layout(int64_t step, const std::vector<NamedShard>& shards) {
-    std::vector<ShardSpec> mine;
-    std::string text;
+    Layout layout;
+    bool changed = !planned_;
     std::exception_ptr failure;  // reported to all ranks below; if nothing changed, one small message must suffice
     try {
       TW_EXPECTS(step >= 0, "a step cannot be ", step);
-      mine = specs_of(shards);
-      if (!planned_ || mine != layout_.mine) text = to_text(mine);
+      layout.mine = specs_of(shards);
+      changed = changed || layout.mine != layout_.mine;
     } catch (const std::exception&) {
       failure = std::current_exception();
     }
-    const bool same = planned_ && !failure && text.empty();
+    const bool same = !failure && !changed;
     // Ranks with changes send distinct texts, so all_agree() on "same" holds only if every rank is unchanged. The step is compared too.
     if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
 
     planned_ = false;
     expect_same_on_all_ranks(comm_, "the step that is saved", {concat("step ", step)});
-    Layout layout;
-    if (text.empty() && !failure) text = to_text(mine);  // serialized before without error
-    layout.mine = std::move(mine);
-    const auto texts = allgather_strings(comm_, text);
-    on_all_ranks(comm_, concat("saving step ", step), [&] {
+    const std::string saving = concat("saving step ", step);
+    const auto by_rank = gather_objects(comm_, layout.mine, Rank(0));
+    SavePlan plan;
+    on_all_ranks(comm_, saving, [&] {
       if (failure) std::rethrow_exception(failure);
-      std::vector<std::vector<ShardSpec>> by_rank;
-      for (const std::string& of_rank : texts) by_rank.push_back(of_rank.empty() ? std::vector<ShardSpec>() : parse_shards(of_rank));
-      SavePlan plan = plan_save(by_rank);
-      layout.tensors = std::move(plan.tensors);
-      layout.pieces = std::move(plan.by_rank[static_cast<size_t>(int{comm_.rank()})]);
+      if (comm_.rank() == 0) plan = plan_save(by_rank);
+    });
+    layout.tensors = std::move(plan.tensors);
+    layout.pieces = scatter_objects(comm_, plan.by_rank, Rank(0));
+    on_all_ranks(comm_, saving, [&] {
       std::vector<TensorSpec> pieces;
       for (const SavePiece& piece : layout.pieces) {
         pieces.push_back({piece.key, piece.box.lengths, layout.mine[static_cast<size_t>(piece.shard)].global.dtype});
@@ -282,21 +290,24 @@ class CheckpointStore::Implementation {
     };
   }
 
-  // Reads the index of `step`. @return its errors, equal on all ranks. Collective.
+  // Reads the index of `step`; its tensors on rank 0 only, where everything is planned. @return its errors, equal on all ranks. Collective.
   std::vector<std::string> read_index(int64_t step, CheckpointIndex& index) const {
-    const std::filesystem::path path = step_directory(directory_, step) / index_name;
-    std::string text;
     auto problems = problems_of(comm_, [&] {
-      if (comm_.rank() == 0) text = read_file(path, max_index_bytes);
+      const std::filesystem::path path = step_directory(directory_, step) / index_name;
+      if (comm_.rank() == 0) index = parse_index(read_file(path, max_index_bytes), path);
     });
     if (!problems.empty()) return problems;
-    text = broadcast_string(comm_, text, Rank(0));
-    try {
-      index = parse_index(text, path);
-    } catch (const std::exception& error) {
-      return {error.what()};
-    }
+    std::vector<StoredTensor> tensors = std::move(index.tensors);
+    index.tensors.clear();
+    index = broadcast_object(comm_, index, Rank(0));
+    index.tensors = std::move(tensors);
     return {};
+  }
+
+  CheckpointIndex head_of(int64_t step) const {
+    CheckpointIndex index;
+    if (const auto problems = read_index(step, index); !problems.empty()) throw Error(problems[0]);
+    return index;
   }
 
   // Reads the index of `step` and checks its files, each on one rank. @return all errors, equal on all ranks. Collective.
@@ -354,6 +365,10 @@ std::string CheckpointStore::load(int64_t step, const std::vector<NamedShard>& s
 std::optional<int64_t> CheckpointStore::newest_valid() const { return implementation_->newest_valid(); }
 
 CheckpointIndex CheckpointStore::index(int64_t step) const { return implementation_->index(step); }
+
+std::vector<std::string> CheckpointStore::names(int64_t step) const { return implementation_->names(step); }
+
+std::string CheckpointStore::metadata(int64_t step) const { return implementation_->metadata(step); }
 
 const at::Tensor& CheckpointStore::memory() const noexcept { return implementation_->staging(); }
 void CheckpointStore::remove_all() { implementation_->remove_all(); }

@@ -14,7 +14,6 @@
 #include <tw/base/number_text.hpp>
 
 #include "boxes.hpp"
-#include "json.hpp"
 
 namespace tw {
 namespace {
@@ -82,29 +81,17 @@ class Reader {
   }
 };
 
-/// The common part of StoredTensor and ShardSpec.
-struct Header {
-  TensorSpec spec;
-  std::vector<std::string> aliases;
-  ShardKind kind;
-  OnReshard on_reshard;
-};
-
-ordered_json write_header(const TensorSpec& spec, const std::vector<std::string>& aliases, ShardKind kind, OnReshard on_reshard) {
-  return {{"name", spec.name},   {"aliases", aliases},    {"dtype", dtype_name(spec.dtype)},
-          {"shape", spec.shape}, {"kind", name_of(kind)}, {"on_reshard", name_of(on_reshard)}};
-}
-
-Header read_header(const json& value) {
-  Header header{.spec = {Reader::text(value, "name"), Reader::sizes(value, "shape"), Reader::choice(value, "dtype", dtypes, dtype_name)},
-                .aliases = Reader::texts(value, "aliases"),
-                .kind = Reader::choice(value, "kind", kinds, [](ShardKind kind) { return name_of(kind); }),
-                .on_reshard = Reader::choice(value, "on_reshard", reshards, [](OnReshard on_reshard) { return name_of(on_reshard); })};
-  int64_t bytes = static_cast<int64_t>(c10::elementSize(header.spec.dtype));
-  for (const int64_t length : header.spec.shape) {
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(header.spec.name + ": its shape is too large");
+/// Without its pieces.
+StoredTensor read_header(const json& value) {
+  StoredTensor tensor{.spec = {Reader::text(value, "name"), Reader::sizes(value, "shape"), Reader::choice(value, "dtype", dtypes, dtype_name)},
+                      .aliases = Reader::texts(value, "aliases"),
+                      .kind = Reader::choice(value, "kind", kinds, [](ShardKind kind) { return name_of(kind); }),
+                      .on_reshard = Reader::choice(value, "on_reshard", reshards, [](OnReshard on_reshard) { return name_of(on_reshard); })};
+  int64_t bytes = static_cast<int64_t>(c10::elementSize(tensor.spec.dtype));
+  for (const int64_t length : tensor.spec.shape) {
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(tensor.spec.name + ": its shape is too large");
   }
-  return header;
+  return tensor;
 }
 
 Box read_box(const json& value) {
@@ -120,8 +107,7 @@ Box read_box(const json& value) {
 }
 
 StoredTensor read_tensor(const json& value, int64_t files) {
-  Header header = read_header(value);
-  StoredTensor tensor{std::move(header.spec), std::move(header.aliases), header.kind, header.on_reshard, {}};
+  StoredTensor tensor = read_header(value);
   const bool one = tensor.on_reshard == OnReshard::shard || tensor.on_reshard == OnReshard::replicate;
   const bool may_be_cut = one || tensor.on_reshard == OnReshard::mean;
   std::vector<Box> boxes;
@@ -180,7 +166,8 @@ std::string to_text(const CheckpointIndex& index) {
   }
   ordered_json tensors = ordered_json::array();
   for (const StoredTensor& tensor : index.tensors) {
-    ordered_json entry = write_header(tensor.spec, tensor.aliases, tensor.kind, tensor.on_reshard);
+    ordered_json entry{{"name", tensor.spec.name},   {"aliases", tensor.aliases},    {"dtype", dtype_name(tensor.spec.dtype)},
+                       {"shape", tensor.spec.shape}, {"kind", name_of(tensor.kind)}, {"on_reshard", name_of(tensor.on_reshard)}};
     ordered_json& pieces = entry["pieces"] = ordered_json::array();
     for (const StoredPiece& piece : tensor.pieces) {
       pieces.push_back({{"file", piece.file}, {"key", piece.key}, {"offsets", piece.box.offsets}, {"lengths", piece.box.lengths}});
@@ -219,30 +206,6 @@ CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& 
     throw FileError(path, differs.first - text.begin(), "the index is damaged: its checksum differs, or it is truncated");
   }
   return parse_index_body(body, path);
-}
-
-std::string to_text(const std::vector<ShardSpec>& shards) {
-  ordered_json all = ordered_json::array();
-  for (const ShardSpec& shard : shards) {
-    all.push_back(write_header(shard.global, shard.aliases, shard.kind, shard.on_reshard));
-    all.back()["offsets"] = shard.box.offsets;
-    all.back()["lengths"] = shard.box.lengths;
-  }
-  try {
-    return all.dump();
-  } catch (const json::exception& error) {
-    TW_EXPECTS(false, "names must be UTF-8: ", error.what());
-  }
-  return "";
-}
-
-std::vector<ShardSpec> parse_shards(std::string_view text) {
-  std::vector<ShardSpec> shards;
-  for (const json& value : json::parse(text)) {
-    Header header = read_header(value);
-    shards.push_back({std::move(header.spec), std::move(header.aliases), read_box(value), header.kind, header.on_reshard});
-  }
-  return shards;
 }
 
 }  // namespace tw

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -16,7 +18,7 @@ namespace {
 /// Finds stored tensors by any of their names.
 class Names {
  public:
-  explicit Names(const std::vector<StoredTensor>& stored) : stored_(stored) {
+  explicit Names(const std::vector<StoredTensor>& stored) {
     for (size_t i = 0; i < stored.size(); ++i) {
       of_.emplace(stored[i].spec.name, i);
       for (const std::string& alias : stored[i].aliases) of_.emplace(alias, i);
@@ -34,14 +36,7 @@ class Names {
     return found;
   }
 
-  const StoredTensor& only(const ShardSpec& spec) const {
-    const auto found = find(spec);
-    TW_EXPECTS(found.size() == 1, spec.global.name, " does not fit the checkpoint");
-    return stored_[*found.begin()];
-  }
-
  private:
-  const std::vector<StoredTensor>& stored_;
   std::map<std::string, size_t> of_;
 };
 
@@ -57,16 +52,55 @@ std::string misfit(const std::vector<StoredTensor>& stored, const std::set<size_
   return concat("misshapen: ", spec.global.describe(), " is ", dtype_name(other.dtype), " ", shape_text(other.shape), " in the checkpoint");
 }
 
-std::vector<int64_t> holders_of(const StoredTensor& tensor) {
-  std::set<int64_t> ranks;
-  for (const StoredPiece& piece : tensor.pieces) ranks.insert(piece.file);
-  return {ranks.begin(), ranks.end()};
-}
+/// The pieces of a stored tensor, found by file and by place.
+class Pieces {
+ public:
+  explicit Pieces(const StoredTensor& tensor) : pieces_(tensor.pieces) {
+    std::vector<const Box*> boxes;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      of_file_[pieces_[i].file].push_back(i);
+      boxes.push_back(&pieces_[i].box);
+    }
+    for (const auto& [file, of_it] : of_file_) files_.push_back(file);
+    along_ = dimension_of_cuts(boxes);
+    by_place_.resize(pieces_.size());
+    std::iota(by_place_.begin(), by_place_.end(), size_t{0});
+    if (!along_) return;
+    std::ranges::stable_sort(by_place_, {}, [&](size_t i) { return begin_of(i); });
+    for (const StoredPiece& piece : pieces_) longest_ = std::max(longest_, piece.box.lengths[*along_]);
+  }
 
-/// Whether `rank` has stored its own values of these elements.
-bool has_own(const StoredTensor& tensor, int64_t rank, const Box& box) {
-  return std::ranges::any_of(tensor.pieces, [&](const StoredPiece& piece) { return piece.file == rank && piece.box == box; });
-}
+  const StoredPiece& at(size_t index) const { return pieces_[index]; }
+  size_t count() const noexcept { return pieces_.size(); }
+  /// The ranks that have stored pieces, ascending.
+  const std::vector<int64_t>& files() const noexcept { return files_; }
+  /// The piece that is what `rank` has stored of these elements; none if it has not.
+  std::optional<size_t> own(int64_t rank, const Box& box) const {
+    const auto of_rank = of_file_.find(rank);
+    if (of_rank == of_file_.end()) return std::nullopt;
+    const auto found = std::ranges::find_if(of_rank->second, [&](size_t i) { return pieces_[i].box == box; });
+    return found == of_rank->second.end() ? std::nullopt : std::optional(*found);
+  }
+  /// Those that may overlap `box`, ascending: others begin before it by more than the longest, or after its end.
+  std::vector<size_t> near(const Box& box) const {
+    if (!along_) return by_place_;
+    const auto from = std::ranges::upper_bound(by_place_, box.offsets[*along_] - longest_, {}, [&](size_t i) { return begin_of(i); });
+    const auto to = std::ranges::lower_bound(by_place_, box.offsets[*along_] + box.lengths[*along_], {}, [&](size_t i) { return begin_of(i); });
+    std::vector<size_t> found(std::min(from, to), to);
+    std::ranges::sort(found);
+    return found;
+  }
+
+ private:
+  int64_t begin_of(size_t index) const { return pieces_[index].box.offsets[*along_]; }
+
+  const std::vector<StoredPiece>& pieces_;
+  std::map<int64_t, std::vector<size_t>> of_file_;
+  std::vector<int64_t> files_;
+  std::optional<size_t> along_;   // none: one place
+  std::vector<size_t> by_place_;  // pieces in the order in which they begin along that dimension
+  int64_t longest_ = 0;           // along it
+};
 
 /// By tensor name: ranks that have a shard of it, ascending.
 std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const std::vector<std::vector<ShardSpec>>& by_rank) {
@@ -80,21 +114,81 @@ std::unordered_map<std::string_view, std::vector<int64_t>> ranks_by_name(const s
   return ranks;
 }
 
-// The part of `piece` inside `box`; none if they do not overlap.
-std::optional<Read> read_of(const StoredPiece& piece, const Box& box) {
+/// Adds the part of `piece` inside `box`, if they overlap.
+void add(ShardReads& reads, const StoredPiece& piece, const Box& box) {
   const auto common = intersection(piece.box, box);
-  if (!common) return std::nullopt;
-  return Read{piece.file, piece.key, relative(common->offsets, piece.box), relative(common->offsets, box), common->lengths};
+  if (common) reads.reads.push_back({piece.file, piece.key, relative(common->offsets, piece.box), relative(common->offsets, box), common->lengths});
 }
 
-ShardReads copy_reads(const StoredTensor& tensor, const Box& box) {
-  ShardReads reads;
-  if (box.numel() == 0) return reads;
-  for (const StoredPiece& piece : tensor.pieces) {
-    if (auto read = read_of(piece, box)) reads.reads.push_back(std::move(*read));
+class LoadPlanner {
+ public:
+  using Combine = ShardReads::Combine;
+
+  LoadPlanner(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank)
+      : stored_(stored),
+        names_(stored),
+        pieces_(stored.begin(), stored.end()),
+        as_many_ranks_(stored_ranks == static_cast<int64_t>(by_rank.size())),
+        holding_(ranks_by_name(by_rank)) {}
+
+  ShardReads plan(int64_t rank, const ShardSpec& spec) {
+    const auto found = names_.find(spec);
+    if (found.empty()) return {.combine = Combine::keep};  // misfits() accepts that for `drop` only
+    TW_EXPECTS(found.size() == 1, spec.global.name, " does not fit the checkpoint");
+    const size_t tensor = *found.begin();
+    const OnReshard stored_for = stored_[tensor].on_reshard;
+    if (stored_for == OnReshard::shard || stored_for == OnReshard::replicate) return all_in(tensor, spec.box, Combine::copy);
+    // Each old rank had its own tensor, except ranks without one, e.g. without optimizer state before their first update.
+    const bool same_kind = spec.on_reshard == stored_for;
+    const bool each_its_own = same_kind && is_as_before(spec.global.name, tensor);
+    const auto own = each_its_own ? pieces_[tensor].own(rank, spec.box) : std::nullopt;
+    if (own) {
+      ShardReads reads;
+      add(reads, pieces_[tensor].at(*own), spec.box);
+      return reads;
+    }
+    if (stored_for == OnReshard::mean) return all_in(tensor, spec.box, Combine::mean);
+    if (stored_for != OnReshard::sum) return {.combine = Combine::keep};
+    if (!same_kind) return all_in(tensor, spec.box, Combine::sum);
+    return each_its_own ? ShardReads{.combine = Combine::sum} : share_of_sum(tensor, rank, spec);
   }
-  return reads;
-}
+
+ private:
+  ShardReads all_in(size_t tensor, const Box& box, Combine combine) const {
+    ShardReads reads{.combine = combine};
+    for (const size_t i : pieces_[tensor].near(box)) add(reads, pieces_[tensor].at(i), box);
+    if (combine != Combine::copy) std::ranges::stable_sort(reads.reads, {}, [](const Read& read) { return std::tie(read.to, read.lengths); });
+    return reads;
+  }
+
+  /// The ranks that have the tensor now deal what was stored among them.
+  ShardReads share_of_sum(size_t tensor, int64_t rank, const ShardSpec& spec) const {
+    const std::vector<int64_t>& now = holding_.at(spec.global.name);
+    ShardReads reads{.combine = Combine::sum};
+    for (auto i = static_cast<size_t>(std::ranges::lower_bound(now, rank) - now.begin()); i < pieces_[tensor].count(); i += now.size()) {
+      add(reads, pieces_[tensor].at(i), spec.box);
+    }
+    return reads;
+  }
+
+  /// Whether the ranks that stored the tensor all have it now.
+  bool is_as_before(const std::string& name, size_t tensor) {
+    const auto [found, is_new] = as_before_.try_emplace({name, tensor});
+    if (is_new) {
+      const std::vector<int64_t>& now = holding_.at(name);
+      const std::vector<int64_t>& then = pieces_[tensor].files();
+      found->second = now == then || (as_many_ranks_ && std::ranges::includes(now, then));
+    }
+    return found->second;
+  }
+
+  const std::vector<StoredTensor>& stored_;
+  Names names_;
+  std::vector<Pieces> pieces_;  // by stored tensor
+  bool as_many_ranks_;
+  std::unordered_map<std::string_view, std::vector<int64_t>> holding_;
+  std::map<std::pair<std::string, size_t>, bool> as_before_;  // by name here, and stored tensor
+};
 
 }  // namespace
 
@@ -121,43 +215,12 @@ std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_
   return problems;
 }
 
-std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
-                                  int64_t rank) {
-  const Names names(stored);
-  const bool as_many_ranks = stored_ranks == static_cast<int64_t>(by_rank.size());
-  const auto holding = ranks_by_name(by_rank);
-  std::vector<ShardReads> plan;
-  for (const ShardSpec& spec : by_rank[static_cast<size_t>(rank)]) {
-    const auto found = names.find(spec);
-    if (found.empty()) {  // misfits() accepts that for `drop` only
-      plan.push_back({.combine = ShardReads::Combine::keep});
-      continue;
-    }
-    const StoredTensor& tensor = names.only(spec);
-    if (tensor.on_reshard == OnReshard::shard || tensor.on_reshard == OnReshard::replicate) {
-      plan.push_back(copy_reads(tensor, spec.box));
-      continue;
-    }
-    // Each old rank had its own tensor, except ranks without one, e.g. without optimizer state before their first update.
-    const std::vector<int64_t>& now = holding.at(spec.global.name);
-    const std::vector<int64_t> then = holders_of(tensor);
-    const bool same_kind = spec.on_reshard == tensor.on_reshard;
-    const bool each_its_own = same_kind && (now == then || (as_many_ranks && std::includes(now.begin(), now.end(), then.begin(), then.end())));
-    const bool mine = each_its_own && has_own(tensor, rank, spec.box);
-    const auto place = static_cast<size_t>(std::find(now.begin(), now.end(), rank) - now.begin());
-    ShardReads reads{.combine = mine                                   ? ShardReads::Combine::copy
-                                : tensor.on_reshard == OnReshard::sum  ? ShardReads::Combine::sum
-                                : tensor.on_reshard == OnReshard::mean ? ShardReads::Combine::mean
-                                                                       : ShardReads::Combine::keep};
-    for (size_t i = 0; i < tensor.pieces.size() && reads.combine != ShardReads::Combine::keep; ++i) {
-      const StoredPiece& piece = tensor.pieces[i];
-      if (mine && piece.file != rank) continue;
-      if (reads.combine == ShardReads::Combine::sum && same_kind && (each_its_own || i % now.size() != place)) continue;
-      if (mine && piece.box != spec.box) continue;  // another slice of this rank
-      if (auto read = read_of(piece, spec.box)) reads.reads.push_back(std::move(*read));
-    }
-    std::ranges::stable_sort(reads.reads, {}, [](const Read& read) { return std::tie(read.to, read.lengths); });
-    plan.push_back(std::move(reads));
+std::vector<std::vector<ShardReads>> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
+                                               const std::vector<std::vector<ShardSpec>>& by_rank) {
+  LoadPlanner planner(stored, stored_ranks, by_rank);
+  std::vector<std::vector<ShardReads>> plan(by_rank.size());
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (const ShardSpec& spec : by_rank[rank]) plan[rank].push_back(planner.plan(static_cast<int64_t>(rank), spec));
   }
   return plan;
 }

@@ -70,10 +70,11 @@ class Planner {
     }
     std::vector<Holder>& holders = holders_[found->second];
     if (!holders.empty()) {
-      const bool again = std::any_of(holders.begin(), holders.end(), [&](const Holder& other) {
-        return other.rank == holder.rank && (!may_be_cut(mine.on_reshard) || spec(other).box == mine.box);
-      });
-      if (again) problem(mine.global.name, " comes twice on rank ", holder.rank);
+      for (auto other = holders.rbegin(); other != holders.rend() && other->rank == holder.rank; ++other) {
+        if (may_be_cut(mine.on_reshard) && spec(*other).box != mine.box) continue;
+        problem(mine.global.name, " comes twice on rank ", holder.rank);
+        break;
+      }
       ShardSpec expected = spec(holders.front());
       expected.box = mine.box;
       if (!(mine == expected)) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tw/base/clock.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
 #include <tw/state/layout.hpp>
@@ -125,8 +126,9 @@ TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
     for (size_t rank = 0; rank < savers; ++rank) {
       for (const tw::SavePiece& piece : plan.by_rank[rank]) written[{static_cast<int64_t>(rank), piece.key}] = piece.box;
     }
+    const auto plans = tw::plan_load(plan.tensors, static_cast<int64_t>(savers), load);
     for (size_t rank = 0; rank < loaders; ++rank) {
-      const auto reads = tw::plan_load(plan.tensors, static_cast<int64_t>(savers), load, static_cast<int64_t>(rank));
+      const auto& reads = plans.at(rank);
       ASSERT_EQ(reads.size(), 1U);
       EXPECT_EQ(reads[0].combine, Combine::copy);
       const Box& wanted = load[rank][0].box;
@@ -149,10 +151,109 @@ TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
   }
 }
 
+/// How `rank` fills its first shard.
+tw::ShardReads first_of(const std::vector<tw::StoredTensor>& stored, int64_t stored_ranks, const ByRank& by_rank, int64_t rank) {
+  return tw::plan_load(stored, stored_ranks, by_rank).at(static_cast<size_t>(rank)).at(0);
+}
+
 std::vector<int64_t> files_of(const tw::ShardReads& reads) {
   std::vector<int64_t> files;
   for (const tw::Read& read : reads.reads) files.push_back(read.file);
   return files;
+}
+
+/// Cuts boxes of up to three dimensions anywhere, again and again.
+std::vector<Box> random_tiling(tw::CounterRng& random, const std::vector<int64_t>& shape) {
+  std::vector<Box> boxes{tw::whole_box(shape)};
+  for (uint32_t cuts = random.below(12); cuts > 0; --cuts) {
+    const size_t which = random.below(static_cast<uint32_t>(boxes.size()));
+    const size_t along = random.below(static_cast<uint32_t>(shape.size()));
+    Box& first = boxes[which];
+    if (first.lengths[along] < 2) continue;
+    Box second = first;
+    first.lengths[along] = 1 + random.below(static_cast<uint32_t>(first.lengths[along] - 1));
+    second.offsets[along] += first.lengths[along];
+    second.lengths[along] -= first.lengths[along];
+    boxes.push_back(second);
+  }
+  return boxes;
+}
+
+bool overlap(const Box& a, const Box& b) {
+  for (size_t i = 0; i < a.offsets.size(); ++i) {
+    if (a.offsets[i] + a.lengths[i] <= b.offsets[i] || b.offsets[i] + b.lengths[i] <= a.offsets[i]) return false;
+  }
+  return a.numel() > 0 && b.numel() > 0;
+}
+
+// Compared with all pairs, also where a box was moved or repeated.
+TEST(Tiling, IsWhatPairsSay) {
+  tw::CounterRng random(8);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int64_t> shape(1 + random.below(3));
+    for (int64_t& length : shape) length = 1 + random.below(7);
+    std::vector<Box> boxes = random_tiling(random, shape);
+    Box& one = boxes[random.below(static_cast<uint32_t>(boxes.size()))];
+    const size_t along = random.below(static_cast<uint32_t>(shape.size()));
+    if (round % 3 == 1) one.offsets[along] = random.below(static_cast<uint32_t>(1 + shape[along] - one.lengths[along]));
+    if (round % 3 == 2) boxes.push_back(one);
+    int64_t covered = 0;
+    bool some_overlap = false;
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      covered += boxes[i].numel();
+      for (size_t j = 0; j < i; ++j) some_overlap = some_overlap || overlap(boxes[i], boxes[j]);
+    }
+    const std::string why = tw::why_no_tiling(shape, boxes);
+    EXPECT_EQ(why.find("overlap") != std::string::npos, some_overlap) << why;
+    EXPECT_EQ(why.empty(), !some_overlap && covered == tw::whole_box(shape).numel()) << why;
+  }
+}
+
+// Any tiling is read back from any other, by ranks that have several boxes: compared with all pairs of boxes.
+TEST(LoadPlan, FindsThePiecesThatPairsFind) {
+  tw::CounterRng random(9);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<int64_t> shape(1 + random.below(3));
+    for (int64_t& length : shape) length = 1 + random.below(9);
+    const auto dealt = [&](size_t ranks) {
+      ByRank by_rank(ranks);
+      for (const Box& box : random_tiling(random, shape)) by_rank[random.below(static_cast<uint32_t>(ranks))].push_back(slice("w", shape, box));
+      return by_rank;
+    };
+    const auto stored = tw::plan_save(dealt(4), 1).tensors;
+    const ByRank load = dealt(3);
+    const auto plans = tw::plan_load(stored, 4, load);
+    for (size_t rank = 0; rank < load.size(); ++rank) {
+      for (size_t i = 0; i < load[rank].size(); ++i) {
+        std::vector<std::pair<int64_t, std::string>> expected;
+        for (const tw::StoredPiece& piece : stored[0].pieces) {
+          if (overlap(piece.box, load[rank][i].box)) expected.emplace_back(piece.file, piece.key);
+        }
+        std::vector<std::pair<int64_t, std::string>> found;
+        for (const tw::Read& read : plans[rank][i].reads) found.emplace_back(read.file, read.key);
+        EXPECT_EQ(found, expected);
+      }
+    }
+  }
+}
+
+// A large job: 8192 ranks save a part each of a few tensors, and half as many load them. Comparing all pairs of boxes takes more than a minute.
+TEST(LoadPlan, OfALargeJobIsMadeInTime) {
+  const auto cut = [](int64_t ranks) {
+    ByRank by_rank(static_cast<size_t>(ranks));
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      for (const char* name : {"a", "b", "c", "d"}) {
+        by_rank[static_cast<size_t>(rank)].push_back(slice(name, {16384, 4}, {{16384 / ranks * rank, 0}, {16384 / ranks, 4}}));
+      }
+    }
+    return by_rank;
+  };
+  const tw::Stopwatch watch;
+  const auto stored = tw::plan_save(cut(8192)).tensors;
+  const ByRank loading = cut(4096);
+  EXPECT_TRUE(tw::misfits(stored, 8192, loading).empty());
+  EXPECT_EQ(files_of(tw::plan_load(stored, 8192, loading).at(4095).at(3)), (std::vector<int64_t>{8190, 8191}));
+  EXPECT_LT(watch.elapsed().count(), 20) << "seconds; half of one is usual";
 }
 
 TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
@@ -162,13 +263,13 @@ TEST(LoadPlan, DealsWithWhatEachRankHasOfItsOwn) {
     const ByRank five(5, {whole("own", {4}, on_reshard)});
     const auto stored = tw::plan_save(three).tensors;
     for (int64_t rank = 0; rank < 3; ++rank) {  // same number of ranks: each reads its own
-      const auto reads = tw::plan_load(stored, 3, three, rank)[0];
+      const auto reads = first_of(stored, 3, three, rank);
       EXPECT_EQ(reads.combine, Combine::copy);
       EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
     }
-    const auto first = tw::plan_load(stored, 3, two, 0)[0];
-    const auto second = tw::plan_load(stored, 3, two, 1)[0];
-    const auto fifth = tw::plan_load(stored, 3, five, 4)[0];
+    const auto first = first_of(stored, 3, two, 0);
+    const auto second = first_of(stored, 3, two, 1);
+    const auto fifth = first_of(stored, 3, five, 4);
     if (on_reshard == OnReshard::sum) {
       EXPECT_EQ(files_of(first), (std::vector<int64_t>{0, 2}));
       EXPECT_EQ(files_of(second), (std::vector<int64_t>{1}));
@@ -191,16 +292,16 @@ TEST(LoadPlan, GivesBackItsOwnAlsoWhereAnotherRankHadNone) {
     const ByRank three(3, own);
     const auto stored = tw::plan_save({own, {}, own}).tensors;
     for (const int64_t rank : {0, 2}) {
-      const auto reads = tw::plan_load(stored, 3, three, rank)[0];
+      const auto reads = first_of(stored, 3, three, rank);
       EXPECT_EQ(reads.combine, Combine::copy);
       EXPECT_EQ(files_of(reads), (std::vector<int64_t>{rank}));
     }
-    const auto without = tw::plan_load(stored, 3, three, 1)[0];
+    const auto without = first_of(stored, 3, three, 1);
     EXPECT_EQ(without.combine, on_reshard == OnReshard::sum ? Combine::sum : on_reshard == OnReshard::mean ? Combine::mean : Combine::keep);
     EXPECT_EQ(files_of(without), on_reshard == OnReshard::mean ? (std::vector<int64_t>{0, 2}) : std::vector<int64_t>{});
     // With other ranks, nothing of a sum is lost, even if a rank that had some has none now.
-    const auto first = tw::plan_load(stored, 3, ByRank(2, own), 0)[0];
-    const auto second = tw::plan_load(stored, 3, {own, own, {}}, 1)[0];
+    const auto first = first_of(stored, 3, ByRank(2, own), 0);
+    const auto second = first_of(stored, 3, {own, own, {}}, 1);
     if (on_reshard == OnReshard::sum) {
       EXPECT_EQ(files_of(first), (std::vector<int64_t>{0}));
       EXPECT_EQ(files_of(second), (std::vector<int64_t>{2}));
@@ -213,7 +314,7 @@ TEST(LoadPlan, GivesBackItsOwnAlsoWhereAnotherRankHadNone) {
 
 TEST(LoadPlan, GivesReplicasTheMeanAlsoOnAsManyRanks) {
   const auto stored = tw::plan_save(ByRank(2, {whole("w", {4}, OnReshard::mean)})).tensors;
-  const auto reads = tw::plan_load(stored, 2, ByRank(2, {whole("w", {4}, OnReshard::replicate)}), 1)[0];
+  const auto reads = first_of(stored, 2, ByRank(2, {whole("w", {4}, OnReshard::replicate)}), 1);
   EXPECT_EQ(reads.combine, Combine::mean);
   EXPECT_EQ(files_of(reads), (std::vector<int64_t>{0, 1}));
 }

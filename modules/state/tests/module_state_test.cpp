@@ -71,9 +71,8 @@ struct Training {
   int64_t resume() {
     const auto step = store.newest_valid();
     if (!step) return 0;
-    std::vector<std::string> names;  // what the optimizer remembered then, such as "optimizer/conv1.weight/exp_avg"
-    for (const tw::StoredTensor& each : store.index(*step).tensors) names.push_back(each.spec.name);
-    state.prepare(names);  // makes these tensors; a new optimizer has none
+    // Makes what the optimizer remembered then, such as "optimizer/conv1.weight/exp_avg"; a new optimizer has none.
+    state.prepare(store.names(*step));
     const auto all = shards();
     store.load(*step, all);
     state.apply(all);  // counters, which are no tensors in the optimizer

@@ -61,15 +61,13 @@ std::optional<int64_t> Snapshots::last_step() const {
 std::optional<Progress> Snapshots::newest() const {
   const auto step = store_.newest_valid();
   if (!step) return std::nullopt;
-  return progress_from_json(store_.index(*step).metadata);
+  return progress_from_json(store_.metadata(*step));
 }
 
 Progress Snapshots::restore(int64_t step, Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
-  std::vector<std::string> names;
-  for (const StoredTensor& tensor : store_.index(step).tensors) names.push_back(tensor.spec.name);
-  strategy.prepare(names);
+  strategy.prepare(store_.names(step));
   const std::vector<NamedShard> shards = shards_of(model_, strategy);
   const Progress progress = progress_from_json(store_.load(step, shards));
   strategy.apply(shards);

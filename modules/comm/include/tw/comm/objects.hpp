@@ -13,6 +13,10 @@ std::vector<std::string> allgather_strings(const Communicator& comm, const std::
 /// The same on `root` only; empty elsewhere. Collective. @throws ContractError unless `root` is a rank of `comm`.
 std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root);
 
+/// Returns the string of `texts` that is for this rank. Collective. @param texts one for each rank; used on the root only. @throws ContractError
+/// unless `root` is a rank of `comm`.
+std::string scatter_strings(const Communicator& comm, const std::vector<std::string>& texts, Rank root);
+
 /// Returns the `text` of `root` on every rank. Collective. @param text used on the root only. @throws ContractError unless `root` is a rank of
 /// `comm`.
 std::string broadcast_string(const Communicator& comm, const std::string& text, Rank root);

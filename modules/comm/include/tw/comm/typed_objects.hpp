@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// As allgather_strings(), gather_strings() and broadcast_string().
+/// As allgather_strings(), gather_strings(), scatter_strings() and broadcast_string().
 template <class T>
 std::vector<T> allgather_objects(const Communicator& comm, const T& mine) {
   std::vector<T> all;
@@ -20,6 +20,14 @@ std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root
   std::vector<T> all;
   for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(unpacked<T>(each));
   return all;
+}
+template <class T>
+T scatter_objects(const Communicator& comm, const std::vector<T>& objects, Rank root) {
+  std::vector<std::string> texts;
+  if (comm.rank() == root) {
+    for (const T& each : objects) texts.push_back(packed(each));
+  }
+  return unpacked<T>(scatter_strings(comm, texts, root));
 }
 template <class T>
 T broadcast_object(const Communicator& comm, const T& object, Rank root) {

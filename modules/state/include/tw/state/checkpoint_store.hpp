@@ -80,6 +80,9 @@ class CheckpointStore {
   std::optional<int64_t> newest_valid() const;
   /// The index of the checkpoint of `step`: its content without values. Collective. @throws Error on every rank alike if it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
+  /// Parts of it: the names of its tensors; what save() was given. Collective. @throws Error likewise
+  std::vector<std::string> names(int64_t step) const;
+  std::string metadata(int64_t step) const;
   /// The buffer into which save() copies this rank's data; kept between saves. Undefined before the first save().
   const at::Tensor& memory() const noexcept;
   /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() or because they

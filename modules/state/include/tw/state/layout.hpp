@@ -99,10 +99,10 @@ struct ShardReads {
 /// match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if the number of ranks differs.
 std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// How `rank` fills its shards, in their order. With the same number of ranks as before, sum, mean and drop return each rank's own values; a rank
-/// that had none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which must have found
-/// none.
-std::vector<ShardReads> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank,
-                                  int64_t rank);
+/// How each rank fills its shards, in their order, by rank. With the same number of ranks as before, sum, mean and drop return each rank's own
+/// values; a rank that had none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which
+/// must have found none.
+std::vector<std::vector<ShardReads>> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
+                                               const std::vector<std::vector<ShardSpec>>& by_rank);
 
 }  // namespace tw
