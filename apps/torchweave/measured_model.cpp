@@ -3,7 +3,6 @@
 
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/utils.h>
 
 #include <map>
@@ -11,9 +10,9 @@
 #include <tw/base/error.hpp>
 #include <tw/base/text_stream.hpp>
 #include <tw/comm/threads.hpp>
+#include <tw/gradients/trainable_model.hpp>
 #include <tw/graph/capture.hpp>
 #include <tw/pipeline/measured_profile.hpp>
-#include <tw/train/model.hpp>
 
 #include "model_kinds.hpp"
 
@@ -36,7 +35,7 @@ std::vector<int64_t> sizes_of(const std::string& text) {
 
 /// A model, and a batch for it.
 struct Subject {
-  train::Model model;
+  Callable model;
   at::Tensor example;
 };
 
@@ -49,8 +48,8 @@ Subject of_file(const MeasuredModelOptions& options) {
   const std::string& file = options.model.name;
   if (options.input.empty()) throw Error(concat("--input: ", file, " does not define its input; pass the shape of a row, such as 1x28x28"));
   const std::map<std::string, at::ScalarType> dtypes{{"float32", at::kFloat}, {"float64", at::kDouble}, {"int64", at::kLong}};
-  Subject subject{train::load_torchscript(file), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
-  subject.model.set_training(true);
+  Subject subject{load_script(file), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
+  if (!subject.model.module->is_training()) subject.model.module->train();
   return subject;
 }
 
@@ -60,8 +59,7 @@ Subject of_kind(const MeasuredModelOptions& options, const ModelKind& kind) {
     if (input.dtype == at::kLong) throw Error(concat("--input: a ", kind.name, " needs --sequence tokens"));
     input.row = sizes_of(options.input);
   }
-  const Callable made = kind.make(options.model, input.row, input.outputs);
-  return {train::model_of(made.module, made.forward), example_of(input.row, options.rows, input.dtype)};
+  return {kind.make(options.model, input.row, input.outputs), example_of(input.row, options.rows, input.dtype)};
 }
 
 /// LibTorch's errors tell of operators, not of what the user said.
@@ -70,7 +68,6 @@ void expect_takes_example(const MeasuredModelOptions& options, const Subject& su
     throw Error(concat(options.model.name, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
   };
   const torch::NoGradGuard no_grad;
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // a TorchScript file is captured as it is before anything ran
   try {
     (void)subject.model.forward(subject.example);
   } catch (const c10::Error& error) {
@@ -87,9 +84,9 @@ MeasuredModel measured_model(const Communicator& comm, const MeasuredModelOption
   torch::manual_seed(0);
   const ModelKind* kind = find_model_kind(options.model.name);
   const Subject subject = kind == nullptr ? of_file(options) : of_kind(options, *kind);
-  const train::Model& model = subject.model;
   expect_takes_example(options, subject);
-  const auto forward = [&](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{model.forward(inputs[0])}; };
+  const auto forward = [&](const std::vector<at::Tensor>& inputs) { return std::vector<at::Tensor>{subject.model.forward(inputs[0])}; };
+  const ModelTensors model = model_tensors(*subject.model.module);
   std::map<std::string, at::Tensor> tensors;
   for (const NamedTensor& each : model.all_tensors()) tensors[each.name] = each.tensor;
   MeasuredModel made;

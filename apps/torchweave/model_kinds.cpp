@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/graph/torchscript.hpp>
 #include <tw/models/conv_net.hpp>
 #include <tw/models/gpt.hpp>
 #include <tw/models/lenet.hpp>
@@ -86,7 +87,7 @@ const std::vector<ModelKind>& model_kinds() {
        .is_cut = false,
        .has_layers_in_parallel = true,
        .is_measured = false},
-      {.name = "torchscript", .keys = {"path"}, .takes_images = false, .is_cut = false, .is_measured = false},  // `plan` knows it by its file
+      {.name = "torchscript", .keys = {"path"}, .takes_images = false, .is_measured = false},  // `plan` knows it by its file
       {.name = "gpt",
        .keys = {"blocks", "width", "heads", "sequence", "vocabulary"},
        .is_trained = false,
@@ -117,6 +118,11 @@ std::vector<std::string> models_that(bool ModelKind::* property) {
 }
 
 bool is_torchscript_file(const std::string& model) { return model.ends_with(".pt"); }
+
+Callable load_script(const std::filesystem::path& path) {
+  const auto script = graph::load_torchscript(path);
+  return {script, [script](const at::Tensor& inputs) { return script->forward_one(inputs); }};
+}
 
 bool can_be_measured(const std::string& model) {
   const ModelKind* kind = find_model_kind(model);

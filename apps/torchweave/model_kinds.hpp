@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -53,5 +54,8 @@ std::vector<std::string> models_that(bool ModelKind::* property);
 /// Whether `model` can be measured: by its name, or as a TorchScript file, "NAME.pt".
 bool can_be_measured(const std::string& model);
 bool is_torchscript_file(const std::string& model);
+
+/// The module of a TorchScript file, which takes one tensor and returns one. @throws FileError as graph::load_torchscript()
+Callable load_script(const std::filesystem::path& path);
 
 }  // namespace tw::tool

@@ -84,7 +84,16 @@ std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainCo
   return std::make_shared<SequenceModel>(comm, options, images ? std::vector<int64_t>{mnist_classes} : sample.targets.sizes().slice(1).vec());
 }
 
+Callable script_of(const TrainConfig& config) {
+  try {
+    return load_script(config.model.path);
+  } catch (const FileError& error) {
+    throw Error(concat("model.path: ", error.what()));
+  }
+}
+
 Callable make_model(const TrainConfig& config, const Dataset& dataset) {
+  if (config.model.name == "torchscript") return script_of(config);
   const ModelKind& kind = *find_model_kind(config.model.name);
   const Batch sample = first_samples(dataset, 1);
   const at::IntArrayRef row = sample.inputs.sizes().slice(1);
@@ -93,14 +102,6 @@ Callable make_model(const TrainConfig& config, const Dataset& dataset) {
 }
 
 at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }
-
-train::Model load_script(const std::filesystem::path& path) {
-  try {
-    return train::load_torchscript(path);
-  } catch (const FileError& error) {
-    throw Error(concat("model.path: ", error.what()));
-  }
-}
 
 // The model's stage of this rank, as planned for all ranks of the axis.
 train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, c10::Device device, TrainSetup& setup) {
@@ -218,8 +219,6 @@ TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData dat
     } else {
       take(make_sequence_model(config, sample, mesh["layer"]));
     }
-  } else if (config.model.name == "torchscript") {
-    setup.model = load_script(config.model.path);
   } else {
     const Callable whole = make_model(config, *setup.data.train_set);
     setup.model = config.mesh.stage > 1 ? make_stages(config, whole, mesh, device, setup) : train::model_of(whole.module, whole.forward);

@@ -9,13 +9,15 @@ torch::jit::Module with_norm() {
   torch::jit::Module script("net");
   script.register_attribute("training", c10::BoolType::get(), true);
   script.register_parameter("weight", torch::randn({10, 784}, torch::requires_grad()), /*is_buffer=*/false);
+  script.register_parameter("scale", torch::ones({10}, torch::requires_grad()), /*is_buffer=*/false);
+  script.register_parameter("shift", torch::zeros({10}, torch::requires_grad()), /*is_buffer=*/false);
   script.register_buffer("mean", torch::zeros({10}));
   script.register_buffer("variance", torch::ones({10}));
   script.define(R"(
     def forward(self, x):
       y = torch.matmul(x.flatten(1), self.weight.t())
       assert not (self.training and y.size(0) == 1), "expected more than one value per channel in training"
-      return torch.batch_norm(y, None, None, self.mean, self.variance, self.training, 0.1, 1e-5, False)
+      return torch.batch_norm(y, self.scale, self.shift, self.mean, self.variance, self.training, 0.1, 1e-5, False)
   )");
   return script;
 }

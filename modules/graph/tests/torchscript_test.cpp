@@ -3,6 +3,7 @@
 #include <torch/script.h>
 
 #include <tw/base/error.hpp>
+#include <tw/graph/capture_modes.hpp>
 #include <tw/graph/forward.hpp>
 #include <tw/graph/torchscript.hpp>
 
@@ -122,6 +123,30 @@ TEST(TorchScript, hasItsTensorsAndModes) {
   const Tensor x = torch::ones({2, 3});
   EXPECT_TRUE(module.forward({x})[0].equal(x));
   EXPECT_TRUE(script.is_training()) << "the one that was given stays as it is";
+}
+
+TEST(TorchScript, partsThatWereFrozenStayFrozen) {
+  torch::jit::Module part("part");
+  part.register_attribute("training", c10::BoolType::get(), true);
+  part.define("def forward(self, x):\n  return torch.dropout(x, 0.5, self.training)\n");
+  torch::jit::Module script("net");
+  script.register_attribute("training", c10::BoolType::get(), true);
+  script.register_module("frozen", part.clone());
+  script.register_module("trained", part);
+  script.define("def forward(self, x):\n  return self.frozen.forward(x), self.trained.forward(x)\n");
+  script.attr("frozen").toModule().eval();
+  TorchScript module(script);
+  const Tensor x = torch::ones({8});
+  const ModeGraphs graphs = capture_modes(module, forward_of(module), {x});
+  for (const Tensors& outputs : {module.forward({x}), interpreter_of(graphs.training, module).run({x}, {.rows = 8})}) {
+    EXPECT_TRUE(outputs[0].equal(x));
+    EXPECT_FALSE(outputs[1].equal(x));
+  }
+}
+
+TEST(TorchScript, ofOneOutputReturnsNoOther) {
+  TorchScript module(with_weight("def forward(self, x):\n  return x, x\n"));
+  EXPECT_THROW(module.forward_one(torch::ones({3})), Error);
 }
 
 }  // namespace torchscript_test

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models of the table: of each, how to divide it over a mesh, and the same in one process.
 #pragma once
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <string>
 #include <tw/graph/capture_modes.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/graph/torchscript.hpp>
 #include <tw/tensor_parallel.hpp>
 
 #include "../../../modules/pipeline/src/random_key.hpp"
@@ -251,6 +253,27 @@ struct ResidualImpl : torch::nn::Module {
 };
 TORCH_MODULE(Residual);
 
+/// As TorchScript: a batch norm that is frozen, and dropout.
+inline torch::nn::ModuleHolder<graph::TorchScript> script() {
+  torch::jit::Module norm("norm");
+  norm.register_attribute("training", c10::BoolType::get(), true);
+  norm.register_buffer("mean", torch::randn({8}));
+  norm.register_buffer("variance", torch::rand({8}) + 0.5);
+  norm.define("def forward(self, x):\n  return torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-5, False)\n");
+  norm.eval();
+  torch::jit::Module net("net");
+  net.register_attribute("training", c10::BoolType::get(), true);
+  net.register_parameter("first", (torch::randn({8, 6}) / 3).requires_grad_(), /*is_buffer=*/false);
+  net.register_parameter("last", (torch::randn({6, 8}) / 3).requires_grad_(), /*is_buffer=*/false);
+  net.register_module("norm", norm);
+  net.define(R"(
+    def forward(self, x):
+      y = torch.tanh(self.norm.forward(torch.matmul(x, self.first.t())))
+      return torch.matmul(torch.dropout(y, 0.2, self.training), self.last.t())
+  )");
+  return std::make_shared<graph::TorchScript>(net);
+}
+
 /// Control flow by data.
 struct OddImpl : torch::nn::Module {
   OddImpl() {
@@ -439,6 +462,9 @@ inline std::vector<TableModel> table_models(const TensorType& type = {}) {
   models.back().most_stages = 3;
   models.push_back(of_holder("flow by data", [] { return Odd(); }, vectors, mean_square, type));
   models.back().kind = Kind::odd;
+  models.push_back(of_holder("torchscript", script, vectors, mean_square, type));
+  models.back().draws = true;
+  models.back().most_stages = 6;
   models.push_back(of_blocks("blocks", false, 0.25, type));
   models.push_back(of_blocks("split blocks", true, 0, type));
   models.push_back(of_blocks("split blocks, dropout", true, 0.25, type));
