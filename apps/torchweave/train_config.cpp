@@ -153,8 +153,10 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
                      "must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages",
                      "\"data\""});
   }
-  if (in_parts && !is_diloco && strategy.compression != train::CompressionKind::none) {
-    found.push_back({"strategy.compression", "is not for a model whose layers are in parallel or in stages", "\"none\""});
+  using enum train::CompressionKind;
+  if (in_parts && !is_diloco && (strategy.compression == top_k || strategy.compression == power_sgd)) {
+    found.push_back(
+        {"strategy.compression", "must be \"none\", \"float16\" or \"bfloat16\" for a model whose layers are in parallel or in stages", "\"none\""});
   }
   if (run.precision.compute != train::ComputeType::float32 && read.model.dtype != "float32") {
     found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});

@@ -63,8 +63,10 @@ const Refused refused[] = {
      {"--set: strategy.name must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages; "
       "the nearest valid "
       "value is \"data\""}},
-    {{"mesh.stage=2", "strategy.compression=float16"},
-     {"--set: strategy.compression is not for a model whose layers are in parallel or in stages; the nearest valid value is \"none\""}},
+    {{"mesh.stage=2", "strategy.compression=float16"}, {}},
+    {{"mesh.stage=2", "strategy.compression=top_k"},
+     {"--set: strategy.compression must be \"none\", \"float16\" or \"bfloat16\" for a model whose layers are in parallel or in stages; the nearest "
+      "valid value is \"none\""}},
     {{"model.name=torchscript"}, {"default: model.path must name the file of a model \"torchscript\"; the nearest valid value is \"model.pt\""}},
     {{"early_stopping.watch=mae"},
      {"--set: early_stopping.watch is \"mae\", which data of kind \"mnist\" do not have; the nearest valid value is \"loss\""}},

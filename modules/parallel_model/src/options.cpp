@@ -13,6 +13,7 @@ void visit(ParallelOptions& options, OptionVisitor& visitor) {
   visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
   visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
                 {.meaning = "bytes of units that stay gathered between updates", .unit = "bytes"});
+  visitor.presence("compressor", options.compressor != nullptr);
 }
 
 void ParallelOptions::validate() const { expect_none(out_of_bounds(*this)); }

@@ -3,9 +3,12 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/gradients/clipping.hpp>
@@ -91,7 +94,10 @@ class ParallelModel::Impl {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
-    of.comm().barrier();  // no rank still waits here when another one's first call fails
+    on_all_ranks(of.comm(), "compressing gradients", [&] {
+      TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
+                 options.compressor->describe());
+    });
   }
 
   // A call, in the order of events: begin(), and fail() if anything throws on this rank. That ends the call on all ranks, and the next begin() makes
@@ -181,7 +187,7 @@ class ParallelModel::Impl {
     }
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
     updates_.add_(1);
-    return total;
+    return total / loss.scale();
   }
 
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
@@ -217,6 +223,22 @@ class ParallelModel::Impl {
     }
     if (ranks_->parts().comm() != nullptr) share.sum_over.push_back(ranks_->parts().comm());
     return clip_gradient_norm(share, max_norm);
+  }
+
+  bool step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
+    const double scale = options.scaler == nullptr ? 1 : options.scaler->scale();
+    const double norm = clip(options.max_norm > 0 ? options.max_norm * scale : std::numeric_limits<double>::infinity());
+    const bool is_finite = std::isfinite(norm);
+    if (options.scaler != nullptr) options.scaler->update(is_finite);
+    if (!is_finite) return false;
+    if (scale != 1) {
+      const at::NoGradGuard no_grad;
+      for (const OptimizedTensor& each : optimized_) {
+        if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(scale);
+      }
+    }
+    optimizer.step();
+    return true;
   }
 
   std::vector<NamedShard> shards() const {
@@ -273,6 +295,11 @@ double ParallelModel::clip_grad_norm(double max_norm) {
   impl_->begin();
   return impl_->together([&] { return impl_->clip(max_norm); });
 }
+bool ParallelModel::step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
+  TW_EXPECTS(options.max_norm >= 0, "max_norm must be at least 0, got ", options.max_norm);
+  impl_->begin();
+  return impl_->together([&] { return impl_->step(optimizer, options); });
+}
 
 at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
   const Tensors outputs = forward(Tensors{inputs});
@@ -308,9 +335,7 @@ void ParallelModel::save(CheckpointStore& store, int64_t step, torch::optim::Opt
 std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
   OptimizerState state(optimizer, impl_->optimized_);
-  std::vector<std::string> names;
-  for (const StoredTensor& tensor : store.index(step).tensors) names.push_back(tensor.spec.name);
-  state.prepare(names);
+  state.prepare(store.names(step));
   std::vector<NamedShard> all = shards();
   const std::vector<NamedShard> of_optimizer = state.shards();
   all.insert(all.end(), of_optimizer.begin(), of_optimizer.end());

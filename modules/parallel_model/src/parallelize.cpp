@@ -21,8 +21,12 @@ using Tensors = std::vector<at::Tensor>;
 void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   std::vector<std::string> lines = value_lines(options);
   lines.push_back(std::to_string(options.seed));
+  if (options.compressor) lines.push_back(options.compressor->describe());
   expect_same_on_all_ranks(mesh.comm(), "the options of parallelize()", lines);
   options.validate();
+  if (!options.compressor) return;
+  TW_EXPECTS(size_along(mesh.shape(), "shard") == 1, "gradients along `shard` cannot be compressed: leave out the axis, or the compressor");
+  TW_EXPECTS(options.replicas == ReplicaMeeting::every_step, "replicas that train apart reduce no gradients that could be compressed");
 }
 
 /// `model` itself, or the same with split layers.

@@ -29,7 +29,7 @@ struct ProgramPass {
 
   /// The factor of a micro-batch's mean.
   double factor(const std::vector<at::Tensor>& part_of_targets, int64_t rows_of_part) const {
-    return loss.is_sum() ? 1 : loss.weight(part_of_targets, rows_of_part) / weight;
+    return loss.scale() * (loss.is_sum() ? 1 : loss.weight(part_of_targets, rows_of_part) / weight);
   }
 };
 
@@ -46,7 +46,7 @@ class Program {
   /// Whether a pass uses parameters many times, so that sharded ones are gathered once an update. Otherwise they are gathered at each use.
   virtual bool reuses_parameters() const { return true; }
   /// Adds the gradients of the weighted mean loss to those of the parameters, and has them summed. Collective over the model's ranks and those that
-  /// sum. @return the weighted mean loss of this place, on each of the model's ranks
+  /// sum. @return the weighted mean loss of this place, times its scale, on each of the model's ranks
   virtual double accumulate(const ProgramPass& pass, GradientSums& sums) = 0;
   virtual std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs) = 0;
   /// The same, but only one of the model's ranks gets the outputs; others none.

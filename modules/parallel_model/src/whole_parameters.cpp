@@ -12,7 +12,7 @@ namespace {
 class WholeParameters : public GradientSums {
  public:
   WholeParameters(const Mesh& mesh, const Communicator* model_ranks, TrainableModel& model, const ParallelOptions& options)
-      : model_(model), are_apart_(options.replicas == ReplicaMeeting::apart) {
+      : model_(model), are_apart_(options.replicas == ReplicaMeeting::apart), compressor_(options.compressor) {
     if (size_along(mesh.shape(), "data") == 1) return;
     model.tensors().expect_replicable();
     meet(mesh, model_ranks, {});
@@ -46,7 +46,7 @@ class WholeParameters : public GradientSums {
  private:
   void meet(const Mesh& mesh, const Communicator* model_ranks, const std::vector<int64_t>& arrival_order) {
     const ModelTensors tensors = model_.tensors();
-    DataParallelOptions options{.reduction = Reduction::sum, .arrival_order = arrival_order, .sparse = tensors.sparse};
+    DataParallelOptions options{.reduction = Reduction::sum, .arrival_order = arrival_order, .sparse = tensors.sparse, .compressor = compressor_};
     if (model_ranks != nullptr) options.parts = {model_parts(*model_ranks, model_)};
     if (tensors.trained_elements() > 0 && !are_apart_) {
       parallel_.emplace(mesh["data"], tensors.all_tensors(), options);
@@ -57,6 +57,7 @@ class WholeParameters : public GradientSums {
 
   TrainableModel& model_;
   bool are_apart_;
+  std::shared_ptr<Compressor> compressor_;
   std::optional<DataParallel> parallel_;  // none where nothing is summed
 };
 

@@ -39,10 +39,11 @@ Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale) {
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
   for (const Entry& entry : strategies) {
     if (entry.kind != setup.options.kind) continue;
-    const bool compresses = entry.kind == StrategyKind::data && setup.options.compression != CompressionKind::none;
-    const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && !compresses);
+    const bool keeps_residuals = entry.kind == StrategyKind::data &&
+                                 (setup.options.compression == CompressionKind::top_k || setup.options.compression == CompressionKind::power_sgd);
+    const bool fits = !setup.model.is_in_parts() || (entry.takes_parts && !keeps_residuals);
     TW_EXPECTS(fits, "a model split along the axis ", names_of(setup.model.trained->axes()),
-               " can be trained with the strategies data, without compression, fully_sharded, local_sgd and diloco");
+               " can be trained with the strategies data (uncompressed or in half precision), fully_sharded, local_sgd and diloco");
     if (entry.replicates && setup.ranks.data.size() > 1) setup.model.expect_replicable();
     return entry.make(setup);
   }

@@ -37,6 +37,19 @@ Ran train(const Mesh& mesh, const Model& model, Options options) {
   return {trainer.run(), options};
 }
 
+/// A part of a run: interrupted after `updates` if it begins, else to its end.
+tw::train::Summary train_a_part(const Mesh& mesh, const Model& model, const Options& options, int64_t updates) {
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto data = squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+  const bool resumes = options.resume == tw::train::Resume::resume;
+  tw::testing::Witness witness(resumes ? tw::testing::never : updates);
+  trainer.add(witness);
+  tw::train::Summary summary = trainer.run();
+  EXPECT_EQ(summary.finished, resumes);
+  return summary;
+}
+
 void expect_equal(const tw::train::Summary& ours, const tw::train::Summary& expected, const std::string& what) {
   EXPECT_EQ(ours.steps, expected.steps) << what;
   EXPECT_EQ(ours.parameters, expected.parameters) << what;
@@ -211,15 +224,8 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
   Options options = sharded("shards_again", 1);
   for (const int stages : {2, 1}) {
     const Mesh mesh(world(), {{"data"}, {"tensor", 1}, {"stage", stages}});
-    const Model model = model_of(split_model(split_pipeline(mesh)));
-    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
-    const auto data = squares(31);
-    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
-    tw::testing::Witness witness(options.resume == tw::train::Resume::fresh ? 8 : tw::testing::never);
-    trainer.add(witness);
-    const auto summary = trainer.run();
+    const auto summary = train_a_part(mesh, model_of(split_model(split_pipeline(mesh))), options, 8);
     if (summary.finished) expect_equal(summary, expected, "resumed");
-    EXPECT_EQ(summary.finished, options.resume == tw::train::Resume::resume);
     options.resume = tw::train::Resume::resume;
   }
 }
@@ -244,19 +250,26 @@ TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
       const std::string what = tw::concat(static_cast<int>(kind), " on ", mesh.shape().describe());
       expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options("seldom")).summary, expected, what);
       for (const bool resumes : {false, true}) {
-        const Model model = model_of(split_model(split_pipeline(mesh)));
-        torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
         Options interrupted = options("seldom");
         interrupted.resume = resumes ? tw::train::Resume::resume : tw::train::Resume::fresh;
-        const auto data = squares(31);
-        Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, interrupted, &data);
-        tw::testing::Witness witness(resumes ? tw::testing::never : 6);
-        trainer.add(witness);
-        const auto summary = trainer.run();
-        EXPECT_EQ(summary.finished, resumes);
+        const auto summary = train_a_part(mesh, model_of(split_model(split_pipeline(mesh))), interrupted, 6);
         if (resumes) expect_equal(summary, expected, what + ", resumed");
       }
     }
+  }
+}
+
+// Where gradients meet along `data`, whoever holds the model together.
+TW_TEST_ON(Axes, GradientsOfPartsTravelInHalfPrecision, {.least = 4}) {
+  for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+    Options options = three_epochs("halves");
+    const auto plain = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
+    options.strategy.compression = tw::train::CompressionKind::float16;
+    const auto halves = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
+    EXPECT_NE(halves.test[0].second, plain.test[0].second);
+    EXPECT_NEAR(halves.test[0].second, plain.test[0].second, 0.01 * plain.test[0].second);
+    EXPECT_NEAR(halves.bytes_per_step, plain.bytes_per_step / 4, 0.02 * plain.bytes_per_step) << "of float64";
   }
 }
 
@@ -293,15 +306,8 @@ TEST(Axes, ATensorMeshGoesOnOnAnother) {
   options.early_stopping.patience = 1000;
   for (const int ranks : {world().size() % 2 == 0 ? 2 : 1, 1}) {
     const Mesh mesh(world(), {{"data"}, {"tensor", ranks}});
-    const Model model = model_of(split_model(split_net(mesh["tensor"])));
-    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
-    const auto data = squares(31);
-    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
-    tw::testing::Witness witness(options.resume == tw::train::Resume::fresh ? 8 : tw::testing::never);
-    trainer.add(witness);
-    const auto summary = trainer.run();
+    const auto summary = train_a_part(mesh, model_of(split_model(split_net(mesh["tensor"]))), options, 8);
     if (summary.finished) expect_equal(summary, expected, "resumed");
-    EXPECT_EQ(summary.finished, options.resume == tw::train::Resume::resume);
     options.resume = tw::train::Resume::resume;
   }
 }

@@ -73,12 +73,21 @@ class Loss {
     return loss;
   }
 
+  /// The same loss, with gradients times `factor`, such as LossScaler::scale(); its values stay. @param factor above 0
+  Loss scaled_by(double factor) const {
+    TW_EXPECTS(factor > 0, "a loss must be scaled by a positive factor, got ", factor);
+    Loss loss = *this;
+    loss.scale_ *= factor;
+    return loss;
+  }
+
   /// No loss, but a weight of one for each row.
   static Loss over_rows() {
     return Loss([](const Tensors& outputs, const Tensors& /*targets*/) { return outputs.front(); });
   }
 
   bool is_sum() const noexcept { return is_sum_; }
+  double scale() const noexcept { return scale_; }
   at::Tensor mean(const Tensors& outputs, const Tensors& targets) const { return mean_(outputs, targets); }
   /// The weight of a part of a batch. @param rows of the part
   double weight(const Tensors& targets, int64_t rows) const { return weight_ ? weight_(targets) : static_cast<double>(rows); }
@@ -103,6 +112,7 @@ class Loss {
   Mean mean_;
   Weight weight_;  // empty: rows
   bool is_sum_ = false;
+  double scale_ = 1;
 };
 
 }  // namespace tw

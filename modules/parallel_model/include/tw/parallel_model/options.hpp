@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <tw/base/option.hpp>
+#include <tw/gradients/compressor.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/planning/plan.hpp>
 
@@ -26,6 +28,8 @@ struct ParallelOptions {
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
+  /// Of gradients along `data`, see ReducerOptions; one that keeps no residuals, such as half_compression(). Null: none.
+  std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field
   void validate() const;

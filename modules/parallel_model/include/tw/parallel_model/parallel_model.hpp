@@ -7,6 +7,7 @@
 #include <string>
 #include <tw/comm/mesh.hpp>
 #include <tw/data/distributed_sampler.hpp>
+#include <tw/gradients/loss_scaler.hpp>
 #include <tw/parallel_model/loss.hpp>
 #include <tw/parallel_model/options.hpp>
 #include <tw/state/checkpoint_store.hpp>
@@ -26,6 +27,11 @@ class Program;
 
 /// A sum over the samples of a part of a batch, such as of their losses or of right answers.
 using OutputSum = std::function<double(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
+
+struct StepOptions {
+  double max_norm = 0;           ///< as of ParallelModel::clip_grad_norm(); 0: no limit
+  LossScaler* scaler = nullptr;  ///< by whose scale() the loss was scaled, see Loss::scaled_by(); updated. Null: none
+};
 
 /// A model on all ranks of a mesh; made by parallelize(). Each rank has a part of its elements, and trains them with its own optimizer.
 ///
@@ -78,6 +84,9 @@ class ParallelModel {
   /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the
   /// norm before scaling. Ref: Pascanu et al. 2013.
   double clip_grad_norm(double max_norm);
+  /// Makes the optimizer's step on all ranks, or on none if an element of the gradients is not finite anywhere on the mesh: divides gradients by the
+  /// scale of the loss, and clips them. @return whether the step was made
+  bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
   /// The output for this rank's batch, without gradients; along the axes that hold the model together, on every rank. Collective over these, and
   /// along `shard`, where each rank needs samples.
   at::Tensor forward(const at::Tensor& inputs);
