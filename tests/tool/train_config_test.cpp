@@ -63,7 +63,6 @@ const Refused refused[] = {
      {"--set: strategy.name must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages; "
       "the nearest valid "
       "value is \"data\""}},
-    {{"mesh.stage=2", "strategy.compression=float16"}, {}},
     {{"mesh.stage=2", "strategy.compression=top_k"},
      {"--set: strategy.compression must be \"none\", \"float16\" or \"bfloat16\" for a model whose layers are in parallel or in stages; the nearest "
       "valid value is \"none\""}},

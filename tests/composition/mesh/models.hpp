@@ -464,7 +464,7 @@ inline std::vector<TableModel> table_models(const TensorType& type = {}) {
   models.back().kind = Kind::odd;
   models.push_back(of_holder("torchscript", script, vectors, mean_square, type));
   models.back().draws = true;
-  models.back().most_stages = 6;
+  models.back().most_stages = 5;
   models.push_back(of_blocks("blocks", false, 0.25, type));
   models.push_back(of_blocks("split blocks", true, 0, type));
   models.push_back(of_blocks("split blocks, dropout", true, 0.25, type));
