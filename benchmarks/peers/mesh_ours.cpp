@@ -153,9 +153,9 @@ int main(int argc, char** argv) {
   torch::set_num_threads(1);
   const std::string axis = argv[1];
   const int64_t rows = axis == "data" || axis == "shard" ? 4 : 8;
+  torch::manual_seed(1);
   const at::Tensor tokens = torch::randint(vocabulary, {rows, context}, torch::kLong);
   const at::Tensor targets = torch::randint(classes, {rows}, torch::kLong);
-  torch::manual_seed(1);
   const auto step = std::string(argv[2]) == "alone" ? step_alone(axis, comm, tokens, targets) : step_together(axis, comm, tokens, targets);
   std::vector<double> ms;
   for (int round = -3; round < 10; ++round) {

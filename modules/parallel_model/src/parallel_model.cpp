@@ -94,6 +94,7 @@ class ParallelModel::Impl {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
+    // Also: no rank still waits here when another one's first call fails.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
                  options.compressor->describe());
