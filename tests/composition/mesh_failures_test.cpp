@@ -93,12 +93,15 @@ int rank_with_loss(const tw::MeshShape& shape) {
   return 0;
 }
 
-// Training goes on with the same object, as if the failed steps had not been: to the bit.
+// Training goes on with the same object, as if the failed steps had not been: to the bit. On half of the meshes, or with TW_ALL_CELLS on all.
 TEST(MeshFailures, OfOneRankLeaveNoTrace) {
+  const bool all = std::getenv("TW_ALL_CELLS") != nullptr;
+  size_t cell = 0;
   for (const TableModel& model : table_models()) {
     if (model.name != "gpt" && model.name != "residual" && model.name != "tied" && model.name != "layers") continue;
     for (const tw::MeshShape& shape : shapes_of(world().size())) {
       if (promise_of(model, shape).kind != Promise::Kind::equal || along(shape, "tensor") > 1) continue;
+      if (++cell % 2 == 0 && !all) continue;
       SCOPED_TRACE(model.name + " on " + shape.describe());
       const int last = rank_with_loss(shape);
       const std::vector<at::Tensor> expected = trained(model, shape, {});
