@@ -19,6 +19,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/comm/ranks_along.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data/sharded_dataset.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
@@ -209,13 +210,15 @@ std::string mib(int64_t bytes) { return fixed_text(static_cast<double>(bytes) / 
 void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std::ostream& out) {
   setup.model = train::under_autocast(std::move(setup.model), config.run.precision.compute);
   setup.objective = train::under_autocast(std::move(setup.objective), config.run.precision.compute);
-  const int ranks = mesh["data"].size();
+  const int ranks = sample_ranks(mesh);
   for (const auto& dataset : setup.data.opened) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset.get())) shards->check_all();
   }
   const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
-  const train::StrategyMemory memory = strategy_memory(config.run.strategy, ranks, memory_of_model(config, setup));
+  const train::MeshSizes sizes{
+      .data = mesh["data"].size(), .shard = size_along(mesh.shape(), "shard"), .parts = parts != nullptr ? parts->size() : 1};
+  const train::StrategyMemory memory = strategy_memory(config.run.shard, config.run.replicas, sizes, memory_of_model(config, setup));
   const Rehearsal rehearsal =
       revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks, memory); });
   const train::MemoryPeak mine = peak_of_rank(config, memory, rehearsal);

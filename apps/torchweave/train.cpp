@@ -97,7 +97,7 @@ void run_train(const TrainArguments& arguments, Session& session) {
   TrainSetup setup = make_train_setup(config, mesh, open_data(config.data), device);
   if (arguments.dry_run) {
     std::ostream nowhere(nullptr);
-    if (mesh.coordinate("data") == 0) rehearse(config, std::move(setup), mesh, first ? std::cout : nowhere);
+    if (sample_coordinate(mesh) == 0) rehearse(config, std::move(setup), mesh, first ? std::cout : nowhere);
     return;
   }
   if (first) std::cout << setup.explanation;

@@ -2,7 +2,9 @@
 #include "train_config.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tw/base/concat.hpp>
+#include <tw/train/mesh_sizes.hpp>
 
 #include "model_kinds.hpp"
 #include "validation.hpp"
@@ -93,7 +95,9 @@ void visit(StallOptions& stall, OptionVisitor& visitor) {
 }
 
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
-  visitor.field("data", mesh.data, at_least(0), {.meaning = "with different samples; 0: all that are left", .unit = "ranks"});
+  visitor.field("data", mesh.data, at_least(0), {.meaning = "with different samples; 0: all that are left, or 1 with shard = 0", .unit = "ranks"});
+  visitor.field("shard", mesh.shard, at_least(0),
+                {.meaning = "with different samples, among which the model is divided, see `shard.what`; 0: all that are left", .unit = "ranks"});
   visitor.field("layer", mesh.layer, at_least(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
   visitor.field("stage", mesh.stage, at_least(1), {.meaning = "that hold one model together, one stage of a pipeline each", .unit = "ranks"});
   visitor.field("selection", mesh.selection,
@@ -119,18 +123,24 @@ std::string any_of(const std::vector<std::string>& names) {
   return text;
 }
 
+// Numbers of ranks, as far as they are known before there are any: "all that are left" count as two along `shard`, and as one along `data`.
+train::MeshSizes known_sizes(const MeshOptions& mesh) {
+  return {.data = static_cast<int>(std::max<int64_t>(1, mesh.data)),
+          .shard = mesh.shard == 0 ? 2 : static_cast<int>(mesh.shard),
+          .parts = static_cast<int>(std::max(mesh.stage, mesh.layer))};
+}
+
 // What is right by itself and wrong together, of more than one part.
 std::vector<Problem> contradictions(const TrainConfig& read) {
   std::vector<Problem> found;
   const train::Options& run = read.run;
   const bool images = read.data.kind == "mnist";
-  const train::StrategyOptions& strategy = run.strategy;
   if (read.optimizer.nesterov && (read.optimizer.name != "sgd" || read.optimizer.momentum == 0)) {
     found.push_back({"optimizer.nesterov", "is for optimizer.name = \"sgd\" with a momentum", "false"});
   }
-  const bool elastic_momentum = strategy.kind == train::StrategyKind::parameter_server && strategy.algorithm == train::ServerAlgorithm::eamsgd;
+  const bool elastic_momentum = run.replicas.meet == train::Meeting::parameter_server && run.replicas.algorithm == train::ServerAlgorithm::eamsgd;
   if (elastic_momentum && !read.optimizer.nesterov) {
-    found.push_back({"strategy.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\""});
+    found.push_back({"replicas.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\""});
   }
   const ModelKind& kind = *find_model_kind(read.model.name);
   if (!images && kind.takes_images) {
@@ -145,19 +155,7 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   if (read.mesh.stage > 1 && !kind.is_cut) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
   }
-  const bool in_parts = kind.has_layers_in_parallel || read.mesh.stage > 1;
-  using enum train::StrategyKind;
-  const bool is_diloco = strategy.kind == diloco;
-  if (in_parts && (strategy.kind == sharded || strategy.kind == parameter_server)) {
-    found.push_back({"strategy.name",
-                     "must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages",
-                     "\"data\""});
-  }
-  using enum train::CompressionKind;
-  if (in_parts && !is_diloco && (strategy.compression == top_k || strategy.compression == power_sgd)) {
-    found.push_back(
-        {"strategy.compression", "must be \"none\", \"float16\" or \"bfloat16\" for a model whose layers are in parallel or in stages", "\"none\""});
-  }
+  std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh)), std::back_inserter(found));
   if (run.precision.compute != train::ComputeType::float32 && read.model.dtype != "float32") {
     found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});
   }
@@ -200,7 +198,30 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
   visitor.group("stall", config.stall);
 }
 
+namespace {
+
+const std::vector<std::pair<std::string, std::string>> renamed_keys{
+    {"strategy.name", "replicas.meet, or mesh.shard and shard.what for a model that ranks divide"},
+    {"strategy.release_gradients", "shard.what, which can be \"gradients\""},
+    {"strategy.one_copy_per_node", "shard.one_copy_per_node"},
+    {"strategy.unit_bytes", "shard.unit_bytes"},
+    {"strategy.prefetch_units", "shard.prefetch_units"},
+    {"strategy.resident_bytes", "shard.resident_bytes"},
+    {"strategy.compression", "replicas.compression"},
+    {"strategy.top_k_fraction", "replicas.top_k_fraction"},
+    {"strategy.power_sgd_rank", "replicas.power_sgd_rank"},
+    {"strategy.period", "replicas.period"},
+    {"strategy.outer_lr", "replicas.outer_lr"},
+    {"strategy.outer_momentum", "replicas.outer_momentum"},
+    {"strategy.algorithm", "replicas.algorithm"},
+    {"strategy.beta", "replicas.beta"},
+    {"strategy.staleness", "replicas.staleness"},
+    {"max_gradient_norm", "clip.norm"}};
+
+}  // namespace
+
 TrainConfig read_train_config(Config& config) {
+  for (const auto& [key, now] : renamed_keys) config.note_renamed(key, now);
   TrainConfig read;
   config.bind(read);
   for (const Problem& problem : read.run.contradictions()) config.report(problem);

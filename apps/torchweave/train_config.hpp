@@ -65,7 +65,8 @@ void visit(StallOptions& stall, OptionVisitor& visitor);
 
 /// How many ranks lie along each axis.
 struct MeshOptions {
-  int64_t data = 0;                      ///< take different samples; 0: as many as are left
+  int64_t data = 0;                      ///< have the same elements and different samples; 0: as many as are left, or 1 if `shard` is 0
+  int64_t shard = 1;                     ///< have different elements and different samples; 0: as many as are left
   int64_t layer = 1;                     ///< hold one model together, its layers in parallel
   int64_t stage = 1;                     ///< hold one model together, in stages of a pipeline and their replicas
   std::filesystem::path selection = {};  ///< of backends, by `torchweave bench comm --tune`; empty: by price

@@ -17,6 +17,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/random.hpp>
+#include <tw/comm/ranks_along.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -106,7 +107,7 @@ at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype =
 // The model's stage of this rank, as planned for all ranks of the axis.
 train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, c10::Device device, TrainSetup& setup) {
   const Communicator& comm = mesh["stage"];
-  const int64_t rows = rows_of_a_pass(config, mesh["data"].size());
+  const int64_t rows = rows_of_a_pass(config, sample_ranks(mesh));
   whole.module->to(device, dtype_of(config));
   pipeline::ModelPlanOptions options = config.pipeline;
   options.devices = comm.size();
@@ -124,7 +125,7 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
   }
   if (mesh.comm().rank() == 0) setup.explanation = planned.explain() + '\n';
   const uint64_t seed =
-      derived_seed(static_cast<uint64_t>(config.run.seed), static_cast<uint64_t>(mesh.coordinate("data")));  // other samples, other masks
+      derived_seed(static_cast<uint64_t>(config.run.seed), static_cast<uint64_t>(sample_coordinate(mesh)));  // other samples, other masks
   return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, seed));
 }
 
@@ -184,18 +185,26 @@ void watch(Environment& mpi, const StallOptions& stall) {
   mpi.watch(time(stall.warning), time(stall.abort));
 }
 
+int sample_ranks(const Mesh& mesh) { return size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard"); }
+
+int sample_coordinate(const Mesh& mesh) {
+  const int shards = size_along(mesh.shape(), "shard");
+  return mesh.coordinate("data") * shards + (shards > 1 ? mesh.coordinate("shard") : 0);
+}
+
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
   const MeshAxis parts =
       config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
-  return Mesh::on_nodes(comm, {{"data", config.mesh.data > 0 ? static_cast<int>(config.mesh.data) : -1}, parts});
+  const auto size_of = [](int64_t size) { return size > 0 ? static_cast<int>(size) : -1; };
+  std::vector<MeshAxis> axes{{"data", config.mesh.shard == 0 ? static_cast<int>(std::max<int64_t>(1, config.mesh.data)) : size_of(config.mesh.data)}};
+  if (config.mesh.shard != 1) axes.push_back({"shard", size_of(config.mesh.shard)});
+  axes.push_back(parts);
+  return Mesh::on_nodes(comm, std::move(axes));
 }
 
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {
   const auto& [train_set, validation_set, test_set, opened] = setup.data;
-  if (setup.model.is_in_parts()) {
-    return {mesh, setup.model, *setup.optimizer, setup.objective, *train_set, *test_set, config.run, validation_set.get()};
-  }
-  return {mesh.comm(), setup.model, *setup.optimizer, setup.objective, *train_set, *test_set, config.run, validation_set.get()};
+  return {mesh, setup.model, *setup.optimizer, setup.objective, *train_set, *test_set, config.run, validation_set.get()};
 }
 
 TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device) {

@@ -39,6 +39,10 @@ struct TrainSetup {
   std::string explanation;                                       ///< on rank 0, why its stages are what they are, if it has any
 };
 
+/// Ranks with other samples, along `data` and `shard`; and this one's place among them. Local.
+int sample_ranks(const Mesh& mesh);
+int sample_coordinate(const Mesh& mesh);
+
 /// The axes that the configuration asks for, over these ranks, laid out by their nodes. Collective.
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm);
 

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <tw/train.hpp>
 
-/// Scales gradients to a norm of at most `limit`, with any strategy. (If this is all you need, set Options::max_gradient_norm.)
+/// Scales gradients to a norm of at most `limit`, with any strategy. (If this is all you need, set Options::clip.)
 class Clip : public tw::train::Hook {
  public:
   explicit Clip(double limit) : limit_(limit) {}

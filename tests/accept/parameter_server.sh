@@ -11,16 +11,16 @@ train() {  # train ALGORITHM SETTINGS...
   local algorithm=$1 name=accept_servers_$1 settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
-  "$build/mpirun" -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set data.validation=0 --set strategy.name=parameter_server \
-    --set strategy.algorithm="$algorithm" "${settings[@]}" >/dev/null
+  "$build/mpirun" -n 3 "$build/bin/torchweave" train configs/lenet_fashion_mnist.toml --fresh --set name="$name" --set data.validation=0 --set replicas.meet=parameter_server \
+    --set replicas.algorithm="$algorithm" "${settings[@]}" >/dev/null
   accuracy=$(sed -n 's/.*"event":"summary".*"test_accuracy":\([0-9.e+]*\).*/\1/p' "runs/$name/metrics.jsonl")
   echo "$algorithm, 3 ranks, 2 epochs: accuracy $accuracy"
   expect "at least 85 %" "$accuracy >= 0.85"
 }
 
-train downpour strategy.period=1 optimizer.lr=0.001  # often, and in small steps: all workers' updates are added up
-train easgd strategy.period=5
-train eamsgd strategy.period=5 optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9 optimizer.nesterov=true
-train ssp strategy.staleness=3
+train downpour replicas.period=1 optimizer.lr=0.001  # often, and in small steps: all workers' updates are added up
+train easgd replicas.period=5
+train eamsgd replicas.period=5 optimizer.name=sgd optimizer.lr=0.05 optimizer.momentum=0.9 optimizer.nesterov=true
+train ssp replicas.staleness=3
 "$build/mpirun" -n 3 "$build/bin/accept_slow_rank" /usr/share/datasets/fashion-mnist 3 || failed=1
 exit $failed

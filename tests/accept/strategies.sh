@@ -23,14 +23,14 @@ run data 2
 plain=$accuracy
 plain_bytes=$bytes
 echo "data, 2 epochs: accuracy $plain, $plain_bytes bytes a step"
-run top_k 2 strategy.compression=top_k
+run top_k 2 replicas.compression=top_k
 echo "top_k (1 %), 2 epochs: accuracy $accuracy, $bytes bytes a step"
 expect "within one point of plain" "$accuracy >= $plain - 0.01"
-run power_sgd 2 strategy.compression=power_sgd strategy.power_sgd_rank=4
+run power_sgd 2 replicas.compression=power_sgd replicas.power_sgd_rank=4
 echo "power_sgd (rank 4), 2 epochs: accuracy $accuracy, $bytes bytes a step"
 expect "within one point of plain" "$accuracy >= $plain - 0.01"
 for strategy in local_sgd diloco; do
-  run $strategy 3 strategy.name=$strategy strategy.period=50
+  run $strategy 3 replicas.meet=$strategy replicas.period=50
   echo "$strategy, period 50, 3 epochs: accuracy $accuracy, $bytes bytes a step"
   expect "at least 87 %" "$accuracy >= 0.87"
   expect "a fiftieth of the traffic, but for the meeting at each epoch's end" "$bytes <= $plain_bytes / 50 + 1.1 * $plain_bytes / 469"

@@ -31,12 +31,24 @@ const Refused refused[] = {
     {{"non_finite=restore", "checkpoint.every_epochs=0", "global_batch=7", "accumulation=2"},
      {"--set: non_finite is \"restore\", but no checkpoints are kept; the nearest valid value is \"skip\", or checkpoint.every_epochs = 1",
       "--set: global_batch must be a multiple of accumulation = 2, got 7; the nearest valid value is 8"}},
-    {{"strategy.name=parameter_server", "strategy.algorithm=eamsgd"},
-     {"--set: strategy.algorithm is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov; the nearest valid value is "
+    {{"replicas.meet=parameter_server", "replicas.algorithm=eamsgd"},
+     {"--set: replicas.algorithm is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov; the nearest valid value is "
       "\"easgd\""}},
-    {{"strategy.name=local_sgd", "strategy.compression=float16"},
-     {"--set: strategy.compression is for strategy.name = \"data\", and half precision also for \"diloco\"; the nearest valid value is \"none\""}},
-    {{"strategy.release_gradients=true"}, {"--set: strategy.release_gradients is for strategy.name = \"sharded\"; the nearest valid value is false"}},
+    {{"replicas.meet=local_sgd", "replicas.compression=float16"},
+     {"--set: replicas.compression is for replicas.meet = \"every_step\", and half precision also for \"diloco\"; the nearest valid value is "
+      "\"none\""}},
+    {{"mesh.shard=2", "replicas.meet=parameter_server"},
+     {"--set: replicas.meet is \"parameter_server\", which needs the whole model on every rank, but the mesh divides it; the nearest valid value is "
+      "\"every_step\", \"local_sgd\" or \"diloco\""}},
+    {{"mesh.shard=0", "replicas.compression=float16"},
+     {"--set: replicas.compression is not for sharded gradients; the nearest valid value is \"none\""}},
+    {{"mesh.shard=2", "mesh.data=2", "shard.what=gradients"},
+     {"--set: shard.what must be \"parameters\" if ranks lie along other axes than shard, too, or do not meet in every step; the nearest valid value "
+      "is \"parameters\""}},
+    {{"strategy.name=sharded", "strategy.period=3", "max_gradient_norm=1"},
+     {"--set: max_gradient_norm is now called clip.norm",
+      "--set: strategy.name is now called replicas.meet, or mesh.shard and shard.what for a model that ranks divide",
+      "--set: strategy.period is now called replicas.period"}},
     {{"optimizer.nesterov=true", "optimizer.momentum=0"},
      {"--set: optimizer.nesterov is for optimizer.name = \"sgd\" with a momentum; the nearest valid value is false"}},
     {{"data.kind=regression"},
@@ -59,13 +71,12 @@ const Refused refused[] = {
     {{"data.kind=adding"}, {"default: model.name is \"lenet\", which takes images, but data.kind is \"adding\"; the nearest valid value is \"mlp\""}},
     {{"mesh.stage=2", "model.name=residual"},
      {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest valid value is 1"}},
-    {{"mesh.stage=2", "strategy.name=sharded"},
-     {"--set: strategy.name must be \"data\", \"fully_sharded\", \"local_sgd\" or \"diloco\" for a model whose layers are in parallel or in stages; "
-      "the nearest valid "
-      "value is \"data\""}},
-    {{"mesh.stage=2", "strategy.compression=top_k"},
-     {"--set: strategy.compression must be \"none\", \"float16\" or \"bfloat16\" for a model whose layers are in parallel or in stages; the nearest "
-      "valid value is \"none\""}},
+    {{"mesh.stage=2", "mesh.shard=2", "shard.what=optimizer"},
+     {"--set: shard.what must be \"parameters\" if ranks lie along other axes than shard, too, or do not meet in every step; the nearest valid value "
+      "is \"parameters\""}},
+    {{"mesh.stage=2", "replicas.compression=top_k"},
+     {"--set: replicas.compression must be \"none\", \"float16\" or \"bfloat16\" for a model that several ranks hold together; the nearest valid "
+      "value is \"none\""}},
     {{"model.name=torchscript"}, {"default: model.path must name the file of a model \"torchscript\"; the nearest valid value is \"model.pt\""}},
     {{"early_stopping.watch=mae"},
      {"--set: early_stopping.watch is \"mae\", which data of kind \"mnist\" do not have; the nearest valid value is \"loss\""}},
@@ -87,13 +98,13 @@ const Refused refused[] = {
      {"--set: mesh.layer must be at most 2147483647, got 4294967297; the nearest valid value is 2147483647"}},
     {{"layer_parallel.levels=4294967297"},
      {"--set: layer_parallel.levels must be at most 2147483647, got 4294967297; the nearest valid value is 2147483647"}},
-    {{"strategy.outer_momentum=1"}, {"--set: strategy.outer_momentum must be below 1, got 1; the nearest valid value is 0.99"}},
+    {{"replicas.outer_momentum=1"}, {"--set: replicas.outer_momentum must be below 1, got 1; the nearest valid value is 0.99"}},
     {{"precision.compute=bf16"},
      {"--set: precision.compute is \"bf16\", which is unknown; it may be \"float32\", \"bfloat16\", \"float16\"; the nearest is \"bfloat16\""}},
     {{"precision.loss_scale=0"}, {"--set: precision.loss_scale must be positive, got 0; the nearest valid value is 1e-4"}},
     {{"precision.scale_loss=true"}, {"--set: precision.scale_loss is for precision.compute = \"bfloat16\"; the nearest valid value is false"}},
-    {{"precision.compute=float16", "strategy.compression=top_k"},
-     {"--set: strategy.compression keeps the parts of gradients that it does not send, which are invalid after the loss scale changes; the nearest "
+    {{"precision.compute=float16", "replicas.compression=top_k"},
+     {"--set: replicas.compression keeps the parts of gradients that it does not send, which are invalid after the loss scale changes; the nearest "
       "valid value is \"none\""}},
     {{"precision.compute=bfloat16", "model.dtype=float64"},
      {"--set: precision.compute is for model.dtype = \"float32\", not \"float64\"; the nearest valid value is \"float32\""}},
@@ -178,11 +189,14 @@ const InVain in_vain[] = {
     {{"precision.scale_loss=true", "precision.compute=float16"},
      {"--set: precision.scale_loss has no effect with precision.compute = \"float16\"; it is for \"bfloat16\""}},
     {{"precision.scale_loss=true", "precision.growth_interval=3", "precision.compute=bfloat16"}, {}},
-    {{"strategy.period=3"},
-     {"--set: strategy.period has no effect with strategy.name = \"data\"; it is for \"local_sgd\" or \"diloco\" or \"parameter_server\""}},
-    {{"strategy.period=3", "strategy.name=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect
-    {{"strategy.period=3", "strategy.name=parameter_server", "strategy.algorithm=ssp"},
-     {"--set: strategy.period has no effect with strategy.algorithm = \"ssp\"; it is for \"downpour\" or \"easgd\" or \"eamsgd\""}},
+    {{"replicas.period=3"},
+     {"--set: replicas.period has no effect with replicas.meet = \"every_step\"; it is for \"local_sgd\" or \"diloco\" or \"parameter_server\""}},
+    {{"shard.unit_bytes=3"}, {"--set: shard.unit_bytes has no effect with mesh.shard = 1"}},
+    {{"shard.unit_bytes=3", "mesh.shard=0", "shard.what=optimizer"},
+     {"--set: shard.unit_bytes has no effect with shard.what = \"optimizer\"; it is for \"parameters\""}},
+    {{"replicas.period=3", "replicas.meet=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect
+    {{"replicas.period=3", "replicas.meet=parameter_server", "replicas.algorithm=ssp"},
+     {"--set: replicas.period has no effect with replicas.algorithm = \"ssp\"; it is for \"downpour\" or \"easgd\" or \"eamsgd\""}},
 };
 
 TEST(TrainConfig, NamesKeysWithoutEffect) {

@@ -6,19 +6,6 @@
 
 namespace tw {
 
-int size_along(const MeshShape& shape, const std::string& axis) {
-  for (const MeshAxis& each : shape.axes()) {
-    if (each.name == axis) return each.size;
-  }
-  return 1;
-}
-
-std::vector<std::string> long_axes(const MeshShape& shape, const std::vector<std::string>& axes) {
-  std::vector<std::string> found;
-  std::copy_if(axes.begin(), axes.end(), std::back_inserter(found), [&](const std::string& axis) { return size_along(shape, axis) > 1; });
-  return found;
-}
-
 void expect_axes(const MeshShape& shape, const std::vector<std::pair<std::string, std::string>>& refused) {
   const auto is_in = [](const std::vector<std::string>& axes, const std::string& name) { return std::ranges::find(axes, name) != axes.end(); };
   for (const MeshAxis& axis : shape.axes()) {
@@ -32,13 +19,5 @@ bool reads_outputs(const Mesh& mesh) {
   return std::ranges::all_of(std::vector<std::string>{"tensor", "layer"},
                              [&](const std::string& axis) { return size_along(mesh.shape(), axis) == 1 || mesh.coordinate(axis) == 0; });
 }
-
-RanksAlong::RanksAlong(const Mesh& mesh, const std::vector<std::string>& axes) {
-  const std::vector<std::string> some = long_axes(mesh.shape(), axes);
-  if (some.size() == 1) line_ = &mesh[some.front()];
-  if (some.size() > 1) several_.emplace(mesh.sub(some));
-}
-
-const Communicator* RanksAlong::comm() const noexcept { return several_ ? &several_->comm() : line_; }
 
 }  // namespace tw

@@ -11,15 +11,16 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
+#include <tw/data_parallel/gradient_sums.hpp>
+#include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/gradients/counted.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
 
 #include "buffer_rules.hpp"
-#include "counted.hpp"
-#include "gradient_sums.hpp"
 #include "load_files.hpp"
 #include "make_parallel_model.hpp"
 #include "model_ranks.hpp"
@@ -86,8 +87,7 @@ class ParallelModel::Impl {
         names_(names_of(trained_of(model()))),
         counted_(counted_here(ranks_->model().comm(), trained_of(model()))),
         buffers_(model().tensors().buffers),
-        sums_(size_along(of.shape(), "shard") > 1 ? sharded_parameters(mesh(), *program_, options)
-                                                  : whole_parameters(mesh(), ranks_->model().comm(), model(), options)),
+        sums_(make_sums(options)),
         optimized_(sums_->optimized()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
@@ -127,7 +127,7 @@ class ParallelModel::Impl {
       ranks_.reset();
       ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
       program_->restart(mesh());
-      sums_->restart(mesh(), ranks_->model().comm());
+      sums_->restart(sum_ranks());
     });
   }
 
@@ -250,6 +250,25 @@ class ParallelModel::Impl {
 
   TrainableModel& model() const { return program_->model(); }
   const Mesh& mesh() const { return own_->mesh(); }
+
+  SumRanks sum_ranks() const {
+    const auto along = [&](const char* axis) { return size_along(mesh().shape(), axis) > 1 ? &mesh()[axis] : nullptr; };
+    return {.data = replicas_ == ReplicaMeeting::every_step ? along("data") : nullptr, .shard = along("shard"), .model = ranks_->model().comm()};
+  }
+
+  std::unique_ptr<GradientSums> make_sums(const ParallelOptions& options) const {
+    if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), with_memory(model().tensors().all_tensors()));
+    const SumRanks ranks = sum_ranks();
+    if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
+    const int64_t resident = program_->reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes;
+    return sharded_parameters(ranks, model(),
+                              {.options = {.reduction = Reduction::sum,
+                                           .unit_bytes = options.unit_bytes,
+                                           .prefetch_units = options.prefetch_units,
+                                           .resident_bytes = resident},
+                               .module = program_->module().get(),
+                               .initial = program_->initial()});
+  }
 
   std::shared_ptr<OwnMesh> own_;
   ReplicaMeeting replicas_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tw/comm/mesh.hpp>
+#include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/graph/capture.hpp>
@@ -12,8 +13,6 @@
 #include <tw/parallel_model/options.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <vector>
-
-#include "gradient_sums.hpp"
 
 namespace tw {
 

@@ -100,13 +100,6 @@ void for_each(torch::optim::Optimizer& optimizer, const std::vector<OptimizedTen
   }
 }
 
-// The part of `state`, which has the shape of `parameter`, for one of its slices.
-at::Tensor part_of(const at::Tensor& state, const at::Tensor& parameter, const at::Tensor& slice) {
-  if (slice.is_same(parameter)) return state;
-  const int64_t offset = slice.storage_offset() - parameter.storage_offset();
-  return state.as_strided(slice.sizes(), slice.strides(), state.storage_offset() + offset);
-}
-
 std::vector<OptimizedTensor> all_whole(const std::vector<NamedTensor>& tensors) {
   std::vector<OptimizedTensor> all;
   for (const auto& [name, tensor] : without_aliases(tensors)) all.push_back({tensor, {whole(name, tensor, ShardKind::parameter)}});
@@ -147,7 +140,7 @@ std::vector<NamedShard> OptimizerState::shards() const {
     } else {
       NamedShard shard = slice;
       shard.name = name;
-      shard.tensor = part_of(field.tensor(state), parameter.tensor, slice.tensor);
+      shard.tensor = counterpart(field.tensor(state), parameter.tensor, slice.tensor);
       shard.kind = ShardKind::optimizer;
       shards.push_back(std::move(shard));
     }

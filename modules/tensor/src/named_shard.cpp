@@ -83,4 +83,10 @@ std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector
   return boxes;
 }
 
+at::Tensor counterpart(const at::Tensor& other, const at::Tensor& tensor, const at::Tensor& part) {
+  if (part.is_same(tensor)) return other;
+  const int64_t offset = part.storage_offset() - tensor.storage_offset();
+  return other.as_strided(part.sizes(), part.strides(), other.storage_offset() + offset);
+}
+
 }  // namespace tw

@@ -2,7 +2,7 @@
 #pragma once
 #include <array>
 
-#include "strategies.hpp"
+#include "trained_part.hpp"
 
 namespace tw::train {
 
@@ -11,18 +11,20 @@ class IndependentReplicas : public Strategy {
  public:
   explicit IndependentReplicas(const StrategySetup& setup);
 
+  bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
   void zero_grad() override;
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
   void raise(Signal word) override;
-  double clip_gradients(double max_norm, double loss_scale) override;
+  double clip_gradients(double max_norm, double loss_scale) override { return part_.clip_gradients(max_norm, loss_scale); }
   Outcome update(double loss_scale) override;
   Outcome meet() override;
-  torch::optim::Optimizer& optimizer() override { return optimizer_; }
+  torch::optim::Optimizer& optimizer() override { return part_.optimizer(); }
   /// Each rank's own.
   std::vector<NamedShard> shards() const override;
-  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
-  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  void prepare(const std::vector<std::string>& names) override { part_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { part_.apply(shards); }
   void account(KnownMemory& known) const override;
+  std::optional<std::vector<NamedTensor>> whole_tensors() override { return part_.whole_tensors(); }
 
  protected:
   /// Called after this rank's optimizer step. @return whether the ranks have met
@@ -34,17 +36,16 @@ class IndependentReplicas : public Strategy {
   /// State of the strategy itself.
   virtual std::vector<NamedShard> own_shards() const = 0;
 
+  TrainedPart& part() noexcept { return part_; }
+  const TrainedPart& part() const noexcept { return part_; }
+
  private:
-  bool gradients_finite() const;
   /// Of this replica. Collective over the ranks that hold it.
   Outcome outcome(double loss_scale);
   Outcome exchange_signals();
 
   const Ranks& ranks_;
-  const Model& model_;
-  ModelPartsList parts_;  // empty if each rank has a whole replica
-  torch::optim::Optimizer& optimizer_;
-  OptimizerState state_;
+  TrainedPart part_;
   std::array<int32_t, 2> raised_{};  // signals raised since the ranks last met
   bool non_finite_ = false;          // signalled in this update
 };

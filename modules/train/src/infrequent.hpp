@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
-#include <tw/gradients/places_in_model.hpp>
 
 #include "independent_replicas.hpp"
 
@@ -13,36 +12,53 @@ class Infrequent : public IndependentReplicas {
  public:
   template <class OuterOptions>
   Infrequent(const StrategySetup& setup, const OuterOptions& options)
-      : IndependentReplicas(setup), model_(setup.model), outer_(setup.ranks.data, setup.model.all_tensors(), options) {}
+      : IndependentReplicas(setup), outer_(setup.ranks.data, tensors_of(setup.model), options) {}
 
-  Seconds exposed_time() const override { return outer_.exposed_time(); }
-  int64_t payload_bytes() const override { return outer_.bytes_communicated(); }
+  Seconds exposed_time() const override { return outer_.exposed_time() + part().sums().exposed_time(); }
+  int64_t payload_bytes() const override { return outer_.bytes_communicated() + part().sums().payload_bytes(); }
 
  private:
-  bool after_step() override { return outer_.step(); }
-  void finish() override { outer_.finish(); }
+  bool after_step() override { return written_if(outer_.step()); }
+  void finish() override { written_if(outer_.finish()); }
+  bool written_if(bool met) {
+    if (met) part().sums().parameters_written();
+    return met;
+  }
+  /// What this rank has of the model.
+  std::vector<NamedTensor> tensors_of(const Model& model) const {
+    if (!part().is_sharded()) return model.all_tensors();
+    std::vector<NamedTensor> tensors = part().named();
+    tensors.insert(tensors.end(), model.buffers.begin(), model.buffers.end());
+    return tensors;
+  }
   void account_own(KnownMemory& known) const override {
     account_optimizer(known, outer_.shards());
     known.add(MemoryUse::buffers, outer_.buffer_bytes());
   }
-  /// Where ranks hold a replica together: tensors named after a parameter lie where that parameter lies.
+  /// Where ranks hold a replica together: tensors named after a parameter lie where this rank's part of it lies.
   std::vector<NamedShard> own_shards() const override {
-    std::vector<NamedShard> shards = outer_.shards();
-    if (!model_.is_in_parts()) return shards;
-    const PlacesInModel places(*model_.trained);
-    for (NamedShard& shard : shards) {
-      const auto parameter = std::ranges::find_if(model_.parameters, [&](const NamedTensor& each) { return shard.name.ends_with('/' + each.name); });
-      if (parameter == model_.parameters.end()) continue;
-      const NamedShard& place = places.at(parameter->name);
-      shard.name.replace(shard.name.size() - parameter->name.size(), parameter->name.size(), place.name);
-      shard.global_shape = place.global_shape;
-      shard.offsets = place.offsets;
-      shard.on_reshard = OnReshard::shard;
+    if (part().is_whole()) return outer_.shards();
+    std::vector<NamedShard> shards;
+    for (const NamedShard& shard : outer_.shards()) {
+      const auto parameter = std::ranges::find_if(part().named(), [&](const NamedTensor& each) { return shard.name.ends_with('/' + each.name); });
+      if (parameter == part().named().end()) {
+        shards.push_back(shard);
+        continue;
+      }
+      const OptimizedTensor& place =
+          *std::ranges::find_if(part().tensors(), [&](const OptimizedTensor& each) { return each.tensor.is_same(parameter->tensor); });
+      for (NamedShard slice : place.slices) {
+        slice.name = shard.name.substr(0, shard.name.size() - parameter->name.size()) + slice.name;
+        slice.aliases.clear();
+        slice.tensor = counterpart(shard.tensor, place.tensor, slice.tensor);
+        slice.kind = shard.kind;
+        slice.on_reshard = OnReshard::shard;
+        shards.push_back(std::move(slice));
+      }
     }
     return shards;
   }
 
-  const Model& model_;
   Outer outer_;
 };
 

@@ -48,6 +48,11 @@ void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
                 {.meaning = "samples of one rank in a forward pass of an evaluation; 0: the number in a training pass", .unit = "samples"});
 }
 
+void visit(ClipOptions& clip, OptionVisitor& visitor) {
+  visitor.field("norm", clip.norm, {.least = 0},
+                {.meaning = "norm of all gradients together, to which they are scaled down before an update; 0: no limit"});
+}
+
 void visit(Options& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Uneven>> unevens{{"exact", Uneven::exact}, {"drop", Uneven::drop}, {"pad", Uneven::pad}};
   const std::vector<std::pair<std::string, NonFinite>> reactions{
@@ -61,8 +66,6 @@ void visit(Options& options, OptionVisitor& visitor) {
                 {.meaning = "samples of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, at_least(1),
                 {.meaning = "passes that share the samples of an update, to save memory", .unit = "passes"});
-  visitor.field("max_gradient_norm", options.max_gradient_norm, {.least = 0},
-                {.meaning = "norm of all gradients together, to which they are scaled down before an update; 0: no limit"});
   visitor.field("seed", options.seed, at_least(0, any_count),
                 {.meaning = "seed of the order of samples, of augmentation and of the model's random numbers"});
   visitor.field("uneven", options.uneven, unevens, {.meaning = "treatment of samples that ranks cannot share evenly"});
@@ -74,7 +77,9 @@ void visit(Options& options, OptionVisitor& visitor) {
   visitor.field("loader_workers", options.loader_workers, at_least(0, LoaderOptions::max_workers),
                 {.meaning = "threads that prepare batches", .unit = "threads", .may_differ = true});
   visitor.group("schedule", options.schedule);
-  visitor.group("strategy", options.strategy);
+  visitor.group("clip", options.clip);
+  visitor.group("shard", options.shard);
+  visitor.group("replicas", options.replicas);
   visitor.group("precision", options.precision);
   visitor.group("checkpoint", options.checkpoint);
   visitor.group("early_stopping", options.early_stopping);
@@ -90,12 +95,11 @@ std::vector<Problem> Options::contradictions() const {
     const int64_t nearest = divide_up(global_batch, accumulation) * accumulation;
     problems.push_back({"global_batch", concat("must be a multiple of accumulation = ", accumulation, ", got ", global_batch), concat(nearest)});
   }
-  std::ranges::move(strategy.contradictions(), std::back_inserter(problems));
+  std::ranges::move(replicas.contradictions(), std::back_inserter(problems));
   std::ranges::move(precision.contradictions(), std::back_inserter(problems));
-  const bool keeps_residuals = strategy.compression == CompressionKind::top_k || strategy.compression == CompressionKind::power_sgd;
-  if (precision.scales() && keeps_residuals) {
+  if (precision.scales() && replicas.keeps_residuals()) {
     problems.push_back(
-        {"strategy.compression", "keeps the parts of gradients that it does not send, which are invalid after the loss scale changes", "\"none\""});
+        {"replicas.compression", "keeps the parts of gradients that it does not send, which are invalid after the loss scale changes", "\"none\""});
   }
   return problems;
 }

@@ -3,35 +3,69 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/ranks_along.hpp>
 #include <tw/comm/typed_objects.hpp>
 
 namespace tw::train {
 
-Ranks ranks_of(const Mesh& mesh, const Model& model) {
-  const auto& axes = mesh.shape().axes();
-  const bool whole = axes.size() == 1 && axes[0].name == "data";  // one communicator suffices
-  Ranks ranks{.all = mesh.comm(), .data = whole ? mesh.comm() : mesh["data"]};
+namespace {
+
+/// The communicators that a mesh does not have.
+struct OwnedRanks {
+  RanksAlong samples;
+  RanksAlong parts;
+  RanksAlong replica;
+  std::optional<Communicator> alone = std::nullopt;  // this rank
+};
+
+void expect_axes_of(const Model& model, const MeshShape& mesh) {
   const std::vector<std::string> of_model = model.trained->axes();
-  std::vector<std::string> of_parts;
-  for (const MeshAxis& axis : axes) {
-    if (axis.name == "data") continue;
-    TW_EXPECTS(std::ranges::find(of_model, axis.name) != of_model.end(), "the mesh ", mesh.shape().describe(), " has an axis '", axis.name,
-               "' along which the model is not split");
-    of_parts.push_back(axis.name);
+  for (const MeshAxis& axis : mesh.axes()) {
+    const bool is_known = std::ranges::find(of_model, axis.name) != of_model.end() || std::ranges::find(sample_axes, axis.name) != sample_axes.end();
+    TW_EXPECTS(axis.size == 1 || is_known, "the mesh ", mesh.describe(), " has an axis '", axis.name, "' along which the model is not split");
   }
   for (const std::string& axis : of_model) {
-    TW_EXPECTS(std::ranges::find(of_parts, axis) != of_parts.end(), "the model is split along '", axis, "', an axis that the mesh ",
-               mesh.shape().describe(), " does not have");
+    const bool is_there = std::ranges::any_of(mesh.axes(), [&](const MeshAxis& each) { return each.name == axis; });
+    TW_EXPECTS(is_there, "the model is split along '", axis, "', an axis that the mesh ", mesh.describe(), " does not have");
   }
-  if (of_parts.size() == 1) ranks.parts = &mesh[of_parts.front()];
-  if (of_parts.size() > 1) {
-    ranks.of_parts = std::make_shared<const Mesh>(mesh.sub(of_parts));
-    ranks.parts = &ranks.of_parts->comm();
-  }
-  return ranks;
+}
+
+}  // namespace
+
+MeshSizes Ranks::sizes() const {
+  const auto size_of = [](const Communicator* comm) { return comm == nullptr ? 1 : comm->size(); };
+  return {.data = data.size(), .shard = size_of(shard), .parts = size_of(parts)};
+}
+
+Ranks ranks_of(const Mesh& mesh, const Model& model) {
+  expect_axes_of(model, mesh.shape());
+  const std::vector<std::string> of_model = model.trained->axes();
+  std::vector<std::string> of_replica = of_model;
+  of_replica.emplace_back("shard");
+  const auto owned =
+      std::make_shared<OwnedRanks>(OwnedRanks{RanksAlong(mesh, sample_axes), RanksAlong(mesh, of_model), RanksAlong(mesh, of_replica)});
+  const int replicas = size_along(mesh.shape(), "data");
+  const int shards = size_along(mesh.shape(), "shard");
+  if (replicas == 1 && mesh.comm().size() > 1) owned->alone.emplace(mesh.comm().split(mesh.comm().rank(), 0));
+  const auto line = [&](const char* axis, int size) -> const Communicator* {
+    if (size == mesh.comm().size()) return &mesh.comm();
+    return size > 1 ? &mesh[axis] : nullptr;
+  };
+  const Communicator* const data = replicas > 1 || !owned->alone ? line("data", replicas) : &*owned->alone;
+  const Communicator* parts = owned->parts.comm();
+  if (parts == nullptr && !of_model.empty()) parts = &mesh[of_model.front()];
+  const Communicator* const samples = owned->samples.size() == mesh.comm().size() ? &mesh.comm() : owned->samples.comm();
+  return {.all = mesh.comm(),
+          .samples = samples != nullptr ? *samples : *data,
+          .data = *data,
+          .shard = shards > 1 ? line("shard", shards) : nullptr,
+          .parts = parts,
+          .replica = owned->replica.size() > 1 ? owned->replica.comm() : parts,
+          .owner = owned};
 }
 
 namespace {

@@ -3,19 +3,25 @@
 #include <cstdint>
 #include <memory>
 #include <tw/comm/mesh.hpp>
+#include <tw/train/mesh_sizes.hpp>
 #include <tw/train/model.hpp>
 
 namespace tw::train {
 
-/// The ranks that train. Communicators are borrowed.
+/// The ranks that train. Communicators are borrowed, or owned by `owner`; null: this rank alone.
 struct Ranks {
   const Communicator& all;
-  const Communicator& data;                   ///< ranks that hold the same part of the model and train on different samples
-  const Communicator* parts = nullptr;        ///< ranks that hold one model together and train on the same samples; null: each rank has a whole model
-  std::shared_ptr<const Mesh> of_parts = {};  ///< owns `parts`, if they lie along several axes
+  const Communicator& samples;            ///< ranks that hold the same part of the model and train on different samples
+  const Communicator& data;               ///< those among them with the same elements
+  const Communicator* shard = nullptr;    ///< those among them with other elements
+  const Communicator* parts = nullptr;    ///< ranks that hold one model together and train on the same samples
+  const Communicator* replica = nullptr;  ///< ranks along `shard` and those of `parts`: together they have each element of the model
+  std::shared_ptr<const void> owner = nullptr;
+
+  MeshSizes sizes() const;
 };
 
-/// The ranks of `mesh`. Collective. @throws ContractError if its axes are not those of the model
+/// The ranks of `mesh`. Collective. @throws ContractError if its axes are not those of the model, `data` and `shard`
 Ranks ranks_of(const Mesh& mesh, const Model& model);
 
 /// Trained elements of the whole model. Collective over `ranks.parts`.

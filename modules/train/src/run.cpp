@@ -39,11 +39,11 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
       options_(agreed_options(ranks_.all, options, train, test, validation, objective_)),
       scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
-  model_.trained->set_replica(ranks_.data.rank());
+  model_.trained->set_replica(ranks_.samples.rank());
   const ComputeType compute = options_.precision.compute;
   model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
   objective_ = under_autocast(std::move(objective_), compute);
-  progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.data.size();
+  progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.samples.size();
   progress_.seed = options_.seed;
   progress_.optimizer = c10::demangle(typeid(optimizer).name());
   if (keeps_checkpoints()) {
@@ -59,7 +59,8 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
   strategy_ = make_strategy({.ranks = ranks_,
                              .model = model_,
                              .optimizer = optimizer,
-                             .options = options_.strategy,
+                             .shard = options_.shard,
+                             .replicas = options_.replicas,
                              .arrival_order = earlier_ ? earlier_->arrival_order : std::vector<int64_t>(),
                              .on_communication = [this](const char* name, int64_t number, auto begin, auto end) {
                                if (tracing()) timeline_.add(Timeline::Row::communication, name, begin, end, number);
@@ -112,23 +113,23 @@ void Trainer::Run::trace() {
 }
 
 void Trainer::Run::make_loader() {
-  const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, ranks_.data.size());
+  const int64_t batch = options_.samples_of_a_pass(progress_.global_batch, ranks_.samples.size());
   const SamplerOptions sampler{.seed = static_cast<uint64_t>(options_.seed), .uneven = options_.uneven};
   const bool looks = model_.trained->needs_samples();
   const Dataset& seen = looks ? train_ : static_cast<const Dataset&>(rows_of_train_);
-  loader_.emplace(seen, DistributedSampler(static_cast<size_t>(train_.size()), ranks_.data.size(), ranks_.data.rank(), sampler),
+  loader_.emplace(seen, DistributedSampler(static_cast<size_t>(train_.size()), ranks_.samples.size(), ranks_.samples.rank(), sampler),
                   LoaderOptions{.global_batch = batch,
                                 .workers = looks ? static_cast<int>(options_.loader_workers) : 0,
                                 .augmentation = looks ? options_.augmentation : Augmentation(),
                                 .seed = static_cast<uint64_t>(options_.seed),
                                 .device = model_.device()});
   TW_EXPECTS(loader_->steps() > 0, "dropping the samples that cannot be shared evenly leaves none of ", train_.size(), " samples for ",
-             ranks_.data.size(), " ranks");
+             ranks_.samples.size(), " ranks");
   if (progress_.global_batch > train_.size() && ranks_.all.rank() == 0) {
     log_warning("the global batch of ", progress_.global_batch, " is more than the ", train_.size(), " training samples: an epoch is one update");
   }
   const int64_t steps = divide_up(loader_->steps(), options_.accumulation);
-  const int64_t ranks = ranks_.data.size();
+  const int64_t ranks = ranks_.samples.size();
   const int64_t samples = options_.uneven == Uneven::pad    ? divide_up(train_.size(), ranks) * ranks
                           : options_.uneven == Uneven::drop ? train_.size() / ranks * ranks
                                                             : train_.size();
@@ -162,9 +163,9 @@ void Trainer::Run::resume() {
   progress_.data = now.data;
   progress_.optimizer = now.optimizer;
   if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model after fewer epochs
-  const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.data.rank(), ranks_.data.size()); };
+  const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.samples.rank(), ranks_.samples.size()); };
   loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
-  scaling_.restore(progress_, ranks_.data.rank(), ranks_.data.size());
+  scaling_.restore(progress_, ranks_.samples.rank(), ranks_.samples.size());
   const std::string other_watch = best_.begin_another_watch(progress_);
   stop_out_of_patience();
   if (ranks_.all.rank() != 0) return;
@@ -175,10 +176,10 @@ void Trainer::Run::resume() {
   if (!names_validation(earlier_->data)) {
     log_warning("the checkpoint has an older version without its validation data: whether these are the same is not checked");
   }
-  const int64_t of_options = options_.batch_size * ranks_.data.size();
+  const int64_t of_options = options_.batch_size * ranks_.samples.size();
   if (options_.global_batch == 0 && of_options != progress_.global_batch) {
     log_info("the run keeps its global batch of ", progress_.global_batch, " samples; batch_size = ", options_.batch_size, " would make ", of_options,
-             " on these ", ranks_.data.size(), " ranks, and has no effect");
+             " on these ", ranks_.samples.size(), " ranks, and has no effect");
   }
 }
 
@@ -214,7 +215,7 @@ Summary Trainer::Run::finish() {
                   .best = progress_.best,
                   .best_epoch = progress_.best_epoch,
                   .skipped_steps = progress_.skipped,
-                  .overflowed_steps = scaling_.max_overflows(ranks_.data),
+                  .overflowed_steps = scaling_.max_overflows(ranks_.samples),
                   .stopped_because = stopped_because_,
                   .diverged = diverged_,
                   .train_time = train_time_};

@@ -42,7 +42,7 @@ void Trainer::Run::end_epoch(Seconds time) {
   report.learning_rate = state_->learning_rate;
   report.train_time = time;
   report.samples = state_->epoch_samples;
-  const std::vector<double> losses = sum_over_ranks(ranks_.data, {loss_.sum, loss_.samples});
+  const std::vector<double> losses = sum_over_ranks(ranks_.samples, {loss_.sum, loss_.samples});
   report.train_loss = losses[0] / losses[1];
   const bool last = progress_.epoch == options_.epochs;
   if (validation_ != nullptr && validation_->size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
@@ -60,9 +60,9 @@ void Trainer::Run::end_epoch(Seconds time) {
 }
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
-  synchronize(ranks_.data, model_.buffers);
+  synchronize(ranks_.samples, model_.buffers);
   watch_memory("evaluation");
-  const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.data.size());
+  const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.samples.size());
   Figures figures = train::evaluate(ranks_, model_, objective_, dataset, rows, passes_in_step());
   count_memory();
   return figures;
@@ -77,7 +77,7 @@ void Trainer::Run::keep_best() {
     if (ranks_.all.rank() == 0) best_.keep(progress_, *whole);
     return;
   }
-  if (ranks_.data.rank() != 0) return;
+  if (ranks_.samples.rank() != 0) return;
   const std::vector<NamedTensor> tensors = ranks_.parts != nullptr ? model_.trained->whole_on_root(*ranks_.parts) : model_.all_tensors();
   if (ranks_.all.rank() == 0) best_.keep(progress_, tensors);
 }

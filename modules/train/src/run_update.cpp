@@ -64,7 +64,7 @@ void Trainer::Run::update() {
   const TensorSnapshot buffers(model_.buffers);
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
   notify(&Hook::on_backward);
-  if (options_.max_gradient_norm > 0) (void)strategy_->clip_gradients(options_.max_gradient_norm, scaling_.scale());
+  if (options_.clip.norm > 0) (void)strategy_->clip_gradients(options_.clip.norm, scaling_.scale());
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
   memory_->phase("update");
@@ -113,7 +113,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   begin = span("data", begin);
   const int64_t here = state_->batch.size();
   const int64_t number = progress_.step * options_.accumulation + pass;
-  const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.data.size() + ranks_.data.rank());
+  const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.samples.size() + ranks_.samples.rank());
   torch::manual_seed(seed);
   notify(&Hook::on_sample);
   // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
@@ -133,7 +133,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
                               .samples = samples,
                               .last = loader_->consumed() >= progress_.consumed + samples,
                               .one_backward = (here == 0 && !passes_in_step()) || model_.trained->makes_one_backward_pass()};
-  const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.data.size();  // lower bound
+  const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.samples.size();  // lower bound
   const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {
     if (here == 0 && !passes_in_step()) return pass_over_nothing(model_, on_loss);
@@ -156,7 +156,7 @@ bool Trainer::Run::passes_in_step() const { return strategy_->ranks_pass_in_step
 bool Trainer::Run::read_losses() {
   bool all_finite = true;
   for (const auto& [loss, batch, seed] : std::exchange(unread_, {})) {
-    state_->mean_loss = batch.size() > 0 ? loss.value(ranks_.data) : 0.0;
+    state_->mean_loss = batch.size() > 0 ? loss.value(ranks_.samples) : 0.0;
     const bool finite = std::isfinite(state_->mean_loss);
     suspect_.note(batch, seed, finite);
     if (finite) loss_.add(state_->mean_loss, batch.size());

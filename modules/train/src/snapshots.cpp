@@ -79,15 +79,15 @@ void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
-  progress.loss_sums = on_every_rank(ranks_.data, loss.sum);
-  progress.loss_samples = on_every_rank(ranks_.data, loss.samples);
+  progress.loss_sums = on_every_rank(ranks_.samples, loss.sum);
+  progress.loss_samples = on_every_rank(ranks_.samples, loss.samples);
   if (const auto state = scaling.state()) {
-    progress.loss_scales = on_every_rank(ranks_.data, state->scale);
-    progress.good_updates = on_every_rank(ranks_.data, state->good_updates);
-    progress.overflows = on_every_rank(ranks_.data, state->overflows);
+    progress.loss_scales = on_every_rank(ranks_.samples, state->scale);
+    progress.good_updates = on_every_rank(ranks_.samples, state->good_updates);
+    progress.overflows = on_every_rank(ranks_.samples, state->overflows);
   }
   // Running means differ between ranks; rank 0's are saved. Only buffers are synchronized, so rank 0 continues as if no checkpoint had been taken.
-  synchronize(ranks_.data, model_.buffers);
+  synchronize(ranks_.samples, model_.buffers);
   store_.save(progress.step, shards_of(model_, strategy), to_json(progress));
 }
 

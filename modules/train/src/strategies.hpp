@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategies, each in its own file, and what they share.
 #pragma once
+#include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/gradients/bucket_plan.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <tw/train/strategy_memory.hpp>
@@ -9,20 +10,26 @@
 
 namespace tw::train {
 
-std::unique_ptr<Strategy> make_data(const StrategySetup& setup);
-std::unique_ptr<Strategy> make_sharded(const StrategySetup& setup);
-std::unique_ptr<Strategy> make_fully_sharded(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_every_step(const StrategySetup& setup);
+std::unique_ptr<Strategy> make_sharded_optimizer(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_diloco(const StrategySetup& setup);
 std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
 
-// What strategy_memory() returns, by strategy, without the least size of a checkpoint.
-StrategyMemory data_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
-StrategyMemory sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
-StrategyMemory fully_sharded_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
-StrategyMemory local_sgd_memory(const ModelMemory& model);
-StrategyMemory diloco_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
-StrategyMemory parameter_server_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+/// Options of the reduction of gradients, with Reduction::sum.
+ReducerOptions reducer_options(const StrategySetup& setup);
+
+/// Runs a pass, and sums gradients as soon as they are complete. @return whether it summed
+bool pass_and_sum(GradientSums& sums, const MicroBatchShare& share, const std::function<void()>& pass);
+
+// What strategy_memory() returns, by what divides the model, without the least size of a checkpoint. `memory` is that of a rank whose replicas meet
+// in every step; the last three turn it into that of replicas that meet in other ways.
+StrategyMemory whole_memory(const ReplicaOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory sharded_optimizer_memory(const ShardOptions& options, int ranks, const ModelMemory& model);
+StrategyMemory sharded_parameters_memory(const ShardOptions& options, int ranks, const ModelMemory& model);
+void add_local_sgd(StrategyMemory& memory, const MeshSizes& mesh, const ModelMemory& model);
+void add_diloco(StrategyMemory& memory, const ReplicaOptions& options, const MeshSizes& mesh, const ModelMemory& model);
+void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options, const MeshSizes& mesh, const ModelMemory& model);
 
 /// The memory of a rank that has a replica of the model and its optimizer.
 StrategyMemory replica_memory(const ModelMemory& model);
@@ -43,9 +50,6 @@ struct BucketBytes {
 BucketBytes bucket_bytes(const ModelMemory& model, const BucketOptions& options = {}, int slices = 1);
 
 void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
-
-/// The model's parameter shards, without its other shards.
-std::vector<NamedShard> parameter_shards(const Model& model);
 
 /// Divides all gradients that exist, sparse ones too.
 void divide_gradients(const std::vector<NamedTensor>& parameters, double by);

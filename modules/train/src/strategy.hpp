@@ -102,12 +102,13 @@ struct StrategySetup {
   const Ranks& ranks;
   const Model& model;
   torch::optim::Optimizer& optimizer;
-  const StrategyOptions& options;
+  const ShardOptions& shard;
+  const ReplicaOptions& replicas;
   std::vector<int64_t> arrival_order = {};  ///< of an earlier run, or empty
   OnCommunication on_communication = {};    ///< may be empty
 };
 
-/// Collective. @throws ContractError if the strategy does not support a model in parts
+/// Collective. @throws ContractError if these ranks cannot train so, see contradictions()
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup);
 
 }  // namespace tw::train

@@ -6,10 +6,10 @@
 
 namespace tw::train {
 std::unique_ptr<Strategy> make_diloco(const StrategySetup& setup) {
-  return std::make_unique<Infrequent<DiLoCo>>(setup, diloco_options(setup.options));
+  return std::make_unique<Infrequent<DiLoCo>>(setup, diloco_options(setup.replicas));
 }
 
-DiLoCoOptions diloco_options(const StrategyOptions& options) {
+DiLoCoOptions diloco_options(const ReplicaOptions& options) {
   const OuterPrecision precision = options.compression == CompressionKind::float16    ? OuterPrecision::float16
                                    : options.compression == CompressionKind::bfloat16 ? OuterPrecision::bfloat16
                                                                                       : OuterPrecision::full;
@@ -20,16 +20,14 @@ DiLoCoOptions diloco_options(const StrategyOptions& options) {
           .outer_precision = precision};
 }
 
-StrategyMemory diloco_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+void add_diloco(StrategyMemory& memory, const ReplicaOptions& options, const MeshSizes& mesh, const ModelMemory& model) {
   const int outer_tensors = options.outer_momentum > 0 ? 2 : 1;  // anchor and momentum
-  const int64_t n = trained_bytes(model);
-  const int64_t buckets = bucket_bytes(model).sum;
-  StrategyMemory memory = replica_memory(model);
+  const int64_t n = trained_bytes(model) / mesh.shard;
+  const int64_t buckets = bucket_bytes(model).sum / mesh.shard;
   memory.kept[MemoryUse::optimizer] += outer_tensors * n;
   memory.kept[MemoryUse::buffers] += options.compression == CompressionKind::none ? buckets : buckets / 2;
-  memory.update = std::max(memory.update, 2 * largest_bytes(model));
-  memory.checkpoint += outer_tensors * (n + model.frozen_bytes) / ranks;
-  return memory;
+  memory.update = std::max(memory.update, std::min(2 * largest_bytes(model), 2 * n));
+  memory.checkpoint += outer_tensors * (n + model.frozen_bytes) / mesh.data;
 }
 
 }  // namespace tw::train

@@ -6,13 +6,11 @@
 namespace tw::train {
 
 std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup) {
-  return std::make_unique<Infrequent<LocalSgd>>(setup, LocalSgdOptions{.period = setup.options.period});
+  return std::make_unique<Infrequent<LocalSgd>>(setup, LocalSgdOptions{.period = setup.replicas.period});
 }
 
-StrategyMemory local_sgd_memory(const ModelMemory& model) {
-  StrategyMemory memory = replica_memory(model);
-  memory.kept[MemoryUse::buffers] += bucket_bytes(model).sum + model.buffer_bytes;  // the model's buffers are averaged, too
-  return memory;
+void add_local_sgd(StrategyMemory& memory, const MeshSizes& mesh, const ModelMemory& model) {
+  memory.kept[MemoryUse::buffers] += bucket_bytes(model).sum / mesh.shard + model.buffer_bytes;  // the model's buffers are averaged, too
 }
 
 }  // namespace tw::train

@@ -60,20 +60,21 @@ StrategyMemory shard_memory(int ranks, const ModelMemory& model) {
   return memory;
 }
 
-StrategyMemory strategy_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
-  const auto memory_of = [&] {
-    switch (options.kind) {
-      case StrategyKind::data: return data_memory(options, ranks, model);
-      case StrategyKind::sharded: return sharded_memory(options, ranks, model);
-      case StrategyKind::fully_sharded: return fully_sharded_memory(options, ranks, model);
-      case StrategyKind::local_sgd: return local_sgd_memory(model);
-      case StrategyKind::diloco: return diloco_memory(options, ranks, model);
-      case StrategyKind::parameter_server: return parameter_server_memory(options, ranks, model);
-    }
-    return StrategyMemory();
+StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh, const ModelMemory& model) {
+  const bool sharded = mesh.shard > 1;
+  const auto when_all_meet = [&] {
+    if (!sharded) return replicas.meet == Meeting::every_step ? whole_memory(replicas, mesh.data, model) : replica_memory(model);
+    return shard.what == Sharded::parameters ? sharded_parameters_memory(shard, mesh.shard, model)
+                                             : sharded_optimizer_memory(shard, mesh.shard, model);
   };
+  StrategyMemory memory = when_all_meet();
+  switch (replicas.meet) {
+    case Meeting::every_step: break;
+    case Meeting::local_sgd: add_local_sgd(memory, mesh, model); break;
+    case Meeting::diloco: add_diloco(memory, replicas, mesh, model); break;
+    case Meeting::parameter_server: add_parameter_server(memory, replicas, mesh, model); break;
+  }
   constexpr int64_t min_checkpoint = int64_t{2} << 20;
-  StrategyMemory memory = memory_of();
   memory.checkpoint = std::max(min_checkpoint, memory.checkpoint);
   return memory;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
-#include <tw/data_parallel/synchronize.hpp>
 #include <tw/parameter_server/downpour.hpp>
 #include <tw/parameter_server/elastic_averaging.hpp>
 #include <tw/parameter_server/stale_synchronous.hpp>
@@ -24,7 +23,7 @@ void expect_nesterov(const torch::optim::Optimizer& optimizer) {
 }
 
 std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<at::Tensor>& parameters, const torch::optim::Optimizer& optimizer,
-                                    const StrategyOptions& o) {
+                                    const ReplicaOptions& o) {
   switch (o.algorithm) {
     case ServerAlgorithm::downpour:
       return std::make_unique<Downpour>(comm, parameters, DownpourOptions{.push_interval = o.period, .pull_interval = o.period});
@@ -78,13 +77,12 @@ class ServerReplicas : public IndependentReplicas {
 
 ServerReplicas::ServerReplicas(const StrategySetup& setup)
     : IndependentReplicas(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
-  synchronize(setup.ranks.data, setup.model.all_tensors());  // frozen tensors and buffers too
   std::vector<at::Tensor> trained;
   for (const NamedTensor& each : setup.model.parameters) {
     if (each.tensor.requires_grad()) trained.push_back(each.tensor);
   }
   for (const at::Tensor& each : trained) bytes_ += static_cast<int64_t>(each.nbytes());
-  worker_ = make_worker(setup.ranks.data, trained, setup.optimizer, setup.options);
+  worker_ = make_worker(setup.ranks.data, trained, setup.optimizer, setup.replicas);
 }
 
 void ServerReplicas::exchange() {
@@ -114,15 +112,13 @@ void ServerReplicas::apply(const std::vector<NamedShard>& shards) {
 
 std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { return std::make_unique<ServerReplicas>(setup); }
 
-StrategyMemory parameter_server_memory(const StrategyOptions& options, int ranks, const ModelMemory& model) {
+void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options, const MeshSizes& mesh, const ModelMemory& model) {
   const bool keeps_copy = options.algorithm == ServerAlgorithm::downpour || options.algorithm == ServerAlgorithm::ssp;
   const int exchange_copies = options.algorithm == ServerAlgorithm::ssp ? 2 : 3;
   const int64_t n = trained_bytes(model);
-  StrategyMemory memory = replica_memory(model);
-  memory.kept[MemoryUse::buffers] += n / ranks + (keeps_copy ? n : 0);
+  memory.kept[MemoryUse::buffers] += n / mesh.data + (keeps_copy ? n : 0);
   memory.update = std::max(memory.update, exchange_copies * n);
-  memory.checkpoint += (n + model.frozen_bytes) / ranks;
-  return memory;
+  memory.checkpoint += (n + model.frozen_bytes) / mesh.data;
 }
 
 }  // namespace tw::train

@@ -176,7 +176,7 @@ TEST(Axes, DataTimesTensorIsOneProcess) {
 
 Options clipped(const std::string& name) {
   Options options = three_epochs(name);
-  options.max_gradient_norm = 0.05;
+  options.clip.norm = 0.05;
   return options;
 }
 
@@ -197,7 +197,7 @@ TEST(Axes, ClipByOneNorm) {
 TEST(Axes, ShardsOfPartsAreOneProcess) {
   const auto sharded = [](const std::string& name, int64_t accumulation) {
     Options options = clipped(name);
-    options.strategy = {.kind = tw::train::StrategyKind::fully_sharded, .unit_bytes = 200};
+    options.shard.unit_bytes = 200;
     options.checkpoint.every_epochs = 1;
     options.resume = tw::train::Resume::fresh;
     options.accumulation = accumulation;
@@ -209,7 +209,7 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
     const auto expected = train(alone(), model_of(whole_net()), alone_options).summary;
     for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
       if (world().size() % (stages * split) != 0) continue;
-      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const Mesh mesh(world(), {{"shard"}, {"tensor", split}, {"stage", stages}});
       const auto ran = train(mesh, model_of(split_model(split_pipeline(mesh))), sharded("shards", accumulation));
       expect_equal(ran.summary, expected, mesh.shape().describe());
       if (world().rank() == 0) {
@@ -223,7 +223,7 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
   const auto expected = train(alone(), model_of(whole_net()), clipped("shards_alone")).summary;
   Options options = sharded("shards_again", 1);
   for (const int stages : {2, 1}) {
-    const Mesh mesh(world(), {{"data"}, {"tensor", 1}, {"stage", stages}});
+    const Mesh mesh(world(), {{"shard"}, {"tensor", 1}, {"stage", stages}});
     const auto summary = train_a_part(mesh, model_of(split_model(split_pipeline(mesh))), options, 8);
     if (summary.finished) expect_equal(summary, expected, "resumed");
     options.resume = tw::train::Resume::resume;
@@ -232,14 +232,14 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
 
 // Replicas that meet every four steps: each held together by some ranks, or by one.
 TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
-  for (const auto kind : {tw::train::StrategyKind::local_sgd, tw::train::StrategyKind::diloco}) {
+  for (const auto kind : {tw::train::Meeting::local_sgd, tw::train::Meeting::diloco}) {
     for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
       if (world().size() % (stages * split) != 0) continue;
       const int replicas = world().size() / (stages * split);
       const int group = world().rank() / replicas;
       const auto options = [&](const std::string& name) {
         Options chosen = clipped(name);
-        chosen.strategy = {.kind = kind, .period = 4};
+        chosen.replicas = {.meet = kind, .period = 4};
         chosen.checkpoint.every_epochs = 1;
         chosen.resume = tw::train::Resume::fresh;
         return chosen;
@@ -265,7 +265,7 @@ TW_TEST_ON(Axes, GradientsOfPartsTravelInHalfPrecision, {.least = 4}) {
     const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
     Options options = three_epochs("halves");
     const auto plain = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
-    options.strategy.compression = tw::train::CompressionKind::float16;
+    options.replicas.compression = tw::train::CompressionKind::float16;
     const auto halves = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
     EXPECT_NE(halves.test[0].second, plain.test[0].second);
     EXPECT_NEAR(halves.test[0].second, plain.test[0].second, 0.01 * plain.test[0].second);

@@ -10,8 +10,7 @@ namespace batch_norm_test {
 
 using namespace tw::testing;
 using tw::Reduction;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
+using tw::train::Sharded;
 
 /// Parameters and buffers after a run, and the loss on the test set.
 struct Trained {
@@ -20,8 +19,7 @@ struct Trained {
 };
 
 /// Three epochs of 8 samples: one update of 6 and one of 2.
-Trained train(const tw::Communicator& comm, const tw::train::Model& model, const StrategyOptions& strategy, int64_t accumulation,
-              const std::string& name) {
+Trained train(const tw::Communicator& comm, const tw::train::Model& model, const Way& way, int64_t accumulation, const std::string& name) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   torch::manual_seed(6);
   const at::Tensor inputs = torch::randn({8, 4}, torch::kDouble) * 2 + 1;
@@ -30,9 +28,9 @@ Trained train(const tw::Communicator& comm, const tw::train::Model& model, const
   options.epochs = 3;
   options.global_batch = 6;
   options.accumulation = accumulation;
-  options.strategy = strategy;
+  options.shard = way.shard;
   options.resume = tw::train::Resume::fresh;
-  tw::train::Trainer trainer(comm, model, sgd, tw::train::regression(), data, data, options);
+  tw::train::Trainer trainer(tw::Mesh(comm, way.axes), model, sgd, tw::train::regression(), data, data, options);
   Trained trained;
   trained.loss = trainer.run().test.front().second;
   for (const tw::NamedTensor& each : model.parameters) trained.tensors.push_back(each.tensor.detach().clone());
@@ -63,10 +61,10 @@ TEST(BatchNormOfATrainer, IsThatOfOneProcessWhereRanksHaveNoSamples) {
   const std::string mine = tw::concat("norm_alone_", static_cast<int>(world().rank()));
   for (const int64_t accumulation : {1, 2}) {
     const Trained expected = train(alone, one_layer(false), {}, accumulation, mine);
-    for (const StrategyOptions& strategy : {StrategyOptions{}, StrategyOptions{.kind = StrategyKind::sharded},
-                                            StrategyOptions{.kind = StrategyKind::fully_sharded, .unit_bytes = 1, .prefetch_units = 1}}) {
-      const Trained ours = train(world(), one_layer(true), strategy, accumulation, "norm");
-      expect_equal(ours, expected, tw::concat("strategy ", static_cast<int>(strategy.kind), ", accumulation ", accumulation));
+    for (const Way& way : {Way{}, Way{.name = "optimizer", .axes = along_shard, .shard = {.what = Sharded::optimizer}},
+                           Way{.name = "parameters", .axes = along_shard, .shard = {.unit_bytes = 1, .prefetch_units = 1}}}) {
+      const Trained ours = train(world(), one_layer(true), way, accumulation, "norm");
+      expect_equal(ours, expected, tw::concat(way.name, ", accumulation ", accumulation));
     }
   }
 }
@@ -86,7 +84,7 @@ TEST(BatchNormOfATrainer, CountsNoForeignSamples) {
     return tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x.view({-1, 1, 2, 2})); });
   };
   const Trained expected = train(world(), make(), {}, 1, "norm_data");
-  const Trained ours = train(world(), make(), {.kind = StrategyKind::fully_sharded, .unit_bytes = 1}, 1, "norm_sharded");
+  const Trained ours = train(world(), make(), {.axes = along_shard, .shard = {.unit_bytes = 1}}, 1, "norm_sharded");
   ASSERT_EQ(ours.tensors.size(), expected.tensors.size());
   for (size_t i = 4; i < ours.tensors.size(); ++i) {
     EXPECT_TRUE(ours.tensors[i].to(torch::kDouble).allclose(expected.tensors[i].to(torch::kDouble), 1e-10)) << i;

@@ -12,11 +12,13 @@
 
 namespace device_training_test {
 
+using tw::testing::along_shard;
 using tw::testing::Outcome;
+using tw::testing::Way;
 using tw::testing::world;
 using tw::train::CompressionKind;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
+using tw::train::Meeting;
+using tw::train::Sharded;
 
 TEST(PendingScalar, IsOfWhatIsStillToBeComputed) {
   const at::Tensor late = torch::zeros({2}).to(tw::testing::device());
@@ -42,12 +44,12 @@ struct Watch : tw::train::Hook {
   std::vector<double> losses;
 };
 
-Outcome run(const tw::train::Options& options, bool on_device, Watch& watch) {
+Outcome run(const tw::train::Options& options, bool on_device, Watch& watch, const Way& way = {}) {
   // A GPU draws different numbers than the CPU; the simulated accelerator draws the same.
   const auto model = tw::testing::make_regressor(tw::testing::on_a_real_device() ? 0 : 0.2, on_device);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = tw::testing::squares(31);
-  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
+  tw::train::Trainer trainer(tw::Mesh(world(), way.axes), model, adam, tw::train::regression(), data, data, options, &data);
   trainer.add(watch);
   const auto summary = trainer.run();
   std::vector<at::Tensor> parameters;
@@ -55,26 +57,26 @@ Outcome run(const tw::train::Options& options, bool on_device, Watch& watch) {
   return {parameters, {}, summary};
 }
 
-const std::vector<StrategyOptions> strategies{{},
-                                              {.compression = CompressionKind::power_sgd},
-                                              {.kind = StrategyKind::sharded},
-                                              {.kind = StrategyKind::sharded, .release_gradients = true},
-                                              {.kind = StrategyKind::local_sgd, .period = 4},
-                                              {.kind = StrategyKind::diloco, .period = 4}};
+const std::vector<Way> ways{{.name = "every_step"},
+                            {.name = "power_sgd", .replicas = {.compression = tw::train::CompressionKind::power_sgd}},
+                            {.name = "optimizer", .axes = along_shard, .shard = {.what = Sharded::optimizer}},
+                            {.name = "gradients", .axes = along_shard, .shard = {.what = Sharded::gradients}},
+                            {.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 4}},
+                            {.name = "diloco", .replicas = {.meet = Meeting::diloco, .period = 4}}};
 
 // Equal numbers, since with two ranks the order of summation is the same. The simulated accelerator uses the CPU's operators: 18 steps of Adam keep a
 // difference in the last bit small. A GPU rounds differently, by some 1e-16 per operator, of which 18 steps of a smooth network make at most 1e-11.
 TEST(DeviceTraining, EqualsTheCpus) {
   const double tolerance = tw::testing::on_a_real_device() ? 1e-11 : 1e-12;
-  for (const StrategyOptions& strategy : strategies) {
+  for (const Way& way : ways) {
     for (const int64_t accumulation : {1, 2}) {
-      auto options = tw::testing::options_for("device", strategy);
+      auto options = tw::testing::options_for("device", way);
       options.accumulation = accumulation;
       Watch expected_watch;
       Watch watch;
-      const Outcome expected = run(options, /*on_device=*/false, expected_watch);
-      const Outcome found = run(options, /*on_device=*/true, watch);
-      const std::string what = tw::concat(static_cast<int>(strategy.kind), " of ", accumulation);
+      const Outcome expected = run(options, /*on_device=*/false, expected_watch, way);
+      const Outcome found = run(options, /*on_device=*/true, watch, way);
+      const std::string what = tw::concat(way.name, " of ", accumulation);
       tw::testing::expect_close(found, expected, tolerance, what);
       ASSERT_EQ(found.summary.test.size(), expected.summary.test.size());
       for (size_t i = 0; i < found.summary.test.size(); ++i)
@@ -87,13 +89,13 @@ TEST(DeviceTraining, EqualsTheCpus) {
 // The host waits to learn whether gradients are finite, which decides on the update. The loss arrives with it.
 TEST(DeviceTraining, TheHostWaitsOnceAnUpdate) {
   if (tw::testing::on_a_real_device()) GTEST_SKIP() << "what the host waits for is not counted";
-  for (const StrategyOptions& strategy : strategies) {
+  for (const Way& way : ways) {
     for (const int64_t workers : {0, 2}) {
-      auto options = tw::testing::options_for("waits", strategy);
+      auto options = tw::testing::options_for("waits", way);
       options.loader_workers = workers;
       Watch watch;
-      (void)run(options, /*on_device=*/true, watch);
-      EXPECT_EQ(watch.most, 1) << static_cast<int>(strategy.kind) << " with " << workers;
+      (void)run(options, /*on_device=*/true, watch, way);
+      EXPECT_EQ(watch.most, 1) << way.name << " with " << workers;
     }
   }
 }
@@ -209,7 +211,7 @@ TEST(DeviceTraining, SaysWhereTheMemoryWasFull) {
   const auto model = tw::testing::make_regressor(0.2, true);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = tw::testing::squares(31);
-  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, tw::testing::options_for("full", {}));
+  tw::train::Trainer trainer(world(), model, adam, tw::train::regression(), data, data, tw::testing::three_epochs("full"));
   Greed greed;
   trainer.add(greed);
   const std::string message = tw::testing::message_of([&] { (void)trainer.run(); });

@@ -10,11 +10,14 @@
 
 namespace make_strategy_test {
 
+using tw::testing::Way;
 using tw::testing::world;
 using tw::train::CompressionKind;
 using tw::train::diloco_options;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
+using tw::train::Meeting;
+using tw::train::Ranks;
+using tw::train::ReplicaOptions;
+using tw::train::Sharded;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
@@ -44,49 +47,56 @@ struct Odd {
   }
 };
 
+const std::vector<Way> ways{{.name = "every_step"},
+                            {.name = "optimizer", .axes = tw::testing::along_shard, .shard = {.what = Sharded::optimizer}},
+                            {.name = "parameters", .axes = tw::testing::along_shard},
+                            {.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 5}},
+                            {.name = "diloco", .replicas = {.meet = Meeting::diloco, .period = 5}}};
+
 TEST(MakeStrategy, ParametersMayBeEmpty) {
-  for (const auto kind : {StrategyKind::data, StrategyKind::sharded, StrategyKind::fully_sharded, StrategyKind::local_sgd, StrategyKind::diloco}) {
+  for (const Way& way : ways) {
     Odd odd;
-    const tw::train::Ranks ranks{world(), world()};
-    const StrategyOptions options{.kind = kind, .period = 5};
-    const auto strategy = tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .options = options});
-    EXPECT_FALSE(odd.update(*strategy, 1).left_out);
-    EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
-    EXPECT_TRUE(odd.update(*strategy, nan).left_out);
-    EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << odd.weight;
+    const tw::Mesh mesh(world(), way.axes);
+    const Ranks ranks = ranks_of(mesh, odd.model);
+    const auto strategy =
+        tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .shard = way.shard, .replicas = way.replicas});
+    EXPECT_FALSE(odd.update(*strategy, 1).left_out) << way.name;
+    EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << way.name << odd.weight;
+    EXPECT_TRUE(odd.update(*strategy, nan).left_out) << way.name;
+    EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << way.name << odd.weight;
   }
 }
 
 // If ranks' parameters are averaged only periodically, replicas may differ in between.
 TEST(MakeStrategy, NamesAnEmbeddingThatScalesItsOwnRows) {
-  using enum StrategyKind;
-  for (const auto kind : {data, sharded, fully_sharded, local_sgd, diloco}) {
+  for (const Way& way : ways) {
     torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(6, 4).max_norm(0.1)));
     const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
     torch::optim::SGD sgd(model.tensors(), 0.5);
-    const tw::train::Ranks ranks{world(), world()};
-    const StrategyOptions options{.kind = kind, .period = 5};
-    const std::string message =
-        tw::testing::message_of([&] { (void)tw::train::make_strategy({.ranks = ranks, .model = model, .optimizer = sgd, .options = options}); });
-    const bool replicates = world().size() > 1 && kind != local_sgd && kind != diloco;
-    EXPECT_EQ(message.find("0.weight is the weight of an embedding with max_norm") != std::string::npos, replicates) << message;
+    const tw::Mesh mesh(world(), way.axes);
+    const Ranks ranks = ranks_of(mesh, model);
+    const std::string message = tw::testing::message_of(
+        [&] { (void)tw::train::make_strategy({.ranks = ranks, .model = model, .optimizer = sgd, .shard = way.shard, .replicas = way.replicas}); });
+    const bool replicates = world().size() > 1 && way.replicas.meet == Meeting::every_step;
+    EXPECT_EQ(message.find("0.weight is the weight of an embedding with max_norm") != std::string::npos, replicates) << way.name << message;
   }
 }
 
 TEST(MakeStrategy, WarnsOnceOfAnOrderThatCannotBeUsed) {
   Odd odd;
-  const tw::train::Ranks ranks{world(), world()};
-  const StrategyOptions options;
+  const tw::Mesh mesh(world(), {{"data"}});
+  const Ranks ranks = ranks_of(mesh, odd.model);
+  const Way way;
   testing::internal::CaptureStderr();
-  const auto strategy =
-      tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .options = options, .arrival_order = {0, 1, 2}});
+  const auto strategy = tw::train::make_strategy(
+      {.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .shard = way.shard, .replicas = way.replicas, .arrival_order = {0, 1, 2}});
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(warning.find("trained other parameters") != std::string::npos, world().rank() == 0) << warning;
   EXPECT_TRUE(strategy->arrival_order().empty());
 }
 
 TEST(DiLoCoOptions, AreWhatTheStrategysOptionsSay) {
-  const StrategyOptions options{.compression = CompressionKind::bfloat16, .period = 7, .outer_learning_rate = 0.5, .outer_momentum = 0.25};
+  const ReplicaOptions options{.compression = CompressionKind::bfloat16, .period = 7, .outer_learning_rate = 0.5, .outer_momentum = 0.25};
   const tw::DiLoCoOptions diloco = diloco_options(options);
   EXPECT_EQ(diloco.period, 7);
   EXPECT_EQ(diloco.outer_learning_rate, 0.5);

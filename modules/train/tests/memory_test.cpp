@@ -4,18 +4,19 @@
 
 namespace memory_test {
 
+using tw::testing::along_shard;
+using tw::testing::Way;
 using tw::testing::world;
+using tw::train::Meeting;
 using tw::train::MemoryByUse;
 using tw::train::MemoryUse;
-using tw::train::ServerAlgorithm;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
+using tw::train::Sharded;
 
 constexpr int64_t width = 256;
 constexpr double n = 8.0 * (4 * width + width + width * width + width + width + 1);  // bytes of the parameters
 
 // With so few samples that all gradients exist at the peak.
-tw::train::Summary train(const std::string& name, const StrategyOptions& strategy) {
+tw::train::Summary train(const Way& way) {
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(4, width), torch::nn::Tanh(), torch::nn::Linear(width, width), torch::nn::Tanh(),
                             torch::nn::Linear(width, 1));
@@ -24,16 +25,18 @@ tw::train::Summary train(const std::string& name, const StrategyOptions& strateg
   const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
   torch::optim::Adam adam(model.tensors(), torch::optim::AdamOptions(0.01));
   const auto data = tw::testing::squares(31);
-  auto options = tw::testing::quick("memory_" + name);
+  auto options = tw::testing::quick("memory_" + way.name);
   options.global_batch = 6;
   options.epochs = 2;
-  options.strategy = strategy;
-  return tw::train::Trainer(world(), model, adam, tw::train::regression(), data, data, options).run();
+  options.shard = way.shard;
+  options.replicas = way.replicas;
+  return tw::train::Trainer(tw::Mesh(world(), way.axes), model, adam, tw::train::regression(), data, data, options).run();
 }
 
 // In units of the parameters' size. Slices are padded to cache lines, and Adam has a counter in addition to its two moments.
-void expect_held(const std::string& name, const StrategyOptions& strategy, const std::array<double, 4>& sizes) {
-  const auto summary = train(name, strategy);
+void expect_held(const Way& way, const std::array<double, 4>& sizes) {
+  const std::string& name = way.name;
+  const auto summary = train(way);
   ASSERT_EQ(summary.memory.size(), static_cast<size_t>(world().size()));
   for (const auto& [held, during, step] : summary.memory) {
     for (size_t use = 0; use < sizes.size(); ++use) {
@@ -44,20 +47,31 @@ void expect_held(const std::string& name, const StrategyOptions& strategy, const
   }
 }
 
-TEST(Memory, IsWhatEachStrategyKeeps) {
+TEST(Memory, IsWhatEachWayKeeps) {
   const double share = 1.0 / world().size();
   const double unit = 1;                                            // all parameters
   const double bucket = tw::testing::device().is_cpu() ? unit : 0;  // in flight; where ranks share it, its memory is persistent
-  expect_held("data", {}, {1, 1, 2, 0});
-  expect_held("sharded", {.kind = StrategyKind::sharded}, {1, 1, 2 * share, 0});
-  expect_held("released", {.kind = StrategyKind::sharded, .release_gradients = true}, {1, share, 2 * share, bucket});
-  if (tw::testing::device().is_cpu()) expect_held("one_copy", {.kind = StrategyKind::sharded, .one_copy_per_node = true}, {share, 1, 2 * share, 0});
-  expect_held("fully_sharded", {.kind = StrategyKind::fully_sharded}, {share, share, 2 * share, unit + bucket});
-  if (tw::testing::device().is_cpu())
-    expect_held("one_copy_in_slices", {.kind = StrategyKind::fully_sharded, .one_copy_per_node = true}, {share, share, 2 * share, bucket});
-  expect_held("local_sgd", {.kind = StrategyKind::local_sgd, .period = 4}, {1, 1, 2, 1});
-  expect_held("diloco", {.kind = StrategyKind::diloco, .period = 4}, {1, 1, 4, 1});
-  expect_held("servers", {.kind = StrategyKind::parameter_server, .period = 2}, {1, 1, 2, share});
+  const bool on_cpu = tw::testing::device().is_cpu();
+  if (world().size() % 4 == 0) {
+    Way both{.name = "shards_of_replicas", .axes = {{"data"}, {"shard", 2}}};
+    expect_held(both, {0.5, 0.5, 1, unit + bucket});
+    both.replicas = {.meet = Meeting::diloco, .period = 4};
+    expect_held(both, {0.5, 0.5, 2, unit + bucket + 0.5});
+    return;
+  }
+  expect_held({.name = "every_step"}, {1, 1, 2, 0});
+  expect_held({.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 4}}, {1, 1, 2, 1});
+  expect_held({.name = "diloco", .replicas = {.meet = Meeting::diloco, .period = 4}}, {1, 1, 4, 1});
+  expect_held({.name = "servers", .replicas = {.meet = Meeting::parameter_server, .period = 2}}, {1, 1, 2, share});
+  if (world().size() == 1) return;  // nothing is sharded
+  const auto sharded = [](const std::string& name, const tw::train::ShardOptions& shard) {
+    return Way{.name = name, .axes = along_shard, .shard = shard};
+  };
+  expect_held(sharded("optimizer", {.what = Sharded::optimizer}), {1, 1, 2 * share, 0});
+  expect_held(sharded("gradients", {.what = Sharded::gradients}), {1, share, 2 * share, bucket});
+  expect_held(sharded("parameters", {}), {share, share, 2 * share, unit + bucket});
+  if (on_cpu) expect_held(sharded("one_copy", {.what = Sharded::optimizer, .one_copy_per_node = true}), {share, 1, 2 * share, 0});
+  if (on_cpu) expect_held(sharded("one_copy_in_slices", {.one_copy_per_node = true}), {share, share, 2 * share, bucket});
 }
 
 // Autograd keeps tanh's output.

@@ -10,8 +10,8 @@ namespace non_finite_test {
 using tw::testing::make_regressor;
 using tw::testing::squares;
 using tw::testing::world;
+using tw::train::Meeting;
 using tw::train::NonFinite;
-using tw::train::StrategyKind;
 using tw::train::Trainer;
 
 tw::train::Options options_for(const std::string& name, NonFinite reaction) {
@@ -178,7 +178,7 @@ TEST(NonFinite, SeesInfiniteGradientsOfAFiniteLoss) {
 }
 
 TEST(NonFinite, IsFoundInSparseGradients) {
-  for (const auto kind : {StrategyKind::data, StrategyKind::local_sgd}) {
+  for (const auto kind : {Meeting::every_step, Meeting::local_sgd}) {
     torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 4).sparse(true)), torch::nn::Linear(4, 1));
     net->to(torch::kDouble);
     const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
@@ -186,7 +186,7 @@ TEST(NonFinite, IsFoundInSparseGradients) {
     const int64_t samples = 12 * world().size();
     const tw::TensorDataset data(torch::arange(samples) % 8, torch::ones({samples, 1}, torch::kDouble));
     auto options = options_for("nan_sparse", NonFinite::stop);
-    options.strategy = {.kind = kind, .period = 2};
+    options.replicas = {.meet = kind, .period = 2};
     Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
     struct SpoilsTargets : tw::train::Hook {
       void on_sample(tw::train::State& state) override {
@@ -238,10 +238,10 @@ TEST(NonFinite, GoesBackToTheCheckpoint) {
 // Checkpoints hold rank 0's running means. The sixth step fails, and the ranks learn of it in the eighth. The run goes back to, or is resumed from,
 // checkpoints in between.
 TEST(NonFinite, LeavesNoTraceInCheckpointsBeforeTheRanksMeet) {
-  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+  for (const auto kind : {Meeting::local_sgd, Meeting::diloco}) {
     for (const auto reaction : {NonFinite::restore, NonFinite::stop}) {
       auto options = options_for("nan_unheard", reaction);
-      options.strategy = {.kind = kind, .period = 4};
+      options.replicas = {.meet = kind, .period = 4};
       options.checkpoint.every_steps = 1;
       const auto train = [&](int64_t spoiled_step) {
         const auto model = make_with_running_means();
@@ -286,14 +286,14 @@ void expect_the_same_on_all_ranks(const tw::train::Model& model) {
 // The checkpoint of step 3 lies in the middle of a period. The run goes back to it at the end of the epoch, in step 4, or in the step in which the
 // run ends.
 TEST(NonFinite, GoesBackToTheSameParametersOnAllRanks) {
-  for (const auto kind : {StrategyKind::local_sgd, StrategyKind::diloco}) {
+  for (const auto kind : {Meeting::local_sgd, Meeting::diloco}) {
     for (const int64_t stop_after : {-1, 3}) {
       const auto model = make_regressor(0);
       torch::optim::SGD sgd(model.tensors(), 0.1);
       const auto data = squares((stop_after > 0 ? 18 : 12) * world().size());  // 6 steps per epoch, or 4
       auto options = options_for("nan_between", NonFinite::restore);
       options.epochs = 1;
-      options.strategy = {.kind = kind, .period = stop_after > 0 ? 5 : 8};
+      options.replicas = {.meet = kind, .period = stop_after > 0 ? 5 : 8};
       options.checkpoint.every_steps = 3;
       Trainer trainer(world(), model, sgd, tw::train::regression(), data, data, options);
       Spoiler spoiler(3, std::numeric_limits<double>::quiet_NaN());
@@ -309,9 +309,9 @@ TEST(NonFinite, GoesBackToTheSameParametersOnAllRanks) {
 }
 
 TEST(NonFinite, InTheLastEpochDoesNotFinishTheRun) {
-  for (const auto& strategy : {tw::train::StrategyOptions{}, {.kind = StrategyKind::local_sgd, .period = 8}}) {
+  for (const auto& replicas : {tw::train::ReplicaOptions{}, {.meet = Meeting::local_sgd, .period = 8}}) {
     auto options = options_for("nan_last", NonFinite::stop);
-    options.strategy = strategy;
+    options.replicas = replicas;
     const auto outcome = run(options, 7, std::numeric_limits<double>::quiet_NaN());
     EXPECT_EQ(outcome.summary.steps, 8);
     EXPECT_FALSE(outcome.summary.finished);

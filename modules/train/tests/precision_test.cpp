@@ -13,30 +13,31 @@
 
 namespace precision_test {
 
+using tw::testing::along_shard;
 using tw::testing::bitwise_equal;
 using tw::testing::copies;
 using tw::testing::quick;
+using tw::testing::Way;
 using tw::testing::world;
 using tw::train::CompressionKind;
 using tw::train::ComputeType;
+using tw::train::Meeting;
 using tw::train::Model;
 using tw::train::Options;
 using tw::train::PrecisionOptions;
+using tw::train::ReplicaOptions;
 using tw::train::Resume;
-using tw::train::ServerAlgorithm;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
+using tw::train::Sharded;
 using tw::train::Trainer;
 
-const std::vector<std::pair<std::string, StrategyOptions>> strategies{
-    {"data", {}},
-    {"sharded", {.kind = StrategyKind::sharded}},
-    {"released", {.kind = StrategyKind::sharded, .release_gradients = true}},
-    {"fully_sharded", {.kind = StrategyKind::fully_sharded, .unit_bytes = 4000, .prefetch_units = 1}},
-    {"one_copy_in_slices", {.kind = StrategyKind::fully_sharded, .one_copy_per_node = true}},
-    {"local_sgd", {.kind = StrategyKind::local_sgd, .period = 2}},
-    {"diloco", {.kind = StrategyKind::diloco, .period = 2}},
-    {"easgd", {.kind = StrategyKind::parameter_server, .period = 2, .algorithm = ServerAlgorithm::easgd}}};
+const std::vector<Way> ways{{.name = "every_step"},
+                            {.name = "optimizer", .axes = along_shard, .shard = {.what = Sharded::optimizer}},
+                            {.name = "gradients", .axes = along_shard, .shard = {.what = Sharded::gradients}},
+                            {.name = "parameters", .axes = along_shard, .shard = {.unit_bytes = 4000, .prefetch_units = 1}},
+                            {.name = "one_copy_in_slices", .axes = along_shard, .shard = {.one_copy_per_node = true}},
+                            {.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 2}},
+                            {.name = "diloco", .replicas = {.meet = Meeting::diloco, .period = 2}},
+                            {.name = "easgd", .replicas = {.meet = Meeting::parameter_server, .period = 2}}};
 
 Model make_mlp() {
   torch::manual_seed(3);
@@ -112,11 +113,12 @@ struct Witness : tw::train::Hook {
   std::vector<std::vector<at::Tensor>> after;
 };
 
-Options options_for(const std::string& name, const PrecisionOptions& precision, const StrategyOptions& strategy = {}) {
+Options options_for(const std::string& name, const PrecisionOptions& precision, const Way& way = {}) {
   Options options = quick("precision_" + name);
   options.epochs = 2;
   options.global_batch = 12;
-  options.strategy = strategy;
+  options.shard = way.shard;
+  options.replicas = way.replicas;
   options.precision = precision;
   return options;
 }
@@ -130,10 +132,11 @@ struct Trained {
 };
 
 /// Makes 8 updates. @param spoils hook, called on every rank in each update
-Trained train(const tw::Communicator& comm, const Model& model, const Options& options, tw::train::Hook* spoils = nullptr) {
+Trained train(const tw::Communicator& comm, const Model& model, const Options& options, tw::train::Hook* spoils = nullptr,
+              const std::vector<tw::MeshAxis>& axes = {{"data"}}) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
-  Trainer trainer(comm, model, sgd, tw::train::classification(), data, data, options, &data);
+  Trainer trainer(tw::Mesh(comm, axes), model, sgd, tw::train::classification(), data, data, options, &data);
   Witness witness;
   trainer.add(witness);
   if (spoils != nullptr) trainer.add(*spoils);
@@ -174,10 +177,11 @@ TW_TEST_ON(Precision, IsAHandWrittenLoopUnderAutocast, {.most = 1}) {
   for (const auto make : {make_mlp, make_lenet, make_partly_full}) {
     for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
       const bool half = compute == ComputeType::float16;
-      for (const auto& [name, strategy] : strategies) {
+      for (const Way& way : ways) {
+        const std::string& name = way.name;
         if (name == "diloco" || name == "easgd") continue;  // have their own update rules
-        const auto options = options_for("by_hand", {.compute = compute, .loss_scale = {.scale = 1024}}, strategy);
-        const Trained trained = train(world(), make(), options);
+        const auto options = options_for("by_hand", {.compute = compute, .loss_scale = {.scale = 1024}}, way);
+        const Trained trained = train(world(), make(), options, nullptr, way.axes);
         const auto expected = by_hand(make(), trained.batches, half ? at::kHalf : at::kBFloat16, half ? 1024 : 1);
         EXPECT_TRUE(bitwise_equal(trained.parameters, expected)) << name << (half ? ", float16" : ", bfloat16");
       }
@@ -215,19 +219,21 @@ TEST(Precision, OfSeveralRanksIsThatOfOne) {
   const double rounding = distance(train(alone(), make_mlp(), options_for("full", {})).parameters, expected.parameters);
   EXPECT_GT(rounding, 0);
   EXPECT_LT(rounding, 0.05 * distance(copies(make_mlp()), expected.parameters));
-  for (const auto& [name, strategy] : strategies) {
+  for (const Way& way : ways) {
+    const std::string& name = way.name;
     if (name == "diloco" || name == "easgd" || name == "local_sgd") continue;
-    const Trained trained = train(world(), make_mlp(), options_for("several", precision, strategy));
+    const Trained trained = train(world(), make_mlp(), options_for("several", precision, way), nullptr, way.axes);
     EXPECT_LE(distance(trained.parameters, expected.parameters), 2 * rounding) << name;
   }
 }
 
 // A power of two changes no mantissa of bfloat16 or float32, and both have enough exponent bits.
 TEST(Precision, ScaledLossesChangeNoBit) {
-  for (const auto& [name, strategy] : strategies) {
-    const Trained plain = train(world(), make_mlp(), options_for("plain", {.compute = ComputeType::bfloat16}, strategy));
+  for (const Way& way : ways) {
+    const std::string& name = way.name;
+    const Trained plain = train(world(), make_mlp(), options_for("plain", {.compute = ComputeType::bfloat16}, way), nullptr, way.axes);
     const PrecisionOptions scaled{.compute = ComputeType::bfloat16, .scale_loss = true, .loss_scale = {.scale = 4096, .growth_interval = 3}};
-    const Trained same = train(world(), make_mlp(), options_for("scaled", scaled, strategy));
+    const Trained same = train(world(), make_mlp(), options_for("scaled", scaled, way), nullptr, way.axes);
     const bool as_it_comes = name == "easgd";  // its ranks do not wait for each other
     EXPECT_TRUE(as_it_comes || bitwise_equal(plain.parameters, same.parameters)) << name;
     ASSERT_TRUE(same.scaling) << name;
@@ -248,10 +254,11 @@ struct Spoiler : tw::train::Hook {
 };
 
 TEST(Precision, LeavesAnUpdateOutOnAllRanksWhereGradientsOfOneOverflow) {
-  for (const auto& [name, strategy] : strategies) {
+  for (const Way& way : ways) {
+    const std::string& name = way.name;
     Spoiler spoiler([](const tw::train::State& state) { return state.loss * 0x1p60; });
-    const Trained trained =
-        train(world(), make_mlp(), options_for("overflow", {.compute = ComputeType::float16, .loss_scale = {.scale = 1024}}, strategy), &spoiler);
+    const Trained trained = train(world(), make_mlp(), options_for("overflow", {.compute = ComputeType::float16, .loss_scale = {.scale = 1024}}, way),
+                                  &spoiler, way.axes);
     EXPECT_EQ(trained.summary.overflowed_steps, 1) << name;
     EXPECT_EQ(trained.summary.skipped_steps, 0) << name;
     EXPECT_EQ(trained.summary.stopped_because, "") << name;
@@ -277,14 +284,15 @@ TEST(Precision, FindsAScaleThatFits) {
 
 // A non-finite loss is no overflow, nor are non-finite gradients at a scale of 1.
 TEST(Precision, IsStillTroubledByWhatIsNoOverflow) {
-  for (const auto& [name, strategy] : strategies) {
+  for (const Way& way : ways) {
+    const std::string& name = way.name;
     struct Spoils : tw::train::Hook {
       void on_sample(tw::train::State& state) override {
         if (state.step == 2 && state.comm.rank() == 0) state.batch.inputs.fill_(std::numeric_limits<double>::quiet_NaN());
       }
     } nan;
     const Trained trained =
-        train(world(), make_mlp(), options_for("nan", {.compute = ComputeType::float16, .loss_scale = {.scale = 1024}}, strategy), &nan);
+        train(world(), make_mlp(), options_for("nan", {.compute = ComputeType::float16, .loss_scale = {.scale = 1024}}, way), &nan, way.axes);
     EXPECT_TRUE(trained.summary.diverged) << name;
     EXPECT_EQ(trained.summary.overflowed_steps, 0) << name;
     EXPECT_NE(trained.summary.stopped_because.find("rank 0: the loss is nan"), std::string::npos) << trained.summary.stopped_because;
@@ -308,19 +316,20 @@ struct Stopper : tw::train::Hook {
 
 TEST(Precision, ResumedRunsHaveTheSameBits) {
   const PrecisionOptions precision{.compute = ComputeType::float16, .loss_scale = {.scale = 0x1p30, .backoff = 0x1p-8, .growth_interval = 2}};
-  for (const auto& [name, strategy] : strategies) {
-    if (strategy.kind == StrategyKind::parameter_server) continue;  // ranks do not wait for each other, so no other run is equal
-    Options options = options_for("whole", precision, strategy);
-    const Trained whole = train(world(), make_mlp(), options);
+  for (const Way& way : ways) {
+    const std::string& name = way.name;
+    if (way.replicas.meet == Meeting::parameter_server) continue;  // ranks do not wait for each other, so no other run is equal
+    Options options = options_for("whole", precision, way);
+    const Trained whole = train(world(), make_mlp(), options, nullptr, way.axes);
     EXPECT_GT(whole.summary.overflowed_steps, 0) << name;
     for (const int64_t stop_at : {1, 4}) {
-      options = options_for("resumed", precision, strategy);
+      options = options_for("resumed", precision, way);
       options.checkpoint.every_epochs = 1;
       options.resume = Resume::fresh;
       Stopper stopper(stop_at);
-      EXPECT_FALSE(train(world(), make_mlp(), options, &stopper).summary.finished) << name;
+      EXPECT_FALSE(train(world(), make_mlp(), options, &stopper, way.axes).summary.finished) << name;
       options.resume = Resume::resume;
-      const Trained resumed = train(world(), make_mlp(), options);
+      const Trained resumed = train(world(), make_mlp(), options, nullptr, way.axes);
       EXPECT_TRUE(resumed.summary.finished) << name;
       EXPECT_TRUE(bitwise_equal(resumed.parameters, whole.parameters)) << name << " stopped at " << stop_at;
       EXPECT_TRUE(resumed.scaling->equal(*whole.scaling)) << name << ": " << *resumed.scaling << *whole.scaling;
@@ -361,11 +370,13 @@ TEST(Precision, RefusesWhatAutocastWouldPassOver) {
   const Model doubles = tw::testing::make_regressor(0, false);
   EXPECT_NE(refusal_of(doubles, options_for("double", {.compute = ComputeType::bfloat16})).find("0.weight is float64"), std::string::npos);
   for (const auto compression : {CompressionKind::top_k, CompressionKind::power_sgd}) {
-    const Options options = options_for("compressed", {.compute = ComputeType::float16}, {.compression = compression});
-    EXPECT_NE(refusal_of(make_mlp(), options).find("strategy.compression"), std::string::npos);
+    const Options options = options_for("compressed", {.compute = ComputeType::float16}, {.replicas = {.compression = compression}});
+    EXPECT_NE(refusal_of(make_mlp(), options).find("replicas.compression"), std::string::npos);
   }
-  EXPECT_EQ(refusal_of(make_mlp(), options_for("fits", {.compute = ComputeType::bfloat16}, {.compression = CompressionKind::top_k})), "");
-  EXPECT_EQ(refusal_of(make_mlp(), options_for("fits", {.compute = ComputeType::float16}, {.compression = CompressionKind::bfloat16})), "");
+  EXPECT_EQ(refusal_of(make_mlp(), options_for("fits", {.compute = ComputeType::bfloat16}, {.replicas = {.compression = CompressionKind::top_k}})),
+            "");
+  EXPECT_EQ(refusal_of(make_mlp(), options_for("fits", {.compute = ComputeType::float16}, {.replicas = {.compression = CompressionKind::bfloat16}})),
+            "");
   EXPECT_NE(refusal_of(make_mlp(), options_for("scaled", {.scale_loss = true})).find("precision.scale_loss"), std::string::npos);
 }
 

@@ -37,27 +37,33 @@ struct Outcome {
   train::Summary summary;
 };
 
-/// One part of a run on `comm`. A resumed part must not keep the parameters that the model begins with.
+/// One part of a run over a mesh of the ranks of `comm`. A resumed part must not keep the parameters that the model begins with.
 template <class Optimizer, class OptimizerOptions>
-Outcome run(const Communicator& comm, const train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never, double dropout = 0.2) {
+Outcome run(const Communicator& comm, const train::Options& options, const OptimizerOptions& rule, int64_t stop_at = never, double dropout = 0.2,
+            const std::vector<MeshAxis>& axes = {{"data"}}) {
   const auto model = make_regressor(dropout);
   Optimizer optimizer(model.tensors(), rule);
   const auto data = squares(31);
-  train::Trainer trainer(comm, model, optimizer, train::regression(), data, data, options, &data);
+  train::Trainer trainer(Mesh(comm, axes), model, optimizer, train::regression(), data, data, options, &data);
   Witness witness(stop_at);
   trainer.add(witness);
   const auto summary = trainer.run();
   return {copies(model), witness.seen, summary};
 }
 
-inline train::Options options_for(const std::string& name, const train::StrategyOptions& strategy) {
+inline train::Options options_for(const std::string& name, const train::ReplicaOptions& replicas) {
   train::Options options = three_epochs(name);
-  options.strategy = strategy;
+  options.replicas = replicas;
+  return options;
+}
+inline train::Options options_for(const std::string& name, const Way& way) {
+  train::Options options = options_for(name, way.replicas);
+  options.shard = way.shard;
   return options;
 }
 
-inline Outcome run_adam(const train::Options& options, int64_t stop_at = never) {
-  return run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), stop_at);
+inline Outcome run_adam(const train::Options& options, int64_t stop_at = never, const std::vector<MeshAxis>& axes = {{"data"}}) {
+  return run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), stop_at, 0.2, axes);
 }
 
 /// Relative to the reference, in the 2-norm of each parameter.

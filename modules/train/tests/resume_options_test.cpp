@@ -62,45 +62,53 @@ TEST(Resume, KeepsItsGlobalBatchAndItsOptimizer) {
 }
 
 /// A part of a run with one of LibTorch's optimizers on `comm`, until `stop_at`.
-using Part = std::function<Outcome(const tw::Communicator& comm, const tw::train::Options& options, int64_t stop_at)>;
+using Part =
+    std::function<Outcome(const tw::Communicator& comm, const tw::train::Options& options, int64_t stop_at, const std::vector<tw::MeshAxis>& axes)>;
 
 template <class Optimizer, class OptimizerOptions>
 Part part_of(OptimizerOptions rule) {
-  return [rule](const tw::Communicator& comm, const tw::train::Options& options, int64_t stop_at) {
-    return run<Optimizer>(comm, options, rule, stop_at, /*dropout=*/0);
+  return [rule](const tw::Communicator& comm, const tw::train::Options& options, int64_t stop_at, const std::vector<tw::MeshAxis>& axes) {
+    return run<Optimizer>(comm, options, rule, stop_at, /*dropout=*/0, axes);
   };
 }
 
 // All optimizers and strategies: started on fewer ranks, resumed on all.
 TEST(Resume, EveryOptimizerAndStrategyOnOtherNumbersOfRanks) {
-  using tw::train::StrategyKind;
+  using tw::testing::along_shard;
+  using tw::testing::Way;
+  using tw::train::Meeting;
   const std::vector<std::pair<std::string, Part>> optimizers{
       {"sgd", part_of<torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9))},
       {"adam", part_of<torch::optim::Adam>(torch::optim::AdamOptions(0.01))},
       {"adamw", part_of<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01))},
       {"rmsprop", part_of<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.01).momentum(0.5))},
       {"adagrad", part_of<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.05))}};
-  const std::vector<StrategyKind> strategies{StrategyKind::data,      StrategyKind::sharded, StrategyKind::fully_sharded,
-                                             StrategyKind::local_sgd, StrategyKind::diloco,  StrategyKind::parameter_server};
+  const std::vector<Way> ways{{.name = "every_step"},
+                              {.name = "optimizer", .axes = along_shard, .shard = {.what = tw::train::Sharded::optimizer}},
+                              {.name = "parameters", .axes = along_shard, .shard = {.unit_bytes = 200}},
+                              {.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 3}},
+                              {.name = "diloco", .replicas = {.meet = Meeting::diloco, .period = 3}},
+                              {.name = "servers", .replicas = {.meet = Meeting::parameter_server, .period = 3}}};
   for (const auto& [name, part] : optimizers) {
     auto undisturbed = options_for("table_whole");
     undisturbed.epochs = 2;
     undisturbed.resume = Resume::fresh;
-    const Outcome whole = part(world(), undisturbed, never);
-    for (const StrategyKind kind : strategies) {
+    const Outcome whole = part(world(), undisturbed, never, Way().axes);
+    for (const Way& way : ways) {
       auto options = undisturbed;
-      options.name = tw::concat("table_", name, '_', static_cast<int>(kind), "_of_", world().size());
-      options.strategy = {.kind = kind, .unit_bytes = 200, .period = 3};
+      options.name = tw::concat("table_", name, '_', way.name, "_of_", world().size());
+      options.shard = way.shard;
+      options.replicas = way.replicas;
       const int fewer = std::max(1, world().size() - 1);
       const tw::Communicator some = world().split(world().rank() < fewer ? 0 : 1, 0);
-      if (world().rank() < fewer) part(some, options, 2);
+      if (world().rank() < fewer) part(some, options, 2, way.axes);
       world().barrier();
       options.resume = Resume::resume;
-      const Outcome found = part(world(), options, never);
+      const Outcome found = part(world(), options, never, way.axes);
       EXPECT_TRUE(found.summary.finished) << options.name;
       EXPECT_EQ(found.summary.steps, 12) << options.name;
       EXPECT_TRUE(std::isfinite(tw::train::figure(found.summary.test, "loss"))) << options.name;
-      const bool is_exact = kind == StrategyKind::data || kind == StrategyKind::sharded || kind == StrategyKind::fully_sharded;
+      const bool is_exact = way.replicas.meet == Meeting::every_step;
       // Sums in a different order, some 1e-16 each, which the optimizers' quotients may amplify where gradients are small.
       if (is_exact) tw::testing::expect_close(found, whole, 1e-9, options.name);
     }

@@ -11,18 +11,18 @@ using tw::testing::options_for;
 using tw::testing::run;
 using tw::testing::run_adam;
 using tw::testing::world;
+using tw::train::Meeting;
+using tw::train::ReplicaOptions;
 using tw::train::Resume;
 using tw::train::ServerAlgorithm;
-using tw::train::StrategyKind;
-using tw::train::StrategyOptions;
 
 /// Ranks meet at the end of an epoch, where a run may be ended and resumed. On one rank nothing depends on timing.
 TEST(ServerStrategy, ServersTrainAndResume) {
   const auto rule = torch::optim::SGDOptions(0.02).momentum(0.5).nesterov(true);
   for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::eamsgd, ServerAlgorithm::ssp}) {
     const std::string name = tw::concat("servers_", static_cast<int>(algorithm));
-    const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .period = 2, .algorithm = algorithm, .staleness = 1};
-    const auto whole = run<torch::optim::SGD>(world(), options_for("whole", strategy), rule);
+    const ReplicaOptions servers{.meet = Meeting::parameter_server, .period = 2, .algorithm = algorithm, .staleness = 1};
+    const auto whole = run<torch::optim::SGD>(world(), options_for("whole", servers), rule);
     EXPECT_TRUE(whole.summary.finished) << name;
     const tw::ConsistencyReport report = tw::check_consistent(world(), {{"first", whole.parameters.front()}, {"last", whole.parameters.back()}});
     EXPECT_TRUE(report.consistent) << name << ": " << report.describe();
@@ -34,7 +34,7 @@ TEST(ServerStrategy, ServersTrainAndResume) {
     const int64_t last = algorithm == ServerAlgorithm::downpour ? 3 : 0;  // remainder at each epoch's end
     EXPECT_EQ(std::accumulate(staleness.begin(), staleness.end(), int64_t{0}), world().size() * (per_rank + last)) << name;
 
-    auto options = options_for("resumed_" + name, strategy);
+    auto options = options_for("resumed_" + name, servers);
     options.checkpoint.every_epochs = 1;
     options.resume = Resume::fresh;
     EXPECT_EQ(run<torch::optim::SGD>(world(), options, rule, 7).summary.steps, 12) << name;
@@ -74,7 +74,7 @@ Ran run_named_servers(const tw::train::Options& options) {
 TEST(ServerStrategy, ServersResumeInTheMiddleOfAPeriod) {
   for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::ssp}) {
     const std::string name = tw::concat("servers_middle_", static_cast<int>(algorithm));
-    auto options = options_for(name, {.kind = StrategyKind::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 2});
+    auto options = options_for(name, ReplicaOptions{.meet = Meeting::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 2});
     options.checkpoint.every_steps = 5;
     options.checkpoint.keep = 9;
     options.resume = Resume::fresh;
@@ -99,8 +99,8 @@ TEST(ServerStrategy, ServersResumeInTheMiddleOfAPeriod) {
 }
 
 TEST(ServerStrategy, ElasticMomentumIsNesterovs) {
-  const StrategyOptions strategy{.kind = StrategyKind::parameter_server, .algorithm = ServerAlgorithm::eamsgd};
-  EXPECT_THROW(run_adam(options_for("eamsgd", strategy)), tw::ContractError);
+  const ReplicaOptions servers{.meet = Meeting::parameter_server, .algorithm = ServerAlgorithm::eamsgd};
+  EXPECT_THROW(run_adam(options_for("eamsgd", servers)), tw::ContractError);
 }
 
 }  // namespace server_strategy_test

@@ -41,6 +41,17 @@ inline train::Model make_regressor(double dropout, bool on_device = true) {
   return train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
 }
 
+/// How ranks train one model: the axes along which they lie, and the options of these.
+struct Way {
+  std::string name = "every_step";
+  std::vector<MeshAxis> axes = {{"data"}};
+  train::ShardOptions shard = {};
+  train::ReplicaOptions replicas = {};
+
+  bool is_sharded() const { return axes.back().name == "shard"; }
+};
+inline const std::vector<MeshAxis> along_shard{{"shard"}};
+
 /// Options for a run in its own folder that writes only what a test asks for.
 inline train::Options quick(const std::string& name) {
   train::Options options;

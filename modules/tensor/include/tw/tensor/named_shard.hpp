@@ -40,4 +40,7 @@ struct OptimizedTensor {
   std::vector<NamedShard> slices;  ///< their tensors are views of `tensor`, or `tensor` itself
 };
 
+/// The elements of `other`, a tensor shaped like `tensor`, at the place that `part`, a view of `tensor` or `tensor` itself, has there; shares memory.
+at::Tensor counterpart(const at::Tensor& other, const at::Tensor& tensor, const at::Tensor& part);
+
 }  // namespace tw

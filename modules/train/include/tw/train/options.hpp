@@ -9,7 +9,8 @@
 #include <tw/data/loader.hpp>
 #include <tw/train/learning_rate.hpp>
 #include <tw/train/precision.hpp>
-#include <tw/train/strategy_options.hpp>
+#include <tw/train/replica_options.hpp>
+#include <tw/train/shard_options.hpp>
 #include <vector>
 
 namespace tw::train {
@@ -32,6 +33,13 @@ struct EvaluateOptions {
   int64_t batch_size = 0;  ///< samples per rank in an evaluation's forward pass; 0: as in a training pass
 };
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor);
+
+struct ClipOptions {
+  /// Maximum gradient norm; larger gradients are scaled down before an update. It is the 2-norm of all gradients of the model, each element counted
+  /// once, over the whole mesh. If replicas step alone, such as with Meeting::local_sgd, each uses its own gradients. 0: no clipping.
+  double norm = 0;
+};
+void visit(ClipOptions& clip, OptionVisitor& visitor);
 
 /// What to do if a loss or gradient on any rank is not finite.
 enum class NonFinite {
@@ -56,18 +64,17 @@ struct Options {
   std::string name = "run";               ///< the run's folder is output / name; a single folder name, without "/" and control characters
   std::filesystem::path output = "runs";  ///< relative to the working directory at the trainer's construction
   int64_t epochs = 1;
-  int64_t batch_size = 64;   ///< samples per rank in an update; at most max_samples_of_a_batch
+  int64_t batch_size = 64;   ///< samples per rank along `data` and `shard` in an update; at most max_samples_of_a_batch
   int64_t global_batch = 0;  ///< samples of all ranks in an update; 0: batch_size * ranks. Same maximum. A resumed run keeps its own value
   int64_t accumulation = 1;  ///< number of passes that share the samples of an update, to save memory
-  /// Maximum gradient norm; larger gradients are scaled down before an update. It is the 2-norm of all gradients of the model, each element counted
-  /// once. If ranks step alone, such as with local_sgd, each rank uses its own gradients. 0: no clipping.
-  double max_gradient_norm = 0;
-  int64_t seed = 0;  ///< seed of the order of samples, augmentation and the model's random numbers
+  int64_t seed = 0;          ///< seed of the order of samples, augmentation and the model's random numbers
   Uneven uneven = Uneven::exact;
   bool drop_last = false;      ///< skip an epoch's last update if it has fewer samples than the others
   int64_t evaluate_every = 1;  ///< epochs
   EvaluateOptions evaluate = {};
-  StrategyOptions strategy = {};
+  ClipOptions clip = {};
+  ShardOptions shard = {};
+  ReplicaOptions replicas = {};
   PrecisionOptions precision = {};
   LearningRateOptions schedule = {};
   CheckpointPolicy checkpoint = {};

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <tw/tensor/tensor_spec.hpp>
 #include <tw/train/memory.hpp>
-#include <tw/train/strategy_options.hpp>
+#include <tw/train/mesh_sizes.hpp>
 #include <vector>
 
 namespace tw::train {
@@ -28,7 +28,7 @@ struct StrategyMemory {
   int64_t gathered = 0;             ///< what rank 0 gathers when it saves the best model
 };
 
-/// @param ranks of the data axis, all on one node
-StrategyMemory strategy_memory(const StrategyOptions& options, int ranks, const ModelMemory& model);
+/// @param mesh all its ranks on one node. @param model this rank's part, if several ranks hold one model together
+StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh, const ModelMemory& model);
 
 }  // namespace tw::train

@@ -31,14 +31,14 @@ class Trainer {
   /// put into training mode.
   /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test, validation borrowed. Without
   /// `validation` no epoch is evaluated and no best model is kept.
-  /// @throws ContractError for a wrong option; Error if another run holds the folder, an unfinished run would be lost, or a run would be resumed with
-  /// different data, optimizer or global batch.
+  /// @throws ContractError for a wrong option, or one that the mesh does not take; Error if another run holds the folder, an unfinished run would be
+  /// lost, or a run would be resumed with different data, optimizer or global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
-  /// The same over a mesh: along its axis `data`, ranks use different samples. Along the other axes, which are the model's axes(), they hold one
-  /// model together and use the same samples, and each has trained parameters. The strategy must be `data`, `fully_sharded`, `local_sgd` or `diloco`.
-  /// A resumed run restores the order in which it reduces gradients. On ranks where the model needs no samples, none are read: State::batch has the
-  /// same rows, without content.
+  /// The same over a mesh: along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
+  /// ShardOptions. Along the other axes, which are the model's axes(), they hold one model together and use the same samples, and each has trained
+  /// parameters. contradictions() lists what does not go together. A resumed run restores the order in which it reduces gradients. On ranks where the
+  /// model needs no samples, none are read: State::batch has the same rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "counted.hpp"
+#include <tw/gradients/counted.hpp>
 
 #include <set>
 #include <string>

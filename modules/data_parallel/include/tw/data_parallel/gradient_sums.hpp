@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank keeps the parameters that it trains, and how their gradients are summed over the ranks with other samples: the same interface whether
+// every rank keeps all of its model, or a part of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <tw/base/clock.hpp>
+#include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/gradients/trainable_model.hpp>
+#include <tw/tensor/named_shard.hpp>
+#include <vector>
+
+namespace tw {
+
+/// The ranks over which gradients are summed. Borrowed.
+struct SumRanks {
+  const Communicator* data = nullptr;   ///< ranks with the same elements and other samples; null: none with which this rank sums
+  const Communicator* shard = nullptr;  ///< ranks with other elements and other samples
+  const Communicator* model = nullptr;  ///< ranks that hold the model together and have the same samples; null: this rank alone
+};
+
+class GradientSums {
+ public:
+  virtual ~GradientSums() = default;
+
+  /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
+  virtual std::shared_ptr<void> hold() { return nullptr; }
+  /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
+  virtual void join() {}
+  /// Call after the optimizer's tensors were written: what was gathered is out of date. Local.
+  virtual void parameters_written() {}
+  /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.
+  virtual void restart(const SumRanks& ranks) = 0;
+  /// Whether passes gather parameters, so that all ranks must make equally many.
+  virtual bool gathers_in_passes() const { return false; }
+
+  /// What the optimizer updates, in the order of the model's trained parameters, and its place in the model.
+  virtual std::vector<OptimizedTensor> optimized() const = 0;
+  /// This rank's parameters, for checkpoints.
+  virtual std::vector<NamedShard> parameters() const = 0;
+
+  // For trainers; see the functions of the same name of DataParallel and FullySharded.
+
+  /// What reduces gradients, for votes and statistics; null: nothing is reduced.
+  virtual DataParallel* parallel() const = 0;
+  virtual bool gradients_finite() const = 0;
+  virtual Seconds exposed_time() const = 0;
+  virtual int64_t payload_bytes() const = 0;
+  /// Bytes of the buffers for gathered units.
+  virtual int64_t buffer_bytes() const { return 0; }
+
+ protected:
+  GradientSums() = default;
+  GradientSums(const GradientSums&) = default;
+  GradientSums& operator=(const GradientSums&) = default;
+};
+
+/// Every rank keeps the parameters of `model`; gradients are summed over SumRanks::data. Collective over the ranks. @param model must outlive the
+/// result. @param options with Reduction::sum; `sparse` and `parts` are set here
+std::unique_ptr<GradientSums> whole_parameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options);
+
+/// Arguments of sharded_parameters().
+struct ShardedParametersSetup {
+  FullyShardedOptions options;                ///< with Reduction::sum
+  const torch::nn::Module* module = nullptr;  ///< what FullySharded divides; null: the parameters of the model
+  const InitialValues* initial = nullptr;     ///< see FullyShardedSetup
+};
+/// Every rank keeps its part along SumRanks::shard of the parameters of `model`, whose other tensors stay whole. Gradients are also summed over
+/// SumRanks::data. Collective over the ranks. @param model must outlive the result
+std::unique_ptr<GradientSums> sharded_parameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup);
+
+}  // namespace tw

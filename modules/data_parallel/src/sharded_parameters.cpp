@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <tw/data_parallel/gradient_sums.hpp>
+#include <tw/data_parallel/initial_values.hpp>
+#include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/places_in_model.hpp>
+
+namespace tw {
+namespace {
+
+class ShardedParameters : public GradientSums {
+ public:
+  ShardedParameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup) : places_(model) {
+    const FullyShardedSetup more{.replicas = ranks.data, .initial = setup.initial};
+    const ModelTensors tensors = model.tensors();
+    tensors.expect_replicable();
+    const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
+    if (ranks.data != nullptr) synchronize(*ranks.data, filled);
+    synchronize(*ranks.shard, filled);
+    if (tensors.trained_elements() == 0) {  // a stage may have none
+      whole_ = model.shards();
+      std::erase_if(whole_, [](const NamedShard& each) { return each.kind != ShardKind::parameter; });
+    } else if (setup.module != nullptr && ranks.data == nullptr) {
+      sharded_ = std::make_unique<FullySharded>(*ranks.shard, *setup.module, setup.options, more);
+    } else {
+      sharded_ = std::make_unique<FullySharded>(*ranks.shard, tensors.parameters, setup.options, more);
+    }
+    if (!sharded_) return;
+    for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // as of any parameter
+  }
+
+  bool gathers_in_passes() const override { return true; }
+  std::shared_ptr<void> hold() override {
+    if (!sharded_) return nullptr;
+    return std::make_shared<DataParallel::NoSync>(sharded_->parallel().no_sync());
+  }
+  void join() override {
+    if (sharded_) sharded_->parallel().join_backward();
+  }
+  void parameters_written() override {
+    if (sharded_) sharded_->slices_changed();
+  }
+  void restart(const SumRanks& ranks) override {
+    if (sharded_) sharded_->restart_over(*ranks.shard, ranks.data);
+  }
+  std::vector<OptimizedTensor> optimized() const override {
+    if (!sharded_) return {};
+    std::vector<OptimizedTensor> all = sharded_->optimized();
+    for (OptimizedTensor& each : all) {
+      for (NamedShard& slice : each.slices) {
+        slice = places_.in_whole(std::move(slice));
+        slice.aliases.clear();  // optimizer state is named after one name only
+      }
+    }
+    return all;
+  }
+  std::vector<NamedShard> parameters() const override {
+    if (!sharded_) return whole_;
+    std::vector<NamedShard> all = sharded_->shards();
+    for (NamedShard& each : all) each = places_.in_whole(std::move(each));
+    return all;
+  }
+
+  DataParallel* parallel() const override { return sharded_ ? &sharded_->parallel() : nullptr; }
+  bool gradients_finite() const override { return !sharded_ || sharded_->gradients_finite(); }
+  Seconds exposed_time() const override { return sharded_ ? sharded_->exposed_time() : Seconds(0); }
+  int64_t payload_bytes() const override { return sharded_ ? sharded_->payload_bytes() : 0; }
+  int64_t buffer_bytes() const override { return sharded_ ? sharded_->buffer_bytes() : 0; }
+
+ private:
+  PlacesInModel places_;                   // before sharding
+  std::unique_ptr<FullySharded> sharded_;  // none without trained parameters
+  std::vector<NamedShard> whole_;          // which then stay whole
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSums> sharded_parameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup) {
+  return std::make_unique<ShardedParameters>(ranks, model, setup);
+}
+
+}  // namespace tw

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <tw/data_parallel/gradient_sums.hpp>
+
+namespace tw {
+namespace {
+
+class WholeParameters : public GradientSums {
+ public:
+  WholeParameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options) : model_(model), options_(std::move(options)) {
+    if (ranks.data == nullptr) return;
+    const ModelTensors tensors = model.tensors();
+    if (ranks.data->size() > 1) tensors.expect_replicable();
+    options_.sparse = tensors.sparse;
+    meet(ranks);
+  }
+
+  void restart(const SumRanks& ranks) override {
+    if (ranks.data == nullptr) return;
+    if (parallel_) options_.arrival_order = parallel_->reducer().arrival_order();
+    parallel_.reset();
+    meet(ranks);
+  }
+
+  std::shared_ptr<void> hold() override {
+    if (!parallel_) return nullptr;
+    return std::make_shared<DataParallel::NoSync>(parallel_->no_sync());
+  }
+  void join() override {
+    if (parallel_) parallel_->join_backward();
+  }
+  std::vector<OptimizedTensor> optimized() const override {
+    std::vector<OptimizedTensor> trained = model_.optimized_tensors();
+    std::erase_if(trained, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
+    return trained;
+  }
+  std::vector<NamedShard> parameters() const override {
+    std::vector<NamedShard> shards = model_.shards();
+    std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
+    return shards;
+  }
+
+  DataParallel* parallel() const override { return parallel_.get(); }
+  bool gradients_finite() const override { return !parallel_ || parallel_->gradients_finite(); }
+  Seconds exposed_time() const override { return parallel_ ? parallel_->exposed_time() : Seconds(0); }
+  int64_t payload_bytes() const override { return parallel_ ? parallel_->reducer().payload_bytes() : 0; }
+
+ private:
+  void meet(const SumRanks& ranks) {
+    const ModelTensors tensors = model_.tensors();
+    if (tensors.trained_elements() == 0) return;  // a stage may have none
+    options_.parts = {};
+    if (ranks.model != nullptr) options_.parts = {model_parts(*ranks.model, model_)};
+    parallel_ = std::make_unique<DataParallel>(*ranks.data, tensors.all_tensors(), options_);
+  }
+
+  TrainableModel& model_;
+  DataParallelOptions options_;
+  std::unique_ptr<DataParallel> parallel_;  // none where nothing is summed
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSums> whole_parameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options) {
+  return std::make_unique<WholeParameters>(ranks, model, std::move(options));
+}
+
+}  // namespace tw

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step_votes.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include <tw/comm/collectives.hpp>
+#include <utility>
+
+namespace tw::train {
+
+// Votes travel along one axis.
+StepVotes::StepVotes(const Ranks& ranks, GradientSums& sums)
+    : sums_(sums), others_(ranks.shard != nullptr && ranks.data.size() > 1 ? &ranks.all : ranks.parts) {}
+
+void StepVotes::hear() {
+  heard_.non_finite |= sums_.parallel()->notices(static_cast<int>(Signal::non_finite)) > 0;
+  heard_.overflow |= !sums_.gradients_finite();
+  heard_.stop |= sums_.parallel()->notices(static_cast<int>(Signal::stop)) > 0;
+}
+
+Outcome StepVotes::outcome(double loss_scale) {
+  const Outcome heard = std::exchange(heard_, {});
+  const at::Tensor flags = at::zeros({3}, at::TensorOptions().dtype(at::kInt));
+  auto* const values = flags.mutable_data_ptr<int32_t>();
+  values[0] = heard.non_finite ? 1 : 0;
+  values[1] = heard.overflow ? 1 : 0;
+  values[2] = heard.stop ? 1 : 0;
+  if (others_ != nullptr) allreduce(*others_, flags, ReduceOp::max);
+  return outcome_of(values[0] != 0, values[1] == 0, values[2] != 0, loss_scale);
+}
+
+}  // namespace tw::train

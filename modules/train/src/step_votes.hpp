@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/data_parallel/gradient_sums.hpp>
+
+#include "strategy.hpp"
+
+namespace tw::train {
+
+/// What ranks that sum gradients in every step learn from each other with them.
+class StepVotes {
+ public:
+  /// @param sums must reduce on this rank
+  StepVotes(const Ranks& ranks, GradientSums& sums);
+
+  void raise(Signal word) { sums_.parallel()->vote(static_cast<int>(word)); }
+  /// Call after each sum.
+  void hear();
+  /// What was heard since the last call, the same on all ranks. Collective if votes do not reach all of them.
+  Outcome outcome(double loss_scale);
+
+ private:
+  GradientSums& sums_;
+  const Communicator* others_;  // ranks that votes do not reach; null: they reach all
+  Outcome heard_;
+};
+
+}  // namespace tw::train

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/optimizer.h>
+
+#include <optional>
+#include <tw/gradients/sharded_optimizer.hpp>
+
+#include "step_votes.hpp"
+
+namespace tw::train {
+namespace {
+
+ReducerOptions sharded_reduction(const StrategySetup& setup) {
+  ReducerOptions options = reducer_options(setup);
+  options.sharding = Sharding::slices;
+  options.release = setup.shard.what == Sharded::gradients;
+  return options;
+}
+
+/// Gradients are summed in every step, and each rank updates its share of the parameters.
+class ShardedUpdates : public Strategy {
+ public:
+  explicit ShardedUpdates(const StrategySetup& setup)
+      : model_(setup.model),
+        sums_(whole_parameters({.data = setup.ranks.shard}, *setup.model.trained, sharded_reduction(setup))),
+        votes_(setup.ranks, *sums_),
+        optimizer_(parallel().reducer(), parallel().parameters(), optimizer_like(setup.optimizer, parallel().parameters()),
+                   {.one_copy_per_node = setup.shard.one_copy_per_node}),
+        state_(optimizer_.local(), optimizer_.optimized()),
+        sharers_(setup.shard.one_copy_per_node ? setup.ranks.shard->size() : 1) {}
+
+  void zero_grad() override { optimizer_.zero_grad(); }
+  void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
+    const double weight = static_cast<double>(share.here) / static_cast<double>(share.samples);
+    if (pass_and_sum(*sums_, share, [&] { pass(weight); })) votes_.hear();
+  }
+  void raise(Signal word) override { votes_.raise(word); }
+  double clip_gradients(double max_norm, double loss_scale) override { return optimizer_.clip_gradient_norm(max_norm, loss_scale); }
+  Outcome update(double loss_scale) override {
+    const Outcome result = votes_.outcome(loss_scale);
+    if (result.left_out) {
+      optimizer_.skip();
+    } else {
+      optimizer_.step(loss_scale);
+    }
+    return result;
+  }
+  torch::optim::Optimizer& optimizer() override { return optimizer_.local(); }
+  std::vector<NamedShard> shards() const override {
+    std::vector<NamedShard> shards = sums_->parameters();
+    append(shards, state_.shards());
+    append(shards, optimizer_.master_shards());
+    return shards;
+  }
+  void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
+  void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
+  void account(KnownMemory& known) const override {
+    account_parameters(known, model_.parameters, sharers_);
+    account_buckets(known, parallel().reducer());
+    account_optimizer(known, optimizer_.master_shards());
+    account_optimizer(known, state_.shards());
+  }
+  std::vector<int64_t> arrival_order() const override { return parallel().reducer().arrival_order(); }
+  Seconds exposed_time() const override { return sums_->exposed_time() + optimizer_.exposed_time(); }
+  int64_t payload_bytes() const override { return sums_->payload_bytes() + optimizer_.payload_bytes(); }
+
+ private:
+  DataParallel& parallel() const { return *sums_->parallel(); }
+
+  const Model& model_;
+  std::unique_ptr<GradientSums> sums_;
+  StepVotes votes_;
+  ShardedOptimizer optimizer_;
+  OptimizerState state_;
+  int sharers_;  // ranks that share a copy of the parameters
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_sharded_optimizer(const StrategySetup& setup) { return std::make_unique<ShardedUpdates>(setup); }
+
+StrategyMemory sharded_optimizer_memory(const ShardOptions& options, int ranks, const ModelMemory& model) {
+  const bool releases = options.what == Sharded::gradients;
+  const BucketBytes buckets = bucket_bytes(model, {}, ranks);
+  StrategyMemory memory = shard_memory(ranks, model);
+  memory.kept[MemoryUse::parameters] = buckets.sum / (options.one_copy_per_node ? ranks : 1) + model.frozen_bytes;
+  memory.kept[MemoryUse::gradients] = buckets.sum / (releases ? ranks : 1);
+  if (!releases) return memory;
+  memory.kept[MemoryUse::buffers] += buckets.largest;
+  memory.backward = buckets.in_flight();
+  return memory;
+}
+
+}  // namespace tw::train
