@@ -47,10 +47,10 @@ class WholeParameters : public GradientSums {
 
  private:
   void meet(const SumRanks& ranks) {
-    const ModelTensors tensors = model_.tensors();
-    if (tensors.trained_elements() == 0) return;  // a stage may have none
     options_.parts = {};
-    if (ranks.model != nullptr) options_.parts = {model_parts(*ranks.model, model_)};
+    if (ranks.model != nullptr) options_.parts = {model_parts(*ranks.model, model_)};  // collective, also for a stage that trains nothing
+    const ModelTensors tensors = model_.tensors();
+    if (tensors.trained_elements() == 0) return;
     parallel_ = std::make_unique<DataParallel>(*ranks.data, tensors.all_tensors(), options_);
   }
 
