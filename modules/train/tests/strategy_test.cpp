@@ -138,14 +138,39 @@ TEST(Strategy, ClipsByTheNormOfTheWholeModel) {
   }
 }
 
-// The mean of parameters that each made one step of plain gradient descent is one step along the mean gradient.
+// The mean of parameters that each made one step of plain gradient descent is one step along the mean gradient. On four ranks, of replicas in shards.
 TEST(Strategy, LocalSgdOfPeriodOneIsData) {
   const auto rule = torch::optim::SGDOptions(0.1);
+  const std::vector<tw::MeshAxis> axes = world().size() % 4 == 0 ? std::vector<tw::MeshAxis>{{"data"}, {"shard", 2}} : Way().axes;
+  const auto train = [&](const std::string& name, const ReplicaOptions& replicas) {
+    return run<torch::optim::SGD>(world(), options_for(name, replicas), rule, never, 0.2, axes);
+  };
   const auto data = run<torch::optim::SGD>(world(), options_for("data", Way()), rule);
-  expect_close(run<torch::optim::SGD>(world(), options_for("local", ReplicaOptions{.meet = Meeting::local_sgd, .period = 1}), rule), data, 1e-12,
-               "local_sgd");
+  expect_close(train("local", {.meet = Meeting::local_sgd, .period = 1}), data, 1e-12, "local_sgd");
   const ReplicaOptions plain{.meet = Meeting::diloco, .period = 1, .outer_learning_rate = 1, .outer_momentum = 0};
-  expect_close(run<torch::optim::SGD>(world(), options_for("diloco", plain), rule), data, 1e-12, "diloco");
+  expect_close(train("diloco", plain), data, 1e-12, "diloco");
+}
+
+// Nothing is left to meet for.
+TEST(Strategy, OneReplicaInShardsIsData) {
+  const auto data = run_adam(options_for("data", Way()));
+  const auto shards = run_adam(options_for("one", ReplicaOptions{.meet = Meeting::local_sgd, .period = 4}), never, tw::testing::along_shard);
+  expect_close(shards, data, 1e-12, "local_sgd of one replica");
+}
+
+// One rank asks for the end, and all end after the same update.
+TEST(Strategy, ARequestOfOneRankEndsTheRun) {
+  for (const Way& way : ways()) {
+    const auto model = make_regressor(0);
+    torch::optim::Adam optimizer(model.tensors(), torch::optim::AdamOptions(0.01));
+    const auto data = squares(31);
+    tw::train::Trainer trainer(tw::Mesh(world(), way.axes), model, optimizer, tw::train::regression(), data, data, options_for("asked", way));
+    tw::testing::Witness witness(world().rank() == world().size() - 1 ? 2 : never);
+    trainer.add(witness);
+    const auto summary = trainer.run();
+    EXPECT_EQ(summary.stopped_because, "the test says so") << way.name;
+    EXPECT_EQ(summary.steps, meets_in_every_step(way) ? 3 : 4) << way.name;
+  }
 }
 
 TEST(Strategy, ARunMayChangeItsWay) {
