@@ -48,7 +48,7 @@ struct State {
 
   /// Call this in on_backward(), on all ranks: scales the gradients down to a norm of at most `max_norm`, with any strategy. The norm counts each
   /// element of the model's gradients once, whichever rank holds it. (LibTorch's clip_grad_norm_ uses this rank's tensors only.)
-  /// @return the norm before scaling, without the loss scale. The option max_gradient_norm does this in every step
+  /// @return the norm before scaling, without the loss scale. Options::clip does this in every step
   /// @throws ContractError outside a trainer's run
   double clip_gradient_norm(double max_norm) {
     TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() must be called in on_backward() of a hook of a Trainer");
