@@ -17,7 +17,7 @@ struct MeshSizes {
   int samples() const { return data * shard; }
 };
 
-/// Why so many ranks cannot train so; none if they can. Keys as in Options. Pure.
+/// What keeps these numbers of ranks from training with these options; empty: nothing. Keys as in Options. Pure.
 std::vector<Problem> contradictions(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh);
 
 }  // namespace tw::train
