@@ -81,7 +81,7 @@ inline std::vector<TraineeCase> trainees() {
 /// The trainee of this name, or gpt_12. @throws ContractError for an unknown name
 inline TraineeCase trainee(const std::string& name) {
   if (name == "gpt_12") return {name, 3, make_gpt};
-  for (TraineeCase& each : trainees()) {
+  for (const TraineeCase& each : trainees()) {
     if (each.name == name) return each;
   }
   throw ContractError(concat("there is no trainee '", name, "'"));

@@ -207,9 +207,10 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
     Options alone_options = clipped("shards_alone");
     alone_options.accumulation = accumulation;
     const auto expected = train(alone(), model_of(whole_net()), alone_options).summary;
-    for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
-      if (world().size() % (stages * split) != 0) continue;
-      const Mesh mesh(world(), {{"shard"}, {"tensor", split}, {"stage", stages}});
+    for (const auto& [replicas, stages, split] :
+         {std::tuple(1, 2, 1), std::tuple(1, 1, 2), std::tuple(1, 2, 2), std::tuple(2, 2, 1), std::tuple(2, 1, 2)}) {
+      if (world().size() % (replicas * stages * split) != 0) continue;
+      const Mesh mesh(world(), {{"data", replicas}, {"shard"}, {"tensor", split}, {"stage", stages}});
       const auto ran = train(mesh, model_of(split_model(split_pipeline(mesh))), sharded("shards", accumulation));
       expect_equal(ran.summary, expected, mesh.shape().describe());
       if (world().rank() == 0) {
