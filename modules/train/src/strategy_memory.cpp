@@ -69,7 +69,9 @@ StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& 
   };
   StrategyMemory memory = when_all_meet();
   switch (replicas.meet) {
-    case Meeting::every_step: break;
+    case Meeting::every_step:
+      if (sharded) memory.checkpoint /= mesh.data;  // shared out among those who have the same
+      break;
     case Meeting::local_sgd: add_local_sgd(memory, mesh, model); break;
     case Meeting::diloco: add_diloco(memory, replicas, mesh, model); break;
     case Meeting::parameter_server: add_parameter_server(memory, replicas, mesh, model); break;

@@ -61,6 +61,7 @@ TEST(StrategyMemory, ShardsMayHaveReplicas) {
   const MeshSizes mesh{.data = 2, .shard = 4};
   const ShardOptions shard{.unit_bytes = 8 * mib};
   expect_kept(strategy_memory(shard, {}, mesh, model()), 0.25, 0.25, 0.5, 3 * 8.0 / 96);
+  EXPECT_EQ(strategy_memory(shard, {}, mesh, model()).checkpoint, 3 * n / 8) << "replicas share it out";
   expect_kept(strategy_memory(shard, {.meet = Meeting::diloco}, mesh, model()), 0.25, 0.25, 0.5 + 0.5, 3 * 8.0 / 96 + 0.25);
   expect_kept(strategy_memory(shard, {.meet = Meeting::local_sgd}, mesh, model()), 0.25, 0.25, 0.5, 3 * 8.0 / 96 + 0.25 + 1.0 / 96);
 }
