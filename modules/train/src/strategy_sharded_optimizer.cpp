@@ -5,6 +5,7 @@
 #include <tw/gradients/sharded_optimizer.hpp>
 
 #include "step_votes.hpp"
+#include "strategies.hpp"
 
 namespace tw::train {
 namespace {
