@@ -29,11 +29,7 @@ class WholeParameters : public GradientSums {
   void join() override {
     if (parallel_) parallel_->join_backward();
   }
-  std::vector<OptimizedTensor> optimized() const override {
-    std::vector<OptimizedTensor> trained = model_.optimized_tensors();
-    std::erase_if(trained, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
-    return trained;
-  }
+  std::vector<OptimizedTensor> optimized() const override { return model_.trained_tensors(); }
   std::vector<NamedShard> parameters() const override {
     std::vector<NamedShard> shards = model_.shards();
     std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });

@@ -50,6 +50,12 @@ std::vector<OptimizedTensor> TrainableModel::optimized_tensors() const {
   return optimized;
 }
 
+std::vector<OptimizedTensor> TrainableModel::trained_tensors() const {
+  std::vector<OptimizedTensor> tensors = optimized_tensors();
+  std::erase_if(tensors, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
+  return tensors;
+}
+
 std::vector<NamedTensor> TrainableModel::whole_on_root(const Communicator& holders) const {
   if (axes().empty()) return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
   std::vector<NamedShard> tensors = shards();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full_like.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <optional>
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/generator.hpp>
 #include <tw/base/contract.hpp>
@@ -38,9 +37,10 @@ at::Tensor zero_of(const Tensors& outputs) {
   return zero;
 }
 
-void run_backward(const at::Tensor& loss) {
+/// Adds the gradients of `loss` times `factor`.
+void run_backward(const at::Tensor& loss, double factor) {
   const AutocastScope plain(AutocastState::here().off());
-  loss.backward();
+  loss.backward(at::full_like(loss, factor));
 }
 
 class AutogradProgram : public Program {
@@ -68,20 +68,22 @@ class AutogradProgram : public Program {
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
     const std::vector<Part> parts = parts_of(pass, sums.gathers_in_passes());
-    at::Tensor total;
+    std::vector<std::pair<at::Tensor, double>> means;  // with their factors
     GeneratorGuard generator;
     for (const Part& part : parts) {
       const auto held = &part == &parts.back() ? nullptr : sums.hold();
       if (part.rows.count() == 0) {
         idle();
-      } else if (const at::Tensor loss = loss_of(pass, part, generator); loss.defined()) {
-        run_backward(loss);
-        total = total.defined() ? total + loss.detach() : loss.detach();
+      } else if (const at::Tensor mean = mean_of(pass, part, generator); mean.defined()) {
+        run_backward(mean, part.factor);
+        means.emplace_back(mean.detach(), part.factor);
       }
     }
     if (parts.empty()) sums.join();
     if (setup_.begin) setup_.begin((pass.update + 1) * micro_batches_, pass.place);
-    return total.defined() ? total.item<double>() : 0;
+    double total = 0;
+    for (const auto& [mean, factor] : means) total += mean.item<double>() * factor;
+    return total;
   }
 
  private:
@@ -102,20 +104,22 @@ class AutogradProgram : public Program {
     return parts;
   }
 
-  at::Tensor loss_of(const ProgramPass& pass, const Part& part, GeneratorGuard& generator) const {
+  at::Tensor mean_of(const ProgramPass& pass, const Part& part, GeneratorGuard& generator) const {
     const int64_t number = pass.update * micro_batches_ + part.micro_batch;
     generator.seed(derived_seed(seed_, static_cast<uint64_t>(number)), static_cast<uint64_t>(pass.place));
     if (setup_.begin) setup_.begin(number, pass.place);
     const Tensors outputs = setup_.forward(narrow_all(pass.inputs, part.rows));
     if (part.factor == 0) return zero_of(outputs);
-    return pass.loss.mean(outputs, narrow_all(pass.targets, part.rows)) * part.factor;
+    at::Tensor mean = pass.loss.mean(outputs, narrow_all(pass.targets, part.rows));
+    TW_EXPECTS(mean.numel() == 1, "a loss must be one number, got a tensor of shape ", mean.sizes());
+    return mean;
   }
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
     const int64_t rows = std::min<int64_t>(2, setup_.example.front().size(0));
     const at::Tensor loss = zero_of(setup_.forward(narrow_all(setup_.example, {0, rows})));
-    if (loss.defined()) run_backward(loss);
+    if (loss.defined()) run_backward(loss, 1);
   }
 
   AutogradProgramSetup setup_;

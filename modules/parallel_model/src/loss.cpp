@@ -11,9 +11,10 @@ double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_w
     const int64_t distributions = targets.numel() / targets.size(1);
     return static_cast<double>(distributions);
   }
+  if (!ignore_index && !class_weights.defined()) return static_cast<double>(targets.numel());
+  if (!class_weights.defined()) return static_cast<double>(targets.ne(*ignore_index).sum().item<int64_t>());
   at::Tensor valid = targets.flatten();
   if (ignore_index) valid = valid.masked_select(valid.ne(*ignore_index));
-  if (!class_weights.defined()) return static_cast<double>(valid.numel());
   return class_weights.to(valid.device()).index_select(0, valid.to(at::kLong)).sum(at::kDouble).item<double>();
 }
 

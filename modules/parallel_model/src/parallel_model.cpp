@@ -47,12 +47,6 @@ std::vector<int> places_of(const MeshShape& shape) {
   return places;
 }
 
-std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
-  std::vector<OptimizedTensor> tensors = model.optimized_tensors();
-  std::erase_if(tensors, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
-  return tensors;
-}
-
 std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   std::vector<std::string> names;
   for (const OptimizedTensor& each : tensors) names.push_back(each.slices.at(0).name);
@@ -84,8 +78,8 @@ class ParallelModel::Impl {
         program_(std::move(program)),
         place_of_(places_of(ranks_->meeting().shape())),
         others_(buffers_of(model().shards())),
-        names_(names_of(trained_of(model()))),
-        counted_(counted_here(ranks_->model().comm(), trained_of(model()))),
+        names_(names_of(model().trained_tensors())),
+        counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
         sums_(make_sums(options)),
         optimized_(sums_->optimized()),
@@ -156,7 +150,7 @@ class ParallelModel::Impl {
     const Update update = agree(facts);
     buffers_.remember();
     try {
-      return together([&] { return make_step(inputs, targets, loss, update); });
+      return together([&] { return make_step(inputs, targets, loss, facts.weight, update); });
     } catch (...) {
       buffers_.restore();
       for (const NamedTensor& each : model().tensors().parameters) each.tensor.mutable_grad() = at::Tensor();
@@ -165,15 +159,16 @@ class ParallelModel::Impl {
     }
   }
 
-  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, const Update& update) {
+  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double here, const Update& update) {
     const RanksAlong& samples = ranks_->samples();
     const auto place = static_cast<size_t>(samples.rank());
     double total = program_->accumulate({.inputs = inputs,
                                          .targets = targets,
                                          .loss = loss,
                                          .rows = update.rows[place],
+                                         .here = here,
                                          .weight = update.weight,
-                                         .update = updates_.item<int64_t>(),
+                                         .update = *updates_.const_data_ptr<int64_t>(),
                                          .place = ranks_->places().rank()},
                                         *sums_);
     if (samples.size() > 1) {
@@ -187,7 +182,7 @@ class ParallelModel::Impl {
       }
     }
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
-    updates_.add_(1);
+    ++*updates_.mutable_data_ptr<int64_t>();
     return total / loss.scale();
   }
 

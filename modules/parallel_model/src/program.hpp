@@ -22,13 +22,15 @@ struct ProgramPass {
   const std::vector<at::Tensor>& targets;
   const Loss& loss;
   int64_t rows = 0;    ///< at this place
+  double here = 0;     ///< weight of `targets`
   double weight = 1;   ///< that the sum of weighted means is divided by
   int64_t update = 0;  ///< from 0
   int64_t place = 0;   ///< along the sample axes
 
   /// The factor of a micro-batch's mean.
   double factor(const std::vector<at::Tensor>& part_of_targets, int64_t rows_of_part) const {
-    return loss.scale() * (loss.is_sum() ? 1 : loss.weight(part_of_targets, rows_of_part) / weight);
+    if (loss.is_sum()) return loss.scale();
+    return loss.scale() * (rows_of_part == rows ? here : loss.weight(part_of_targets, rows_of_part)) / weight;
   }
 };
 

@@ -18,12 +18,6 @@
 namespace tw::train {
 namespace {
 
-std::vector<OptimizedTensor> trained_of(const TrainableModel& model) {
-  std::vector<OptimizedTensor> tensors = model.optimized_tensors();
-  std::erase_if(tensors, [](const OptimizedTensor& each) { return !each.tensor.requires_grad(); });
-  return tensors;
-}
-
 std::vector<NamedTensor> trained(std::vector<NamedTensor> parameters) {
   std::erase_if(parameters, [](const NamedTensor& each) { return !each.tensor.requires_grad(); });
   return parameters;
@@ -56,7 +50,7 @@ TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr
     : ranks_(setup.ranks),
       model_(setup.model),
       is_sharded_(setup.ranks.shard != nullptr),
-      counted_(counted_here(setup.ranks.parts, trained_of(*setup.model.trained))),
+      counted_(counted_here(setup.ranks.parts, setup.model.trained->trained_tensors())),
       sums_(make_sums(setup, meets, std::move(compressor))),
       tensors_(sums_->optimized()),
       named_(trained(setup.model.parameters)),
@@ -71,6 +65,14 @@ TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr
   of_slices_ = make(named_);
   optimizer_ = of_slices_.get();
   state_.emplace(*of_slices_, tensors_);
+}
+
+std::vector<OptimizedTensor> TrainedPart::counted() const {
+  std::vector<OptimizedTensor> counted;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (counted_[i] != 0) counted.push_back(tensors_[i]);
+  }
+  return counted;
 }
 
 bool TrainedPart::gradients_finite() const {

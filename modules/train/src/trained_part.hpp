@@ -17,7 +17,9 @@ class TrainedPart {
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
   /// What the optimizer updates, and its place in the model.
   const std::vector<OptimizedTensor>& tensors() const noexcept { return tensors_; }
-  /// The same, by the names of the parameters.
+  /// Those of them whose elements count here: of the ranks of a replica that have the same part, the first one's.
+  std::vector<OptimizedTensor> counted() const;
+  /// What the optimizer updates, by the names of the parameters.
   const std::vector<NamedTensor>& named() const noexcept { return named_; }
   /// Whether this rank has all of the model.
   bool is_whole() const noexcept { return !is_sharded_ && !model_.is_in_parts(); }

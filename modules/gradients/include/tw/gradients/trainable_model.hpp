@@ -79,6 +79,8 @@ class TrainableModel {
   virtual std::vector<NamedShard> shards() const;
   /// The place of the trained parameters in the whole model, for OptimizerState. Default: each is whole.
   virtual std::vector<OptimizedTensor> optimized_tensors() const;
+  /// Those of optimized_tensors() that require a gradient.
+  std::vector<OptimizedTensor> trained_tensors() const;
   /// Parameters and buffers of the whole model on rank 0 of `holders`, as in one process; empty elsewhere. Collective over `holders`. Default:
   /// assembled from shards(). @param holders the ranks that hold one model together
   virtual std::vector<NamedTensor> whole_on_root(const Communicator& holders) const;
