@@ -10,7 +10,8 @@ PlacesInModel::PlacesInModel(const TrainableModel& model) {
   const std::vector<NamedShard> shards = model.shards();
   for (const auto& [name, tensor] : model.tensors().parameters) {
     const auto place = std::ranges::find_if(shards, [&](const NamedShard& shard) {
-      return shard.kind == ShardKind::parameter && shard.tensor.is_alias_of(tensor) && shard.tensor.sizes() == tensor.sizes();
+      return shard.kind == ShardKind::parameter && shard.tensor.is_alias_of(tensor) && shard.tensor.storage_offset() == tensor.storage_offset() &&
+             shard.tensor.sizes() == tensor.sizes();
     });
     TW_ASSERT(place != shards.end());
     places_.emplace(name, *place).first->second.tensor = at::Tensor();

@@ -260,8 +260,7 @@ double ShardedOptimizer::clip(double max_norm, at::Tensor Piece::* gradient) {
     const bool elsewhere = is_counted_elsewhere(parts, parameters_[static_cast<size_t>(piece.where.gradient)].name);
     (elsewhere ? share.others : share.counted).push_back(piece.*gradient);
   }
-  const bool with_replicas = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part->with_replicas; });
-  if (!with_replicas) share.sum_over.push_back(&reducer_.comm());
+  share.sum_over.push_back(&reducer_.comm());
   for (const auto& part : parts) share.sum_over.push_back(&part->ranks);
   return tw::clip_gradient_norm(share, max_norm);
 }

@@ -34,7 +34,6 @@ class Pipeline::Impl {
   FrozenParameters frozen_;
   std::unique_ptr<StageGradients> gradients_;
   std::unique_ptr<SharedState> shared_;
-  std::shared_ptr<int> pauses_ = std::make_shared<int>(0);
   uint64_t seed_;             // seed of this replica's random numbers
   at::Tensor calls_;          // number of calls of run(); a tensor, because checkpoints contain it
   uint64_t evaluations_ = 0;  // calls of forward() since the last run()

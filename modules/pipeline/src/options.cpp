@@ -22,7 +22,6 @@ void visit(PipelineOptions& options, OptionVisitor& visitor) {
   visitor.field("replicas", options.replicas, at_least(1), {.meaning = "ranks of each stage; empty: one each", .unit = "ranks"});
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "recomputation of each stage; empty: none"});
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of the random numbers that are drawn in run()"});
-  visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "ranks that hold the gradients of a stage with several replicas"});
 }
 
 void PipelineOptions::validate() const {

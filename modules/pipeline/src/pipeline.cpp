@@ -107,16 +107,16 @@ Pipeline::Impl::Impl(Start start)
 }
 
 void Pipeline::Impl::meet() {
-  gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_, options_.sharding);
+  gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_);
   shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
 }
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
-  const at::Tensor mine = at::tensor(
-      {place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
-       static_cast<int64_t>(*pauses_ > 0), static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()),
-       device_type_of(*model_.module), static_cast<int64_t>(!frozen_.unfrozen().empty()), static_cast<int64_t>(!part_of_other_mode().empty())},
-      at::kLong);
+  const at::Tensor mine =
+      at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+                  static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()), device_type_of(*model_.module),
+                  static_cast<int64_t>(!frozen_.unfrozen().empty()), static_cast<int64_t>(!part_of_other_mode().empty())},
+                 at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
@@ -128,26 +128,25 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
                ": each rank of the first stage must get the whole batch");
     TW_EXPECTS(stage < ranks_.stages() - 1 || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
-    TW_EXPECTS(of[rank][2] == of[0][2], "no_sync() is in force on some ranks only");
-    TW_EXPECTS(of[rank][3] == of[0][3], "some ranks call run(), others forward()");
+    TW_EXPECTS(of[rank][2] == of[0][2], "some ranks call run(), others forward()");
   }
-  if (all.select(1, 6).any().item<bool>()) {
-    const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
+  if (all.select(1, 5).any().item<bool>()) {
+    const auto rank = static_cast<int>(all.select(1, 5).argmax().item<int64_t>());
     TW_EXPECTS(false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
                " requires a gradient, unlike when the pipeline was made: make it after all changes of requires_grad, on all ranks");
   }
-  if (all.select(1, 7).any().item<bool>()) {
-    const auto rank = static_cast<int>(all.select(1, 7).argmax().item<int64_t>());
+  if (all.select(1, 6).any().item<bool>()) {
+    const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
     TW_EXPECTS(
         false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
         " is in a different mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
         "plan(), and afterwards train() and eval() of the pipeline");
   }
-  const auto kind_of_others = all.select(1, 5).max().item<int64_t>();
-  if (of[comm_.rank()][5] == no_device && kind_of_others != no_device) {
+  const auto kind_of_others = all.select(1, 4).max().item<int64_t>();
+  if (of[comm_.rank()][4] == no_device && kind_of_others != no_device) {
     device_of_others_ = current_device(static_cast<c10::DeviceType>(kind_of_others));
   }
-  if (all.select(1, 4).any().item<bool>()) {
+  if (all.select(1, 3).any().item<bool>()) {
     if (gradients_->needs_preparation()) gradients_->prepare();
     comm_.barrier();
   }
@@ -217,15 +216,13 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
     Impl& me = *impl_;
     me.gradients_->begin();
     BatchRun run(me.place_, me.model_, me.options_, batch, me.seed_, static_cast<uint64_t>(me.calls_.item<int64_t>()), me.on_phase_);
-    me.gradients_->remember_buffers(run.rows(), batch.rows);
+    me.gradients_->remember_buffers();
     me.shared_->remember();
     const at::Tensor total = at::tensor({run.execute()}, at::kDouble);
     me.shared_->note_changes();
-    if (*me.pauses_ == 0) {
-      me.gradients_->reduce();  // this rank's sends proceed meanwhile
-      me.gradients_->average_buffers();
-      me.shared_->exchange();
-    }
+    me.gradients_->reduce();  // this rank's sends proceed meanwhile
+    me.gradients_->average_buffers(static_cast<double>(run.rows()) / static_cast<double>(batch.rows));
+    me.shared_->exchange();
     run.finish();
     me.calls_.add_(1);
     me.evaluations_ = 0;
@@ -235,7 +232,6 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
 }
 
 void Pipeline::pass(const TrainingPass& pass) {
-  TW_EXPECTS(options().sharding == Sharding::none && !is_paused(), "pass() supports neither sharded gradients nor no_sync()");
   set_calls(pass.number);
   at::Tensor loss = at::tensor(run_weighted({pass.inputs}, {pass.targets}, of_one(pass.loss), pass.weight), at::kDouble);
   if (pass.on_loss) pass.on_loss({}, loss);
@@ -250,7 +246,6 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   const uint64_t key = key_of_forward(seed_, static_cast<uint64_t>(calls_.item<int64_t>()), evaluations_++);
   GeneratorGuard generator;
   generator.seed(key, static_cast<uint64_t>(comm_.rank()));
-  shared_->exchange();  // changes left over from runs under no_sync()
   shared_->remember();
   std::vector<Work> sends;
   std::vector<at::Tensor> outputs;
@@ -315,13 +310,6 @@ at::Tensor Pipeline::evaluate(const at::Tensor& inputs) {
   });
 }
 
-std::shared_ptr<void> Pipeline::no_sync() {
-  ++*impl_->pauses_;
-  return {nullptr, [pauses = impl_->pauses_](void*) { --*pauses; }};
-}
-
-bool Pipeline::is_paused() const { return *impl_->pauses_ > 0; }
-
 double Pipeline::clip_grad_norm(double max_norm) {
   return revoke_on_exception(impl_->comm_, [&] { return impl_->gradients_->clip(max_norm); });
 }
@@ -339,7 +327,6 @@ void Pipeline::set_replica(int64_t replica) {
 }
 
 void Pipeline::restart_over(const Communicator& comm) {
-  TW_EXPECTS(options().sharding == Sharding::none, "a pipeline whose gradients are sharded cannot go on after a failed pass: make a new one");
   impl_->comm_ = comm.dup();
   impl_->failure_.clear();
   impl_->evaluations_ = 0;
@@ -350,8 +337,6 @@ const PipelineOptions& Pipeline::options() const noexcept { return impl_->option
 const Communicator* Pipeline::holders() const noexcept { return &impl_->comm_; }
 int Pipeline::stage() const noexcept { return impl_->place_.stage; }
 const Communicator& Pipeline::replicas_comm() const noexcept { return impl_->gradients_->replicas(); }
-Reducer& Pipeline::reducer() { return impl_->gradients_->reducer(); }
-const std::vector<NamedTensor>& Pipeline::reduced_parameters() const noexcept { return impl_->gradients_->parameters(); }
 std::pair<int64_t, int64_t> Pipeline::blocks() const noexcept { return impl_->blocks_; }
 
 void Pipeline::train(bool on) {

@@ -2,7 +2,6 @@
 #include "stage_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -11,7 +10,6 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
-#include <tw/mpi/library.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw::pipeline {
@@ -63,17 +61,15 @@ bool is_integral(const at::Tensor& tensor) { return !tensor.is_floating_point() 
 
 }  // namespace
 
-StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding)
+StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model)
     : comm_(comm),
       model_(model),
       ties_(agree_on_ties(comm, ranks, model)),
       replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
-      sharding_(sharding),
       trained_(trained_of(*model.module)),
       split_layers_(model_parts(*model.module)),
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
-  if (sharding_ != Sharding::none) optimizing_ = comm.split(trained_.empty() ? 0 : 1, comm.rank());
   const auto here = model.module->named_parameters();
   std::vector<std::vector<int>> sets;  // sets of stages, each listed once
   for (const Tie& tie : ties_) {
@@ -99,7 +95,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
     groups_.push_back(std::move(group));
   }
   for (const NamedTensor& each : trained_) {
-    if (sharding_ != Sharding::none || !is_tied(each.tensor)) reduced_by_replicas_.push_back(each);
+    if (!is_tied(each.tensor)) reduced_by_replicas_.push_back(each);
   }
 }
 
@@ -123,34 +119,16 @@ bool StageGradients::is_tied(const at::Tensor& parameter) const {
 }
 
 bool StageGradients::needs_preparation() const {
-  if (reduced_by_replicas_.empty() || (replicas_.size() == 1 && sharding_ == Sharding::none)) return false;
-  return !reducer_ || (sharding_ == Sharding::none && reducer_->specs() != specs_of(reduced_by_replicas_));
-}
-
-// The parts for a sharded optimizer, whose norm covers all stages.
-ModelPartsList StageGradients::parts() const {
-  ModelPartsList parts = split_layers_;
-  if (sharding_ == Sharding::none) return parts;
-  auto stages = std::make_shared<ModelParts>(ModelParts{.ranks = mpi::share(*optimizing_), .with_replicas = true});
-  for (const NamedTensor& each : trained_) {
-    if (is_tied(each.tensor) && !counts_tied(each.tensor)) stages->counted_elsewhere.insert(each.name);
-  }
-  parts.push_back(std::move(stages));
-  return parts;
+  if (reduced_by_replicas_.empty() || replicas_.size() == 1) return false;
+  return !reducer_ || reducer_->specs() != specs_of(reduced_by_replicas_);
 }
 
 void StageGradients::prepare() {
   reducer_.reset();
   // All gradients exist when the first one is marked ready, so there is nothing to overlap with except other stages.
   const ReducerOptions options{
-      .reduction = Reduction::sum, .overlap = false, .sharding = sharding_, .parts = parts(), .device = reduced_by_replicas_[0].tensor.device()};
+      .reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
-}
-
-Reducer& StageGradients::reducer() {
-  TW_EXPECTS(!reduced_by_replicas_.empty(), "this stage has no gradients that replicas reduce");
-  if (!reducer_) prepare();
-  return *reducer_;
 }
 
 void StageGradients::begin() {
@@ -167,22 +145,18 @@ void StageGradients::begin() {
 
 void StageGradients::reduce() {
   const at::NoGradGuard no_grad;
-  // Tied gradients of sharded stages also go through the reducer, so they come first. Otherwise the two are independent, and replicas come first
-  // because a stage's own gradients are reduced while other stages compute.
-  if (sharding_ != Sharding::none) reduce_tied();
-  if (replicas_.size() > 1 || sharding_ != Sharding::none) reduce_replicas();
-  if (sharding_ == Sharding::none) reduce_tied();
+  if (replicas_.size() > 1) reduce_replicas();  // first, because a stage's own gradients are reduced while other stages compute
+  reduce_tied();
   reduced_ = true;
 }
 
 void StageGradients::reduce_replicas() {
   if (reduced_by_replicas_.empty()) return;
-  Reducer& all = reducer();
+  Reducer& all = *reducer_;
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
     const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
-    const bool counts = replicas_.rank() == 0 || !is_tied(reduced_by_replicas_[static_cast<size_t>(id)].tensor);  // all hold the sum
-    if (is_own(gradient) && counts) {
+    if (is_own(gradient)) {
       all.mark_ready(id, gradient);
     } else {
       all.mark_unused(id);
@@ -190,12 +164,7 @@ void StageGradients::reduce_replicas() {
   }
   all.wait();
   for (int64_t id = 0; id < all.size(); ++id) {
-    at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
-    if (sharding_ != Sharding::none) {
-      gradient = at::Tensor();
-    } else if (all.used(id)) {
-      gradient = all.gradient(id);
-    }
+    if (all.used(id)) reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad() = all.gradient(id);
   }
 }
 
@@ -219,8 +188,7 @@ void StageGradients::reduce_tied() {
 }
 
 double StageGradients::clip(double max_norm) {
-  TW_EXPECTS(sharding_ == Sharding::none, "sharded gradients are clipped by their optimizer: ShardedOptimizerOptions::max_gradient_norm");
-  TW_EXPECTS(reduced_, "the gradients are not reduced yet: call run() without no_sync() before you clip them");
+  TW_EXPECTS(reduced_, "there are no gradients yet: call run() before you clip them");
   GradientShare share;
   const bool is_first_replica = replicas_.rank() == 0;
   for (const NamedTensor& each : trained_) {
@@ -233,19 +201,15 @@ double StageGradients::clip(double max_norm) {
   return clip_gradient_norm(share, max_norm);
 }
 
-void StageGradients::remember_buffers(int64_t mine, int64_t all) {
+void StageGradients::remember_buffers() {
   if (replicas_.size() == 1) return;
-  rows_ += mine;
-  rows_of_all_ += all;
-  if (!buffers_before_.empty()) return;
   for (const at::Tensor& each : buffers_) buffers_before_.push_back(each.detach().clone());
 }
 
-void StageGradients::average_buffers() {
+void StageGradients::average_buffers(double share) {
   if (replicas_.size() == 1 || buffers_.empty()) return;
   const at::Tensor changed = changed_since(buffers_before_, buffers_);
   allreduce(replicas_, changed, ReduceOp::max);
-  const double share = static_cast<double>(rows_) / static_cast<double>(rows_of_all_);
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (changed[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
     const at::Tensor values = buffers_[i].detach();
@@ -256,7 +220,6 @@ void StageGradients::average_buffers() {
     }
   }
   buffers_before_.clear();
-  rows_ = rows_of_all_ = 0;
 }
 
 }  // namespace tw::pipeline

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
-#include <optional>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/tensor/named_tensor.hpp>
@@ -18,21 +17,19 @@ namespace tw::pipeline {
 class StageGradients {
  public:
   /// Collective over `comm`, which is kept by reference. @param model the stage's parameters and buffers; borrowed
-  StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model, Sharding sharding);
+  StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
   /// Makes values equal: to those of replica 0, and for tied parameters to those of the first stage that has them. Collective over `comm`.
   void make_parameters_equal() const;
 
   const Communicator& replicas() const noexcept { return replicas_; }
-  /// The trained parameters, each once. If sharded, the reducer handles all of them; otherwise those that are not tied.
+  /// The trained parameters, each once.
   const std::vector<NamedTensor>& parameters() const noexcept { return trained_; }
   const std::vector<Tie>& ties() const noexcept { return ties_; }
   /// Whether the next reduce() needs a reducer that does not exist yet, or that was made for other dtypes.
   bool needs_preparation() const;
   /// Makes the reducer. Collective over the stage. No other stage may throw meanwhile, because creating communicators cannot be interrupted.
   void prepare();
-  /// The reducer, made if needed; then collective over the stage.
-  Reducer& reducer();
 
   /// Call before the first backward pass of a run.
   void begin();
@@ -41,12 +38,11 @@ class StageGradients {
   /// See Pipeline::clip_grad_norm().
   double clip(double max_norm);
 
-  /// Saves the replicas' buffers before a run, unless an earlier run's buffers still await averaging. @param mine rows of the run on this replica.
-  /// @param all rows on all replicas
-  void remember_buffers(int64_t mine, int64_t all);
+  /// Saves the replicas' buffers before a run.
+  void remember_buffers();
   /// Makes buffers that have changed since then equal on all replicas: the mean weighted by rows, or the maximum for integers. Collective over the
-  /// stage.
-  void average_buffers();
+  /// stage. @param share of this replica in the rows of the run
+  void average_buffers(double share);
 
  private:
   /// Parameters that are tied between the same stages.
@@ -61,16 +57,13 @@ class StageGradients {
   bool is_tied(const at::Tensor& parameter) const;
   /// Whether this stage counts the elements of a tied parameter, for example in a norm.
   bool counts_tied(const at::Tensor& parameter) const;
-  ModelPartsList parts() const;
   void reduce_replicas();
   void reduce_tied();
 
   const Communicator& comm_;
   const StageModel& model_;
-  std::optional<Communicator> optimizing_;  // for sharded gradients: the ranks of stages that have some
   std::vector<Tie> ties_;
   Communicator replicas_;
-  Sharding sharding_;
   std::vector<NamedTensor> trained_;
   std::vector<NamedTensor> reduced_by_replicas_;  // subset of `trained_`
   std::vector<TiedGroup> groups_;
@@ -78,8 +71,6 @@ class StageGradients {
   std::unique_ptr<Reducer> reducer_;
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> buffers_before_;
-  int64_t rows_ = 0;  // rows on this replica since buffers were saved
-  int64_t rows_of_all_ = 0;
   bool reduced_ = false;  // whether `.grad()` holds reduced gradients
 };
 

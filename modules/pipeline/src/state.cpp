@@ -13,10 +13,11 @@ namespace {
 std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie>& ties) {
   std::vector<NamedShard> shards;
   const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
-    const auto known = std::find_if(shards.begin(), shards.end(), [&](const NamedShard& each) { return each.tensor.is_alias_of(tensor.detach()); });
-    const bool is_known = known != shards.end() && known->kind == kind && known->tensor.data_ptr() == tensor.data_ptr() &&
-                          known->tensor.sizes() == tensor.sizes() && tensor.numel() > 0;
-    if (is_known) {
+    const auto known = std::ranges::find_if(shards, [&](const NamedShard& each) {  // other tensors may lie in the same storage
+      return tensor.numel() > 0 && each.kind == kind && each.tensor.is_alias_of(tensor.detach()) && each.tensor.data_ptr() == tensor.data_ptr() &&
+             each.tensor.sizes() == tensor.sizes();
+    });
+    if (known != shards.end()) {
       if (known->name != name && std::find(known->aliases.begin(), known->aliases.end(), name) == known->aliases.end()) {
         known->aliases.push_back(name);
       }

@@ -69,7 +69,6 @@ struct Case {
   PipelineOptions options;
   std::vector<int64_t> rows = {12, 13, 2};  // of each step; the last one has fewer rows than micro-batches
   int accumulated = 1;
-  bool under_no_sync = false;  // all runs of a step except the last
 };
 
 void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, const std::string& what) {
@@ -108,8 +107,6 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
     for (int i = 0; i < of.accumulated; ++i) {
       torch::manual_seed(100 * step + static_cast<uint64_t>(i));
       const auto [x, t] = draw(of.rows[step]);
-      std::shared_ptr<void> pause;
-      if (of.under_no_sync && i + 1 < of.accumulated) pause = ours.no_sync();
       const double theirs = expected.run(x, t, loss);  // on copies, because the pipeline may work in place on the batch itself
       EXPECT_NEAR(ours.run(x, t, loss), theirs, 1e-12 * std::max(1.0, std::abs(theirs))) << what;
     }
@@ -175,10 +172,6 @@ std::vector<Case> cases(int micro_batches, const std::vector<int64_t>& rows) {
       if (variant++ == 1) of.options.recompute[0] = Recompute::none;
       of.what += ", recomputing, accumulating";
       of.accumulated = 2;
-      all.push_back(of);
-      of.what += " under no_sync()";
-      of.accumulated = 3;
-      of.under_no_sync = true;
       all.push_back(of);
     }
   }

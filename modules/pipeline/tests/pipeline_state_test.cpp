@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of one partition continues under another one without a difference; gradient norms cover the whole model; optimizers of replicas may be
-// sharded.
+// A checkpoint of one partition continues under another one without a difference; gradient norms cover the whole model.
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -9,10 +8,8 @@
 #include <filesystem>
 #include <map>
 #include <tw/base/concat.hpp>
-#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/gradients/sharded_optimizer.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/state.hpp>
 
@@ -52,11 +49,10 @@ struct Trained {
     for (const OptimizedTensor& each : model->optimized_tensors()) parameters.push_back(each.tensor);
     if (!parameters.empty()) adam.emplace(parameters, 0.01);
   }
-  void step(int i, double max_norm = 0) {
+  void step(int i) {
     const auto [x, t] = batch_of(i);
     model->zero_grad();
     model->run(x, t, squares);
-    if (max_norm > 0) model->clip_grad_norm(max_norm);
     if (adam) adam->step();
   }
   std::optional<OptimizerState> state() {
@@ -154,49 +150,6 @@ TEST(PipelineState, ClipsAsOneProcessDoes) {
         EXPECT_LE((p.value().grad() - theirs[p.key()].grad()).abs().max().item<double>(), 1e-12 * std::max(1.0, norm)) << p.key();
       }
     }
-  }
-}
-
-TEST(PipelineState, ClipsReducedGradientsOnly) {
-  Pipeline ours(world(), blocks(), options_of(layouts(world().size()).back()));
-  const torch::Tensor x = torch::randn({40, 3});
-  const torch::Tensor t = torch::randn({40, 2});
-  const auto pause = ours.no_sync();
-  ours.run(x, t, squares);
-  EXPECT_THROW(ours.clip_grad_norm(1), std::logic_error);
-}
-
-void expect_sharded_is_whole(const std::vector<int>& replicas, double max_norm) {
-  Trained whole(options_of(replicas));
-  PipelineOptions options = options_of(replicas);
-  options.sharding = Sharding::slices;
-  Trained sharded(options);
-  std::optional<ShardedOptimizer> adam;
-  if (!sharded.model->reduced_parameters().empty()) {
-    adam.emplace(sharded.model->reducer(), sharded.model->reduced_parameters(), optimizer_like(*sharded.adam, sharded.model->reduced_parameters()),
-                 ShardedOptimizerOptions{.max_gradient_norm = max_norm});
-  }
-  for (int step = 0; step < 3; ++step) {
-    const auto [x, t] = batch_of(step);
-    sharded.model->run(x, t, squares);
-    if (adam) adam->step();
-    whole.step(step, max_norm);
-    if (adam && max_norm > 0) {
-      EXPECT_GT(adam->gradient_norm(), max_norm) << "clipping is tested";
-    }
-  }
-  const auto ours = whole.model->named_parameters();
-  for (const auto& p : sharded.model->named_parameters()) {
-    // Adam divides by the root of the averaged squared gradients. Where these are small, differences grow, but not beyond the learning rate times
-    // about 1e-8. Here gradients are at least about 1e-3.
-    EXPECT_LE((p.value() - ours[p.key()]).abs().max().item<double>(), 1e-11) << p.key();
-  }
-}
-
-// The tied layer is on several stages, but its elements count once.
-TEST(PipelineState, ShardedOptimizersOfReplicas) {
-  for (const std::vector<int>& replicas : layouts(world().size())) {
-    for (const double max_norm : {0.0, 0.05}) expect_sharded_is_whole(replicas, max_norm);
   }
 }
 

@@ -24,7 +24,6 @@ struct ModelParts {
   Communicator ranks;
   std::vector<ReplicatedParameters> replicated = {};  ///< those that this rank holds
   std::set<std::string> counted_elsewhere = {};       ///< parameters whose elements another rank counts, such as in a norm
-  bool with_replicas = false;                         ///< `ranks` includes the ranks that reduce this rank's gradients
 };
 /// Model parts along several axes, one entry per axis.
 using ModelPartsList = std::vector<std::shared_ptr<const ModelParts>>;

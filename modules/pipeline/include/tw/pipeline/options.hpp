@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <tw/base/option.hpp>
-#include <tw/gradients/shard_plan.hpp>
 #include <tw/planning/recompute.hpp>
 #include <tw/planning/schedule.hpp>
 #include <vector>
@@ -15,8 +14,6 @@ struct PipelineOptions {
       {};  ///< number of ranks of each stage; empty: one each. The first ranks belong to stage 0, the next to stage 1, and so on
   std::vector<Recompute> recompute = {};  ///< recomputation of each stage; empty: none. With a list of blocks, each block is a segment
   uint64_t seed = 0;                      ///< seed of the random numbers drawn in run()
-  /// Which replicas of a stage hold its reduced gradients. Unless all do, use a ShardedOptimizer on Pipeline::reducer().
-  Sharding sharding = Sharding::none;
 
   /// @throws ContractError naming the wrong field, or why the schedule cannot run.
   void validate() const;

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <tw/gradients/reducer.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
@@ -91,17 +90,14 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// The same for a model of several inputs or outputs; an empty list elsewhere.
   std::vector<at::Tensor> evaluate(const std::vector<at::Tensor>& inputs);
 
-  /// While the result exists, run() does not reduce gradients: they accumulate on each rank, and the next run() without it reduces their sum. Call it
-  /// on every rank alike. The result may outlive the pipeline.
-  [[nodiscard]] std::shared_ptr<void> no_sync();
   /// Multiplies all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together, each counted once. Collective;
-  /// after a run() without no_sync(). Not for sharded gradients. @return norm, the same on all ranks. Ref: torch::nn::utils::clip_grad_norm_.
+  /// after a run(). @return norm, the same on all ranks. Ref: torch::nn::utils::clip_grad_norm_.
   double clip_grad_norm(double max_norm);
   /// The next run() draws the random numbers of call `number`, counted from 0. Call it on every rank alike.
   void set_calls(int64_t number);
 
   /// For a pipeline over a communicator that a failure has revoked: goes on over another one of the same ranks, as if the failed pass had not been.
-  /// Reducers are made again. Not for sharded gradients. Collective.
+  /// Reducers are made again. Collective.
   void restart_over(const Communicator& comm);
 
   const PipelineOptions& options() const noexcept;
@@ -109,9 +105,6 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   int stage() const noexcept;
   /// The ranks of this stage.
   const Communicator& replicas_comm() const noexcept;
-  /// The reducer of the gradients of reduced_parameters(), in their order, for a ShardedOptimizer. The first call is collective over the stage.
-  Reducer& reducer();
-  const std::vector<NamedTensor>& reduced_parameters() const noexcept;
   /// The range [begin, end) of the model's blocks on this rank. Empty without blocks.
   std::pair<int64_t, int64_t> blocks() const noexcept;
 
@@ -128,7 +121,7 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   ModelTensors tensors() const override;
   std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
   /// Makes run() number `pass.number`, with `pass.weight` in its backward passes, so that gradients accumulate in `.grad()`. The loss is float64;
-  /// outputs are undefined. Not for sharded gradients, nor under no_sync().
+  /// outputs are undefined.
   void pass(const TrainingPass& pass) override;
   bool makes_one_backward_pass() const override { return false; }
   bool needs_samples() const override;
@@ -143,7 +136,6 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
-  bool is_paused() const;  // by no_sync()
   double run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight);
 
   class Impl;
