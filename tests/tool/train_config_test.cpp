@@ -37,14 +37,8 @@ const Refused refused[] = {
     {{"replicas.meet=local_sgd", "replicas.compression=float16"},
      {"--set: replicas.compression is for replicas.meet = \"every_step\", and half precision also for \"diloco\"; the nearest valid value is "
       "\"none\""}},
-    {{"mesh.shard=2", "replicas.meet=parameter_server"},
-     {"--set: replicas.meet is \"parameter_server\", which needs the whole model on every rank, but the mesh divides it; the nearest valid value is "
-      "\"every_step\", \"local_sgd\" or \"diloco\""}},
     {{"mesh.shard=0", "replicas.compression=float16"},
      {"--set: replicas.compression is not for sharded gradients; the nearest valid value is \"none\""}},
-    {{"mesh.shard=2", "mesh.data=2", "shard.what=gradients"},
-     {"--set: shard.what must be \"parameters\" if ranks lie along other axes than shard, too, or do not meet in every step; the nearest valid value "
-      "is \"parameters\""}},
     {{"strategy.name=sharded", "strategy.period=3", "max_gradient_norm=1"},
      {"--set: max_gradient_norm is now called clip.norm",
       "--set: strategy.name is now called replicas.meet, or mesh.shard and shard.what for a model that ranks divide",
@@ -71,9 +65,8 @@ const Refused refused[] = {
     {{"data.kind=adding"}, {"default: model.name is \"lenet\", which takes images, but data.kind is \"adding\"; the nearest valid value is \"mlp\""}},
     {{"mesh.stage=2", "model.name=residual"},
      {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest valid value is 1"}},
-    {{"mesh.stage=2", "mesh.shard=2", "shard.what=optimizer"},
-     {"--set: shard.what must be \"parameters\" if ranks lie along other axes than shard, too, or do not meet in every step; the nearest valid value "
-      "is \"parameters\""}},
+    {{"mesh.shard=2", "shard.what=optimizer", "replicas.meet=local_sgd"},
+     {"--set: shard.what must be \"parameters\" if replicas do not meet in every step; the nearest valid value is \"parameters\""}},
     {{"mesh.stage=2", "replicas.compression=top_k"},
      {"--set: replicas.compression must be \"none\", \"float16\" or \"bfloat16\" for a model that several ranks hold together; the nearest valid "
       "value is \"none\""}},

@@ -8,13 +8,8 @@ std::vector<Problem> contradictions(const ShardOptions& shard, const ReplicaOpti
   const bool sharded = mesh.shard > 1;
   const bool in_parts = mesh.parts > 1;
   const bool every_step = replicas.meet == Meeting::every_step;
-  if (replicas.meet == Meeting::parameter_server && (sharded || in_parts)) {
-    problems.push_back({"replicas.meet", "is \"parameter_server\", which needs the whole model on every rank, but the mesh divides it",
-                        "\"every_step\", \"local_sgd\" or \"diloco\""});
-  }
-  if (sharded && shard.what != Sharded::parameters && (mesh.data > 1 || in_parts || !every_step)) {
-    problems.push_back(
-        {"shard.what", "must be \"parameters\" if ranks lie along other axes than shard, too, or do not meet in every step", "\"parameters\""});
+  if (sharded && shard.what != Sharded::parameters && !every_step) {
+    problems.push_back({"shard.what", "must be \"parameters\" if replicas do not meet in every step", "\"parameters\""});
   }
   if (every_step && sharded && replicas.compression != CompressionKind::none) {
     problems.push_back({"replicas.compression", "is not for sharded gradients", "\"none\""});

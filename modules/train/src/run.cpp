@@ -243,7 +243,7 @@ void Trainer::Run::count_into(Summary& summary) {
   summary.bytes_per_step = shares[2] / ranks_.all.size();
   summary.waited_for_data_share = shares[1] / ranks_.all.size();
   if (const auto* traffic = strategy_->server_traffic()) {
-    summary.servers = figures_of(*traffic, ranks_.data, train_time_);
+    summary.servers = figures_of(*traffic, ranks_.all, train_time_);
   } else if (ranks_.parts == nullptr) {  // parts wait for each other outside the strategy
     summary.slow_rank = find_slow_rank(ranks_.all, waits);
   }

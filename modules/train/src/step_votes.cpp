@@ -8,10 +8,6 @@
 
 namespace tw::train {
 
-// Votes travel along one axis.
-StepVotes::StepVotes(const Ranks& ranks, GradientSums& sums)
-    : sums_(sums), others_(ranks.shard != nullptr && ranks.data.size() > 1 ? &ranks.all : ranks.parts) {}
-
 void StepVotes::hear() {
   heard_.non_finite |= sums_.parallel()->notices(static_cast<int>(Signal::non_finite)) > 0;
   heard_.overflow |= !sums_.gradients_finite();

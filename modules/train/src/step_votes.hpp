@@ -9,8 +9,8 @@ namespace tw::train {
 /// What ranks that sum gradients in every step learn from each other with them.
 class StepVotes {
  public:
-  /// @param sums must reduce on this rank
-  StepVotes(const Ranks& ranks, GradientSums& sums);
+  /// @param sums must reduce on this rank @param others all ranks that those which sum do not reach; null: there are none. Borrowed
+  StepVotes(GradientSums& sums, const Communicator* others) : sums_(sums), others_(others) {}
 
   void raise(Signal word) { sums_.parallel()->vote(static_cast<int>(word)); }
   /// Call after each sum.
@@ -20,7 +20,7 @@ class StepVotes {
 
  private:
   GradientSums& sums_;
-  const Communicator* others_;  // ranks that votes do not reach; null: they reach all
+  const Communicator* others_;
   Outcome heard_;
 };
 

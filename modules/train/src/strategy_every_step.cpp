@@ -22,11 +22,14 @@ std::shared_ptr<Compressor> make_compressor(const ReplicaOptions& options) {
   return nullptr;
 }
 
+/// Ranks that do not sum gradients with this one; votes travel with gradients along one axis.
+const Communicator* beyond_sums(const Ranks& ranks) { return ranks.shard != nullptr && ranks.data.size() > 1 ? &ranks.all : ranks.parts; }
+
 /// Gradients are summed in every step. Each rank updates what it keeps: its part of the model, or its slices of that.
 class EveryStep : public Strategy {
  public:
   EveryStep(const StrategySetup& setup, const std::shared_ptr<Compressor>& compressor)
-      : compressor_(compressor), part_(setup, /*meets=*/true, compressor), votes_(setup.ranks, part_.sums()) {}
+      : compressor_(compressor), part_(setup, /*meets=*/true, compressor), votes_(part_.sums(), beyond_sums(setup.ranks)) {}
 
   bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
   void zero_grad() override { part_.optimizer().zero_grad(); }

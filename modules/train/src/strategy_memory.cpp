@@ -65,12 +65,12 @@ StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& 
   const auto when_all_meet = [&] {
     if (!sharded) return replicas.meet == Meeting::every_step ? whole_memory(replicas, mesh.data, model) : replica_memory(model);
     return shard.what == Sharded::parameters ? sharded_parameters_memory(shard, mesh.shard, model)
-                                             : sharded_optimizer_memory(shard, mesh.shard, model);
+                                             : sharded_optimizer_memory(shard, mesh.samples(), model);
   };
   StrategyMemory memory = when_all_meet();
   switch (replicas.meet) {
     case Meeting::every_step:
-      if (sharded) memory.checkpoint /= mesh.data;  // shared out among those who have the same
+      if (sharded && shard.what == Sharded::parameters) memory.checkpoint /= mesh.data;  // shared out among those who have the same
       break;
     case Meeting::local_sgd: add_local_sgd(memory, mesh, model); break;
     case Meeting::diloco: add_diloco(memory, replicas, mesh, model); break;

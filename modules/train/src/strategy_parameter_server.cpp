@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/grad_mode.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
+#include <tw/comm/typed_objects.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/parameter_server/downpour.hpp>
 #include <tw/parameter_server/elastic_averaging.hpp>
 #include <tw/parameter_server/stale_synchronous.hpp>
 #include <tw/parameter_server/worker.hpp>
 
+#include "flat_places.hpp"
 #include "independent_replicas.hpp"
 
 namespace tw::train {
@@ -22,90 +29,177 @@ void expect_nesterov(const torch::optim::Optimizer& optimizer) {
   }
 }
 
-std::unique_ptr<Worker> make_worker(const Communicator& comm, const std::vector<at::Tensor>& parameters, const torch::optim::Optimizer& optimizer,
-                                    const ReplicaOptions& o) {
+std::unique_ptr<Worker> worker_over(const Communicator& comm, const std::vector<at::Tensor>& parameters, const ReplicaOptions& o) {
   switch (o.algorithm) {
     case ServerAlgorithm::downpour:
       return std::make_unique<Downpour>(comm, parameters, DownpourOptions{.push_interval = o.period, .pull_interval = o.period});
-    case ServerAlgorithm::eamsgd: expect_nesterov(optimizer); [[fallthrough]];
+    case ServerAlgorithm::eamsgd:
     case ServerAlgorithm::easgd: return std::make_unique<ElasticAveraging>(comm, parameters, ElasticOptions{.period = o.period, .beta = o.beta});
     case ServerAlgorithm::ssp: return std::make_unique<StaleSynchronous>(comm, parameters, StaleSynchronousOptions{.staleness = o.staleness});
   }
   return nullptr;
 }
 
-/// "servers", plus underscores until it differs from the name of every part of the model; for checkpoints.
-std::string name_beside(const Model& model) {
+/// "servers", plus underscores until it differs from the name of every part of the model; for checkpoints. Collective over `ranks.parts`.
+std::string name_beside(const Ranks& ranks, const Model& model) {
+  std::vector<std::string> names;
+  for (const NamedTensor& each : model.all_tensors()) names.push_back(each.name);
+  for (const auto& [alias, name] : model.aliases) names.push_back(alias);
+  std::vector<std::vector<std::string>> of_parts{names};
+  if (ranks.parts != nullptr) of_parts = allgather_objects(*ranks.parts, names);
   std::string name = "servers";
-  const auto is_taken = [&](const std::string& other) { return other == name || other.starts_with(name + '.'); };
-  const auto has_taken = [&](const NamedTensor& each) { return is_taken(each.name); };
-  const auto is_alias_taken = [&](const auto& alias_and_name) { return is_taken(alias_and_name.first); };
-  while (std::ranges::any_of(model.all_tensors(), has_taken) || std::ranges::any_of(model.aliases, is_alias_taken)) name += '_';
+  const auto is_taken = [&](const std::string& other) { return other == name || other.starts_with(name + '.') || other.starts_with(name + '/'); };
+  while (std::ranges::any_of(of_parts, [&](const auto& part) { return std::ranges::any_of(part, is_taken); })) name += '_';
   return name;
 }
 
-/// Ranks train through servers, and meet only in finish().
+/// What several ranks of a replica train alike.
+struct SharedTensors {
+  const Communicator& holders;
+  std::vector<OptimizedTensor> tensors;
+};
+
+/// Whether all holders train the same elements, in the same order: along `shard`, slices may lie elsewhere on each. Collective over the holders.
+bool are_equal_elements(const SharedTensors& shared) {
+  std::string text;
+  for (const auto& [tensor, slices] : shared.tensors) {
+    text += ';';
+    for (const NamedShard& slice : slices) text += concat(at::IntArrayRef(slice.offsets), slice.tensor.sizes());
+  }
+  return all_agree(shared.holders, text);
+}
+
+/// Replicas train through servers, and meet only in finish(). Where ranks hold a replica together, those along `data` have their own servers for what
+/// they train. What several ranks of a replica train alike, the first of them exchanges.
 class ServerReplicas : public IndependentReplicas {
  public:
   explicit ServerReplicas(const StrategySetup& setup);
 
   void apply(const std::vector<NamedShard>& shards) override;
-  Seconds exposed_time() const override { return exposed_; }
-  int64_t payload_bytes() const override { return (traffic().pushes + traffic().pulls) * bytes_; }
+  Seconds exposed_time() const override { return exposed_ + part().sums().exposed_time(); }
+  int64_t payload_bytes() const override { return (traffic().pushes + traffic().pulls) * bytes_ + shared_bytes_ + part().sums().payload_bytes(); }
   const Traffic* server_traffic() const override { return &traffic(); }
 
  private:
-  bool after_step() override {
-    exchange();
-    return false;
-  }
+  bool after_step() override;
   void finish() override;
-  void account_own(KnownMemory& known) const override {
-    for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
-    known.add(MemoryUse::buffers, worker_->served_bytes());
+  void make_worker(const StrategySetup& setup);
+  void find_shared(const StrategySetup& setup);
+  void account_own(KnownMemory& known) const override;
+  std::vector<NamedShard> own_shards() const override;
+  /// A run of the flat tensor, or a count, as parts of the model.
+  std::vector<NamedShard> placed(const NamedShard& run) const {
+    return run.kind == ShardKind::counter ? std::vector{run} : places_in_model(run, served_);
   }
-  std::vector<NamedShard> own_shards() const override { return worker_->shards(name_); }
-  const Traffic& traffic() const noexcept { return worker_->traffic(); }
-  void exchange();
+  const Traffic& traffic() const noexcept { return worker_ ? worker_->traffic() : no_traffic_; }
+  /// Gives other ranks of the replica what this one has exchanged, and vice versa.
+  void share();
 
   std::string name_;  // name of the servers' state in checkpoints
   OnCommunication on_communication_;
-  int64_t bytes_ = 0;  // of the parameters
-  std::unique_ptr<Worker> worker_;
+  std::vector<OptimizedTensor> served_;      // what this rank exchanges
+  int64_t bytes_ = 0;                        // of these
+  std::unique_ptr<Worker> worker_;           // null: nothing
+  std::shared_ptr<const ModelParts> parts_;  // null: this rank has all of its replica
+  std::vector<SharedTensors> shared_;
+  int64_t shared_bytes_ = 0;  // that this rank has given to others
+  Traffic no_traffic_;
   Seconds exposed_{0};
 };
 
 ServerReplicas::ServerReplicas(const StrategySetup& setup)
-    : IndependentReplicas(setup), name_(name_beside(setup.model)), on_communication_(setup.on_communication) {
-  std::vector<at::Tensor> trained;
-  for (const NamedTensor& each : setup.model.parameters) {
-    if (each.tensor.requires_grad()) trained.push_back(each.tensor);
-  }
-  for (const at::Tensor& each : trained) bytes_ += static_cast<int64_t>(each.nbytes());
-  worker_ = make_worker(setup.ranks.data, trained, setup.optimizer, setup.replicas);
+    : IndependentReplicas(setup), name_(name_beside(setup.ranks, setup.model)), on_communication_(setup.on_communication), served_(part().counted()) {
+  if (setup.replicas.algorithm == ServerAlgorithm::eamsgd) expect_nesterov(setup.optimizer);
+  on_all_ranks(setup.ranks.all, "making workers of parameter servers", [&] { make_worker(setup); });
+  if (setup.ranks.parts != nullptr) find_shared(setup);
 }
 
-void ServerReplicas::exchange() {
+// Collective over the ranks along `data`.
+void ServerReplicas::make_worker(const StrategySetup& setup) {
+  std::vector<at::Tensor> served;
+  for (const OptimizedTensor& each : served_) {
+    served.push_back(each.tensor);
+    bytes_ += static_cast<int64_t>(each.tensor.nbytes());
+  }
+  if (bytes_ > 0) worker_ = worker_over(setup.ranks.data, served, setup.replicas);
+}
+
+void ServerReplicas::find_shared(const StrategySetup& setup) {
+  parts_ = model_parts(*setup.ranks.parts, *setup.model.trained);
+  bool are_equal = true;
+  for (const auto& [holders, names] : parts_->replicated) {
+    SharedTensors& shared = shared_.emplace_back(SharedTensors{holders, {}});
+    for (const std::string& name : names) {
+      const auto trained = std::ranges::find(part().named(), name, &NamedTensor::name);
+      if (trained != part().named().end()) shared.tensors.push_back(part().tensors()[static_cast<size_t>(trained - part().named().begin())]);
+    }
+    are_equal = are_equal_elements(shared) && are_equal;
+  }
+  on_all_ranks(setup.ranks.all, "finding what ranks train alike", [&] {
+    TW_EXPECTS(are_equal,
+               "stages have a tied parameter, which ranks along `shard` divide differently on each of them: with parameter servers, leave ",
+               "out `shard` or the tie");
+  });
+}
+
+bool ServerReplicas::after_step() {
   const auto begin = std::chrono::steady_clock::now();
   const int64_t before = traffic().pushes + traffic().pulls;
-  worker_->step();
+  if (worker_) worker_->step();
+  share();
   const auto end = std::chrono::steady_clock::now();
   exposed_ += end - begin;
   if (on_communication_ && traffic().pushes + traffic().pulls > before) on_communication_("exchange", 0, begin, end);
+  return false;
 }
 
 void ServerReplicas::finish() {
   const Stopwatch watch;
-  worker_->finish();
+  if (worker_) worker_->finish();
+  share();
   exposed_ += watch.elapsed();
+}
+
+void ServerReplicas::share() {
+  for (const auto& [holders, shared] : shared_) {
+    std::vector<at::Tensor> tensors;
+    for (const OptimizedTensor& each : shared) {
+      tensors.push_back(each.tensor.detach());
+      if (holders.rank() == 0) shared_bytes_ += static_cast<int64_t>(each.tensor.nbytes());
+    }
+    if (!tensors.empty()) broadcast(holders, tensors, Rank(0));
+  }
+  part().sums().parameters_written();
+}
+
+void ServerReplicas::account_own(KnownMemory& known) const {
+  if (!worker_) return;
+  for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
+  known.add(MemoryUse::buffers, worker_->served_bytes());
+}
+
+// Servers hold runs of one flat tensor. In a checkpoint these are parts of the model, which any mesh can load.
+std::vector<NamedShard> ServerReplicas::own_shards() const {
+  std::vector<NamedShard> shards;
+  if (!worker_) return shards;
+  for (const NamedShard& run : worker_->shards(name_)) append(shards, placed(run));
+  return shards;
 }
 
 void ServerReplicas::apply(const std::vector<NamedShard>& shards) {
   IndependentReplicas::apply(shards);
-  std::vector<NamedShard> own;
-  std::ranges::copy_if(shards, std::back_inserter(own),
-                       [&](const NamedShard& shard) { return shard.name == name_ || shard.name.starts_with(name_ + '.'); });
-  worker_->restore(own);
+  if (!worker_) return;
+  const at::NoGradGuard no_grad;
+  auto loaded = std::ranges::find_if(
+      shards, [&](const NamedShard& shard) { return shard.name.starts_with(name_ + '.') || shard.name.starts_with(name_ + '/'); });
+  const std::vector<NamedShard> runs = worker_->shards(name_);
+  for (const NamedShard& run : runs) {
+    for (const NamedShard& place : placed(run)) {
+      TW_ASSERT(loaded != shards.end() && loaded->name == place.name);
+      place.tensor.copy_((loaded++)->tensor);
+    }
+  }
+  worker_->restore(runs);
 }
 
 }  // namespace
@@ -115,7 +209,7 @@ std::unique_ptr<Strategy> make_parameter_server(const StrategySetup& setup) { re
 void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options, const MeshSizes& mesh, const ModelMemory& model) {
   const bool keeps_copy = options.algorithm == ServerAlgorithm::downpour || options.algorithm == ServerAlgorithm::ssp;
   const int exchange_copies = options.algorithm == ServerAlgorithm::ssp ? 2 : 3;
-  const int64_t n = trained_bytes(model);
+  const int64_t n = trained_bytes(model) / mesh.shard;
   memory.kept[MemoryUse::buffers] += n / mesh.data + (keeps_copy ? n : 0);
   memory.update = std::max(memory.update, exchange_copies * n);
   memory.checkpoint += (n + model.frozen_bytes) / mesh.data;

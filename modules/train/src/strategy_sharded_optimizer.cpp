@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/optim/optimizer.h>
 
-#include <optional>
+#include <string>
+#include <tw/gradients/places_in_model.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
 #include "step_votes.hpp"
@@ -10,6 +11,8 @@
 namespace tw::train {
 namespace {
 
+const std::string master_prefix = "master/";  // of ShardedOptimizer::master_shards()
+
 ReducerOptions sharded_reduction(const StrategySetup& setup) {
   ReducerOptions options = reducer_options(setup);
   options.sharding = Sharding::slices;
@@ -17,17 +20,19 @@ ReducerOptions sharded_reduction(const StrategySetup& setup) {
   return options;
 }
 
-/// Gradients are summed in every step, and each rank updates its share of the parameters.
+/// Gradients are summed in every step, and each rank updates its share of the parameters: of those that the ranks along `data` and `shard` have in
+/// common.
 class ShardedUpdates : public Strategy {
  public:
   explicit ShardedUpdates(const StrategySetup& setup)
       : model_(setup.model),
-        sums_(whole_parameters({.data = setup.ranks.shard}, *setup.model.trained, sharded_reduction(setup))),
-        votes_(setup.ranks, *sums_),
+        places_(*setup.model.trained),
+        sums_(whole_parameters({.data = &setup.ranks.samples, .model = setup.ranks.parts}, *setup.model.trained, sharded_reduction(setup))),
+        votes_(*sums_, setup.ranks.parts),
         optimizer_(parallel().reducer(), parallel().parameters(), optimizer_like(setup.optimizer, parallel().parameters()),
                    {.one_copy_per_node = setup.shard.one_copy_per_node}),
-        state_(optimizer_.local(), optimizer_.optimized()),
-        sharers_(setup.shard.one_copy_per_node ? setup.ranks.shard->size() : 1) {}
+        state_(optimizer_.local(), optimized()),
+        sharers_(setup.shard.one_copy_per_node ? setup.ranks.samples.size() : 1) {}
 
   void zero_grad() override { optimizer_.zero_grad(); }
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
@@ -49,7 +54,7 @@ class ShardedUpdates : public Strategy {
   std::vector<NamedShard> shards() const override {
     std::vector<NamedShard> shards = sums_->parameters();
     append(shards, state_.shards());
-    append(shards, optimizer_.master_shards());
+    append(shards, master_shards());
     return shards;
   }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
@@ -67,7 +72,29 @@ class ShardedUpdates : public Strategy {
  private:
   DataParallel& parallel() const { return *sums_->parallel(); }
 
+  // The optimizer knows this rank's parameters; checkpoints those of the whole model.
+  std::vector<OptimizedTensor> optimized() const {
+    std::vector<OptimizedTensor> all = optimizer_.optimized();
+    for (OptimizedTensor& each : all) {
+      for (NamedShard& slice : each.slices) slice = in_whole(std::move(slice), "");
+    }
+    return all;
+  }
+  std::vector<NamedShard> master_shards() const {
+    std::vector<NamedShard> all = optimizer_.master_shards();
+    for (NamedShard& each : all) each = in_whole(std::move(each), master_prefix);
+    return all;
+  }
+  NamedShard in_whole(NamedShard slice, const std::string& prefix) const {
+    slice.name.erase(0, prefix.size());
+    slice = places_.in_whole(std::move(slice));
+    slice.name.insert(0, prefix);
+    slice.aliases.clear();  // the optimizer's state is named after one name only
+    return slice;
+  }
+
   const Model& model_;
+  PlacesInModel places_;
   std::unique_ptr<GradientSums> sums_;
   StepVotes votes_;
   ShardedOptimizer optimizer_;

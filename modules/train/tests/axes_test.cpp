@@ -231,6 +231,77 @@ TEST(Axes, ShardsOfPartsAreOneProcess) {
   }
 }
 
+// The same, where ranks divide the optimizer's state and perhaps gradients, but not the parameters.
+TEST(Axes, ShardedOptimizersOfPartsAreOneProcess) {
+  using tw::train::Sharded;
+  const auto expected = train(alone(), model_of(whole_net()), clipped("updates_alone")).summary;
+  const auto options_of = [](Sharded what) {
+    Options options = clipped("updates");
+    options.shard.what = what;
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    return options;
+  };
+  for (const auto& [what, replicas, stages, split] :
+       {std::tuple(Sharded::optimizer, 1, 1, 1), std::tuple(Sharded::optimizer, 1, 2, 1), std::tuple(Sharded::gradients, 1, 1, 2),
+        std::tuple(Sharded::gradients, 2, 2, 1), std::tuple(Sharded::optimizer, 2, 1, 2)}) {
+    if (world().size() % (replicas * stages * split) != 0) continue;
+    const Mesh mesh(world(), {{"data", replicas}, {"shard"}, {"tensor", split}, {"stage", stages}});
+    expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options_of(what)).summary, expected, mesh.shape().describe());
+  }
+  if (world().size() % 2 != 0) return;
+  Options options = options_of(Sharded::optimizer);  // begun in stages, and ended in slices
+  for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world(), {{"shard"}, {"tensor", split}, {"stage", stages}});
+    const auto summary = train_a_part(mesh, model_of(split_model(split_pipeline(mesh))), options, 8);
+    if (summary.finished) expect_equal(summary, expected, "resumed");
+    options.resume = tw::train::Resume::resume;
+  }
+}
+
+/// Of a run that keeps its checkpoints, all but the oldest are removed.
+void leave_the_first_checkpoint(const Options& options) {
+  world().barrier();
+  if (world().rank() == 0) {
+    std::vector<std::filesystem::path> steps;
+    for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
+    std::ranges::sort(steps);
+    for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
+  }
+  world().barrier();
+}
+
+// One replica, so that nothing depends on who comes first; also from a checkpoint in the middle of a period, on another mesh.
+TEST(Axes, ServersOfPartsAreThoseOfOneProcess) {
+  using tw::train::ServerAlgorithm;
+  for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::ssp}) {
+    const auto options_of = [&](const std::string& name) {
+      Options options = clipped(name);
+      options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 1};
+      options.shard.unit_bytes = 200;
+      return options;
+    };
+    const auto expected = train(alone(), model_of(whole_net()), options_of("servers_alone")).summary;
+    Options options = options_of("servers");
+    options.checkpoint.every_steps = 5;
+    options.checkpoint.keep = 9;
+    for (const auto& [stages, split] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const Mesh mesh(world(), {{"data", 1}, {"shard"}, {"tensor", split}, {"stage", stages}});
+      const std::string what = tw::concat(static_cast<int>(algorithm), " on ", mesh.shape().describe());
+      options.resume = tw::train::Resume::fresh;
+      expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary, expected, what);
+      leave_the_first_checkpoint(options);
+      // Of four parts one exchanges nothing, so that another mesh would begin a new period.
+      const bool stays = world().size() % 2 != 0 || stages * split == 4;
+      const Mesh other(world(), {{"data", 1}, {"shard"}, {"tensor", stays ? split : 2}, {"stage", stays ? stages : 1}});
+      options.resume = tw::train::Resume::resume;
+      expect_equal(train(other, model_of(split_model(split_pipeline(other))), options).summary, expected,
+                   what + ", resumed on " + other.shape().describe());
+    }
+  }
+}
+
 // Replicas that meet every four steps: each held together by some ranks, or by one.
 TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
   for (const auto kind : {tw::train::Meeting::local_sgd, tw::train::Meeting::diloco}) {
@@ -274,11 +345,12 @@ TW_TEST_ON(Axes, GradientsOfPartsTravelInHalfPrecision, {.least = 4}) {
   }
 }
 
-// A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order.
-TEST(Axes, TiedStagesKeepTheSameBits) {
+// A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order; and
+// each stage has servers of its own.
+void expect_tied_stages_to_keep_the_same_bits(const char* axis, const tw::train::ReplicaOptions& replicas) {
   using namespace tw::pipeline;
   const int stages = world().size() % 2 == 0 ? 2 : 1;
-  const Mesh mesh(world(), {{"data"}, {"stage", stages}});
+  const Mesh mesh(world(), {{axis}, {"stage", stages}});
   const torch::nn::Linear shared(70, 70);
   const auto tied = block([shared] { return shared; });
   const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(4, 70); }),  tied,
@@ -289,6 +361,9 @@ TEST(Axes, TiedStagesKeepTheSameBits) {
   const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
   net->to(torch::kDouble);
   Options options = three_epochs("tied");
+  options.replicas = replicas;
+  const bool every_step = replicas.meet == tw::train::Meeting::every_step;
+  options.shard.what = every_step ? tw::train::Sharded::optimizer : tw::train::Sharded::parameters;
   options.epochs = tw::testing::longer("TEST_UPDATES", 18) / 6;
   (void)train(mesh, model_of(net), options);
   int found = 0;
@@ -297,6 +372,16 @@ TEST(Axes, TiedStagesKeepTheSameBits) {
     EXPECT_TRUE(tw::compare_replicas(world(), parameter.value()).identical) << parameter.key();
   }
   EXPECT_GE(found, 1);
+}
+
+TEST(Axes, TiedStagesKeepTheSameBits) {
+  expect_tied_stages_to_keep_the_same_bits("data", {});
+  expect_tied_stages_to_keep_the_same_bits("data", {.meet = tw::train::Meeting::parameter_server, .period = 2});
+  expect_tied_stages_to_keep_the_same_bits("shard", {});
+}
+
+TW_TEST_ON(Axes, ServersOfTiedStagesAreNotDivided, {.least = 4}) {
+  EXPECT_THROW(expect_tied_stages_to_keep_the_same_bits("shard", {.meet = tw::train::Meeting::parameter_server}), tw::ContractError);
 }
 
 TEST(Axes, ATensorMeshGoesOnOnAnother) {

@@ -303,11 +303,8 @@ TEST(Parts, RefusesWhatDoesNotFit) {
   const Mesh stages(world(), {{"data", 1}, {"stage"}});
   EXPECT_THROW(make(plain, parts, three_epochs("refused")), tw::ContractError);
   EXPECT_THROW(make(stages, parts, three_epochs("refused")), tw::ContractError);
-  Options servers = three_epochs("refused");
-  servers.replicas.meet = tw::train::Meeting::parameter_server;
   const Model whole = model_of(std::shared_ptr<torch::nn::Module>(net), [net](const torch::Tensor& x) { return net->forward(x); });
   if (world().size() > 1) {  // of one rank nothing is divided
-    EXPECT_THROW(make(layers, parts, servers), tw::ContractError);
     EXPECT_THROW(make(layers, whole, three_epochs("refused")), tw::ContractError);
   }
 }

@@ -64,6 +64,10 @@ TEST(StrategyMemory, ShardsMayHaveReplicas) {
   EXPECT_EQ(strategy_memory(shard, {}, mesh, model()).checkpoint, 3 * n / 8) << "replicas share it out";
   expect_kept(strategy_memory(shard, {.meet = Meeting::diloco}, mesh, model()), 0.25, 0.25, 0.5 + 0.5, 3 * 8.0 / 96 + 0.25);
   expect_kept(strategy_memory(shard, {.meet = Meeting::local_sgd}, mesh, model()), 0.25, 0.25, 0.5, 3 * 8.0 / 96 + 0.25 + 1.0 / 96);
+  expect_kept(strategy_memory(shard, {.meet = Meeting::parameter_server}, mesh, model()), 0.25, 0.25, 0.5, 3 * 8.0 / 96 + 0.25 / 2);
+  const StrategyMemory updates = strategy_memory({.what = Sharded::optimizer}, {}, mesh, model());
+  expect_kept(updates, 1, 1, 2.0 / ranks, 0);
+  EXPECT_EQ(updates.checkpoint, of_shards({.what = Sharded::optimizer}).checkpoint) << "of all ranks with other samples";
 }
 
 TEST(StrategyMemory, FrozenParametersAreNotTrained) {

@@ -31,6 +31,8 @@ std::vector<Way> ways() {
   if (world().size() % 4 == 0) {
     const std::vector<tw::MeshAxis> both{{"data"}, {"shard", 2}};
     return {{.name = "shards_of_replicas", .axes = both, .shard = small},
+            {.name = "optimizer_of_replicas", .axes = both, .shard = {.what = Sharded::optimizer}},
+            {.name = "gradients_of_replicas", .axes = both, .shard = {.what = Sharded::gradients}},
             {.name = "local_sgd_of_shards", .axes = both, .shard = small, .replicas = {.meet = Meeting::local_sgd, .period = 4}},
             {.name = "diloco_of_shards", .axes = both, .shard = small, .replicas = {.meet = Meeting::diloco, .period = 4}}};
   }
@@ -242,17 +244,16 @@ TEST(Strategy, RefusesWhatTheMeshDoesNotTake) {
   const MeshSizes both{.data = 2, .shard = 2};
   const MeshSizes parts{.data = 2, .parts = 2};
   const MeshSizes shards_of_parts{.shard = 2, .parts = 2};
-  const ReplicaOptions servers{.meet = Meeting::parameter_server};
-  EXPECT_EQ(key_of({}, servers, data), "");
-  for (const MeshSizes& mesh : {shard, both, parts}) EXPECT_EQ(key_of({}, servers, mesh), "replicas.meet");
+  const std::vector<MeshSizes> all{data, shard, both, parts, shards_of_parts};
   for (const auto what : {Sharded::optimizer, Sharded::gradients}) {
-    EXPECT_EQ(key_of({.what = what}, {}, shard), "");
-    EXPECT_EQ(key_of({.what = what}, {}, parts), "") << "nothing is sharded";
-    for (const MeshSizes& mesh : {both, shards_of_parts}) EXPECT_EQ(key_of({.what = what}, {}, mesh), "shard.what");
+    for (const MeshSizes& mesh : all) EXPECT_EQ(key_of({.what = what}, {}, mesh), "");
+    EXPECT_EQ(key_of({.what = what}, {.meet = Meeting::local_sgd}, parts), "") << "nothing is sharded";
     EXPECT_EQ(key_of({.what = what}, {.meet = Meeting::local_sgd}, shard), "shard.what");
   }
-  for (const MeshSizes& mesh : {data, shard, both, parts, shards_of_parts}) {
-    for (const auto meet : {Meeting::every_step, Meeting::local_sgd, Meeting::diloco}) EXPECT_EQ(key_of({}, {.meet = meet}, mesh), "");
+  for (const MeshSizes& mesh : all) {
+    for (const auto meet : {Meeting::every_step, Meeting::local_sgd, Meeting::diloco, Meeting::parameter_server}) {
+      EXPECT_EQ(key_of({}, {.meet = meet}, mesh), "");
+    }
   }
   EXPECT_EQ(key_of({}, {.compression = CompressionKind::float16}, parts), "");
   EXPECT_EQ(key_of({}, {.compression = CompressionKind::top_k}, parts), "replicas.compression");
