@@ -91,7 +91,7 @@ class FullySharded::Impl final : public MemoryOwner {
   // Collective. @param model as for DataParallel: a module or its tensors. @param all its parameters and buffers
   template <class Model>
   Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& more)
-      : steps_(of), options_(checked(comm_, chosen)), slices_(comm_, this, options_) {
+      : steps_(of), options_(checked(steps_.comm(), chosen)), slices_(steps_.comm(), this, options_) {
     const at::NoGradGuard no_grad;
     if (more.replicas != nullptr) replicas_.emplace(*more.replicas);
     TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas support only Reduction::sum and mean");

@@ -127,6 +127,26 @@ TEST(PipelineState, GoesOnUnderAnotherPartition) {
   if (world().rank() == 0) std::filesystem::remove_all(directory);
 }
 
+// A sharded optimizer moves parameters into one buffer: the layer that is used twice stays one tensor of two names.
+TEST(PipelineState, NamesStayWhereParametersShareAStorage) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const Trained ours(options_of(replicas));
+    const auto names_of_shards = [&] {
+      std::map<std::string, std::vector<std::string>> names;
+      for (const NamedShard& each : ours.model->shards()) EXPECT_TRUE(names.emplace(each.name, each.aliases).second) << each.name;
+      return names;
+    };
+    const auto before = names_of_shards();
+    const torch::Tensor buffer = torch::zeros({1000}, torch::kDouble);
+    int64_t offset = 0;
+    for (const NamedTensor& each : ours.model->tensors().parameters) {
+      torch::Tensor(each.tensor).set_data(buffer.narrow(0, offset, each.tensor.numel()).view(each.tensor.sizes()));
+      offset += each.tensor.numel();
+    }
+    EXPECT_EQ(names_of_shards(), before);
+  }
+}
+
 TEST(PipelineState, ClipsAsOneProcessDoes) {
   for (const std::vector<int>& replicas : layouts(world().size())) {
     const PipelineOptions options = options_of(replicas);
