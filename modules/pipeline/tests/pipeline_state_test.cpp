@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/pipeline/pipeline.hpp>
@@ -171,6 +172,11 @@ TEST(PipelineState, ClipsAsOneProcessDoes) {
       }
     }
   }
+}
+
+TEST(PipelineState, ClipsOnceThereAreGradients) {
+  Pipeline ours(world(), blocks(), options_of(layouts(world().size()).back()));
+  EXPECT_THROW(ours.clip_grad_norm(1), ContractError);
 }
 
 // Trained, evaluated and trained again by a trainer that only calls set_training().
