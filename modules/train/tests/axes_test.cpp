@@ -303,6 +303,28 @@ TEST(Axes, ServersOfPartsAreThoseOfOneProcess) {
   }
 }
 
+// Two replicas, whose exchanges depend on who comes first.
+TW_TEST_ON(Axes, ServersOfReplicasInPartsTrainAndResume, {.least = 4}) {
+  for (const auto& [shards, stages] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world(), {{"data", 2}, {"shard", shards}, {"tensor", 1}, {"stage", stages}});
+    Options options = three_epochs("servers_of_replicas");
+    options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4};
+    options.shard.unit_bytes = 200;
+    options.checkpoint.every_steps = 5;
+    options.checkpoint.keep = 9;
+    options.resume = tw::train::Resume::fresh;
+    const auto whole = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
+    leave_the_first_checkpoint(options);
+    options.resume = tw::train::Resume::resume;
+    const auto net = split_pipeline(mesh);
+    const auto resumed = train(mesh, model_of(split_model(net)), options).summary;
+    EXPECT_EQ(resumed.steps, whole.steps) << mesh.shape().describe();
+    EXPECT_NEAR(resumed.test[0].second, whole.test[0].second, 0.2 * whole.test[0].second) << mesh.shape().describe();
+    if (shards > 1) continue;  // parameters have no memory after the run
+    for (const at::Tensor& each : net->parameters()) EXPECT_TRUE(tw::compare_replicas(mesh["data"], each).identical) << mesh.shape().describe();
+  }
+}
+
 // Replicas that meet every four steps: each held together by some ranks, or by one.
 TEST(Axes, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
   for (const auto kind : {tw::train::Meeting::local_sgd, tw::train::Meeting::diloco}) {
