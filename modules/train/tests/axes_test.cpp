@@ -275,31 +275,28 @@ void leave_the_first_checkpoint(const Options& options) {
 // One replica, so that nothing depends on who comes first; also from a checkpoint in the middle of a period, on another mesh.
 TEST(Axes, ServersOfPartsAreThoseOfOneProcess) {
   using tw::train::ServerAlgorithm;
-  for (const auto algorithm : {ServerAlgorithm::downpour, ServerAlgorithm::easgd, ServerAlgorithm::ssp}) {
-    const auto options_of = [&](const std::string& name) {
-      Options options = clipped(name);
-      options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 1};
-      options.shard.unit_bytes = 200;
-      return options;
-    };
-    const auto expected = train(alone(), model_of(whole_net()), options_of("servers_alone")).summary;
-    Options options = options_of("servers");
+  for (const auto& [algorithm, stages, split] :
+       {std::tuple(ServerAlgorithm::downpour, 1, 1), std::tuple(ServerAlgorithm::downpour, 2, 1), std::tuple(ServerAlgorithm::easgd, 1, 2),
+        std::tuple(ServerAlgorithm::easgd, 2, 2), std::tuple(ServerAlgorithm::ssp, 2, 1)}) {
+    if (world().size() % (stages * split) != 0) continue;
+    Options options = clipped("servers_alone");
+    options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 1};
+    options.shard.unit_bytes = 200;
+    const auto expected = train(alone(), model_of(whole_net()), options).summary;
+    options.name = three_epochs("servers").name;
     options.checkpoint.every_steps = 5;
     options.checkpoint.keep = 9;
-    for (const auto& [stages, split] : {std::pair(1, 1), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
-      if (world().size() % (stages * split) != 0) continue;
-      const Mesh mesh(world(), {{"data", 1}, {"shard"}, {"tensor", split}, {"stage", stages}});
-      const std::string what = tw::concat(static_cast<int>(algorithm), " on ", mesh.shape().describe());
-      options.resume = tw::train::Resume::fresh;
-      expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary, expected, what);
-      leave_the_first_checkpoint(options);
-      // Of four parts one exchanges nothing, so that another mesh would begin a new period.
-      const bool stays = world().size() % 2 != 0 || stages * split == 4;
-      const Mesh other(world(), {{"data", 1}, {"shard"}, {"tensor", stays ? split : 2}, {"stage", stays ? stages : 1}});
-      options.resume = tw::train::Resume::resume;
-      expect_equal(train(other, model_of(split_model(split_pipeline(other))), options).summary, expected,
-                   what + ", resumed on " + other.shape().describe());
-    }
+    options.resume = tw::train::Resume::fresh;
+    const Mesh mesh(world(), {{"data", 1}, {"shard"}, {"tensor", split}, {"stage", stages}});
+    const std::string what = tw::concat(static_cast<int>(algorithm), " on ", mesh.shape().describe());
+    expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary, expected, what);
+    leave_the_first_checkpoint(options);
+    // Of four parts one exchanges nothing, so that another mesh would begin a new period.
+    const bool stays = world().size() % 2 != 0 || stages * split == 4;
+    const Mesh other(world(), {{"data", 1}, {"shard"}, {"tensor", stays ? split : 2}, {"stage", stays ? stages : 1}});
+    options.resume = tw::train::Resume::resume;
+    expect_equal(train(other, model_of(split_model(split_pipeline(other))), options).summary, expected,
+                 what + ", resumed on " + other.shape().describe());
   }
 }
 
