@@ -110,7 +110,11 @@ class ServerReplicas : public IndependentReplicas {
 ServerReplicas::ServerReplicas(const StrategySetup& setup)
     : IndependentReplicas(setup), name_(name_beside(setup.ranks, setup.model)), on_communication_(setup.on_communication), served_(part().counted()) {
   if (setup.replicas.algorithm == ServerAlgorithm::eamsgd) expect_nesterov(setup.optimizer);
-  on_all_ranks(setup.ranks.all, "making workers of parameter servers", [&] { make_worker(setup); });
+  if (setup.ranks.data.size() == setup.ranks.all.size()) {
+    make_worker(setup);
+  } else {  // a line that fails leaves no other waiting
+    on_all_ranks(setup.ranks.all, "making workers of parameter servers", [&] { make_worker(setup); });
+  }
   if (setup.ranks.parts != nullptr) find_shared(setup);
 }
 
