@@ -12,7 +12,7 @@
 
 namespace {
 
-using tw::train::ComputeType;
+using tw::ComputeType;
 using tw::train::Model;
 
 constexpr std::array types{ComputeType::float32, ComputeType::bfloat16, ComputeType::float16};  // by contestant

@@ -40,15 +40,15 @@ std::string describe(const HalfArithmetic& processor) {
   return concat(of_type("bfloat16", processor.bfloat16), "; ", of_type("float16", processor.float16));
 }
 
-std::string why_slow(train::ComputeType compute, const HalfArithmetic& processor) {
-  const bool is_bfloat16 = compute == train::ComputeType::bfloat16;
-  if (compute == train::ComputeType::float32 || !(is_bfloat16 ? processor.bfloat16 : processor.float16).empty()) return "";
+std::string why_slow(ComputeType compute, const HalfArithmetic& processor) {
+  const bool is_bfloat16 = compute == ComputeType::bfloat16;
+  if (compute == ComputeType::float32 || !(is_bfloat16 ? processor.bfloat16 : processor.float16).empty()) return "";
   return concat("precision.compute = \"", is_bfloat16 ? "bfloat16" : "float16",
                 "\" is several times slower than \"float32\" on this processor, which has no instructions for it");
 }
 
-std::string why_slow(train::ComputeType compute) {
-  return compute == train::ComputeType::float32 ? "" : why_slow(compute, half_arithmetic());  // there may be no /proc to look into
+std::string why_slow(ComputeType compute) {
+  return compute == ComputeType::float32 ? "" : why_slow(compute, half_arithmetic());  // there may be no /proc to look into
 }
 
 }  // namespace tw::tool

@@ -21,8 +21,8 @@ HalfArithmetic half_arithmetic();
 std::string describe(const HalfArithmetic& processor);
 
 /// What to say where `compute` is slow on a processor; "" where it is not.
-std::string why_slow(train::ComputeType compute, const HalfArithmetic& processor);
+std::string why_slow(ComputeType compute, const HalfArithmetic& processor);
 /// On this machine's processor.
-std::string why_slow(train::ComputeType compute);
+std::string why_slow(ComputeType compute);
 
 }  // namespace tw::tool

@@ -156,10 +156,10 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
     found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
   }
   std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh)), std::back_inserter(found));
-  if (run.precision.compute != train::ComputeType::float32 && read.model.dtype != "float32") {
+  if (run.precision.compute != ComputeType::float32 && read.model.dtype != "float32") {
     found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});
   }
-  if (run.precision.compute != train::ComputeType::float32 && (read.model.name == "gru" || read.model.name == "lstm")) {
+  if (run.precision.compute != ComputeType::float32 && (read.model.name == "gru" || read.model.name == "lstm")) {
     found.push_back(
         {"precision.compute", concat("is not for model.name = \"", read.model.name, "\", whose time steps are in parallel"), "\"float32\""});
   }

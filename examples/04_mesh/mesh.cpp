@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks arranged along named axes. Along "data" they hold replicas of a model, along "stage" its parts. Each axis has its own communicators.
+// (This shows the communicators alone; parallelize() trains a model on such a mesh: docs/mesh.md.)
 //
 // Build:   cmake --build build/release --target 04_mesh
 // Run:     build/release/mpirun -n 4 build/release/bin/04_mesh

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that no rank holds as a whole (FSDP, ZeRO-3). It is created without memory, and each rank initialises and keeps only its slices. Layers are
 // gathered while they compute, and activations are recomputed in the backward pass. The model's code needs no changes for sharding.
+// (parallelize() does this in one call: docs/mesh.md.)
 //
 // Build:   cmake --build build/release --target 13_fully_sharded
 // Run:     mpirun -n 2 build/release/bin/13_fully_sharded

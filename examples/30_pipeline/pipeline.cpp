@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pipeline: each rank has a few blocks of a network, and works on one micro-batch while its neighbours work on others. The gradients are exactly
-// those of one process.
+// those of one process. (parallelize() takes the same list of blocks, with other axes around it: docs/mesh.md.)
 //
 // Build:   cmake --build build/release --target 30_pipeline
 // Run:     mpirun -n 2 build/release/bin/30_pipeline

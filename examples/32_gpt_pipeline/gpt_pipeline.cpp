@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small GPT learns the licences in Debian, character by character. The module is ordinary LibTorch code. Torchweave captures it, measures it and
-// plans a pipeline for the available ranks; each rank then trains its part.
+// plans a pipeline for the available ranks; each rank then trains its part. (Where each rank is to be one stage, parallelize() does this in one
+// call.)
 //
 // Build:   cmake --build build/release --target 32_gpt_pipeline
 // Run:     mpirun -n 2 build/release/bin/32_gpt_pipeline [STEPS]

@@ -6,11 +6,13 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <tw/data_parallel.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/parallel_model.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <vector>
 
@@ -106,6 +108,7 @@ class Loop {
   std::shared_ptr<torch::optim::Optimizer> optimizer;  ///< LibTorch's
   std::vector<at::Tensor> updated;                     ///< the tensors it updates
   std::function<void()> after_step = [] {};
+  std::vector<at::Tensor> outputs;  ///< that a habit has seen: compared, too
 
   /// The module that the user holds.
   virtual torch::nn::Module& module() = 0;
@@ -309,6 +312,37 @@ class LayerParallelLoop : public Loop {
   }
 
   std::shared_ptr<layer_parallel::LayerParallel> net = make(first_seed);
+};
+
+/// A ParallelModel along one axis. Along `stage` ranks see all rows.
+class ParallelModelLoop : public NetLoop {
+ public:
+  explicit ParallelModelLoop(const std::string& axis)
+      : axis_(axis), mesh_(world(), {{axis, -1}}), model_(parallelize(mesh_, *net, {all_samples(0)}, {.micro_batches = 2})) {
+    update(model_.parameters());
+  }
+  std::unique_ptr<Loop> another() const override { return std::make_unique<ParallelModelLoop>(axis_); }
+  std::vector<at::Tensor> whole() override {
+    std::map<std::string, at::Tensor> values;
+    for (const NamedTensor& each : model_.whole_on_root()) values[each.name] = each.tensor;
+    std::vector<at::Tensor> parameters;
+    if (world().rank() != 0) return parameters;
+    for (const auto& each : net->named_parameters()) parameters.push_back(values.at(each.key()));
+    return parameters;
+  }
+  at::Tensor samples(int64_t step) const override {
+    return axis_ == "stage" ? all_samples(step) : all_samples(step).narrow(0, 3 * world().rank(), 3);
+  }
+  /// The backward pass has run already; calling backward() on the result has no further effect.
+  at::Tensor loss_of(const at::Tensor& x, const at::Tensor& targets) override {
+    return at::tensor(model_.train_step(x, targets, mean_square), at::kDouble).set_requires_grad(true);
+  }
+  at::Tensor output(const at::Tensor& x) override { return model_.forward(x); }
+
+ private:
+  std::string axis_;
+  Mesh mesh_;
+  ParallelModel model_;
 };
 
 }  // namespace tw::testing::habits

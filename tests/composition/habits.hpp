@@ -33,18 +33,21 @@ struct Habit {
 };
 
 struct StrategyColumn {
-  std::string name;
+  std::string name;  ///< Markdown
   std::function<std::unique_ptr<Loop>()> make;
 };
 
 inline const std::vector<StrategyColumn>& strategies() {
-  static const std::vector<StrategyColumn> all{{"DataParallel", [] { return std::make_unique<DataParallelLoop>(); }},
-                                               {"ShardedOptimizer", [] { return std::make_unique<ShardedOptimizerLoop>(); }},
-                                               {"FullySharded", [] { return std::make_unique<FullyShardedLoop>(); }},
-                                               {"LocalSgd", [] { return std::make_unique<LocalSgdLoop>(); }},
-                                               {"DiLoCo", [] { return std::make_unique<DiLoCoLoop>(); }},
-                                               {"Pipeline", [] { return std::make_unique<PipelineLoop>(); }},
-                                               {"LayerParallel", [] { return std::make_unique<LayerParallelLoop>(); }}};
+  static const std::vector<StrategyColumn> all{{"`DataParallel`", [] { return std::make_unique<DataParallelLoop>(); }},
+                                               {"`ShardedOptimizer`", [] { return std::make_unique<ShardedOptimizerLoop>(); }},
+                                               {"`FullySharded`", [] { return std::make_unique<FullyShardedLoop>(); }},
+                                               {"`LocalSgd`", [] { return std::make_unique<LocalSgdLoop>(); }},
+                                               {"`DiLoCo`", [] { return std::make_unique<DiLoCoLoop>(); }},
+                                               {"`Pipeline`", [] { return std::make_unique<PipelineLoop>(); }},
+                                               {"`LayerParallel`", [] { return std::make_unique<LayerParallelLoop>(); }},
+                                               {"`ParallelModel`, `data`", [] { return std::make_unique<ParallelModelLoop>("data"); }},
+                                               {"`ParallelModel`, `shard`", [] { return std::make_unique<ParallelModelLoop>("shard"); }},
+                                               {"`ParallelModel`, `stage`", [] { return std::make_unique<ParallelModelLoop>("stage"); }}};
   return all;
 }
 
@@ -103,6 +106,13 @@ inline void two_losses(Loop& loop) {
   train(loop, [&](int64_t step) {
     loop.loss(step).backward();
     (loop.loss(step + 1) * 2).backward();
+  });
+}
+
+inline void two_passes(Loop& loop) {
+  train(loop, [&](int64_t step) {
+    loop.loss(step).backward();
+    loop.loss(step + 1).backward();
   });
 }
 
@@ -226,6 +236,27 @@ inline void evaluate(Loop& loop) {
   });
 }
 
+inline void evaluate_between_steps(Loop& loop) {
+  train(loop);
+  loop.module().eval();
+  {
+    const torch::NoGradGuard no_grad;
+    loop.outputs.push_back(loop.output(Loop::all_samples(9)));
+  }
+  loop.module().train();
+  train(loop);
+}
+
+/// As weight decay by hand, or a moving average of weights, does.
+inline void change_in_place(Loop& loop, const std::vector<at::Tensor>& tensors) {
+  train(loop);
+  {
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& each : tensors) each.mul_(0.9);
+  }
+  train(loop);
+}
+
 inline void fail_in(Loop& loop, bool Faults::* where) {
   train(loop, [&](int64_t step) {
     (*loop.faults).*where = true;
@@ -255,45 +286,72 @@ inline const std::vector<Habit>& all_habits() {
   static const Outcome other_part = error("replicate it over the ranks that have the same part", 2);
   static const Outcome make_another = error("make a new Pipeline");
   static const Outcome own_pass = absent("`run()` makes the backward pass");
+  static const Outcome own_step = absent("`train_step()` makes the backward pass");
+  static const Outcome no_code = absent("the module's code does not run");
+  static const Outcome sharded = error("of a ParallelModel", 2);
+  static const Outcome elsewhere = error("belongs to another stage", 2);
   static const std::vector<Habit> all{
-      // DataParallel, ShardedOptimizer, FullySharded, LocalSgd, DiLoCo, Pipeline, LayerParallel
-      {"`optimizer.zero_grad()`", [](Loop& loop) { train(loop); }, {right, right, right, right, right, right, right}},
-      {"`model->zero_grad()`", [](Loop& loop) { by_module(loop, true); }, {right, right, right, right, right, right, right}},
-      {"`model->zero_grad(false)`", [](Loop& loop) { by_module(loop, false); }, {right, its_own_zero_grad, over_slices, right, right, right, right}},
+      // DataParallel, ShardedOptimizer, FullySharded, LocalSgd, DiLoCo, Pipeline, LayerParallel, ParallelModel along data, shard and stage
+      {"`optimizer.zero_grad()`", [](Loop& loop) { train(loop); }, {right, right, right, right, right, right, right, right, right, right}},
+      {"`model->zero_grad()`", [](Loop& loop) { by_module(loop, true); }, {right, right, right, right, right, right, right, right, right, right}},
+      {"`model->zero_grad(false)`",
+       [](Loop& loop) { by_module(loop, false); },
+       {right, its_own_zero_grad, over_slices, right, right, right, right, right, sharded, right}},
       {"`clip_grad_norm_()` of `model->parameters()`",
        [](Loop& loop) { clip(loop, loop.module().parameters()); },
-       {right, clip_in_optimizer, error("FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank}},
+       {right, clip_in_optimizer, error("FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank, right, sharded, of_rank}},
       {"`clip_grad_norm_()` of the optimizer's tensors",
        [](Loop& loop) { clip(loop, loop.updated); },
-       {right, no_effect, error("clip by FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank}},
-      {"`clip_grad_value_()` of the optimizer's tensors", &clip_values, {right, no_effect, right, own, own, right, right}},
-      {"`optimizer.step(closure)`", [](Loop& loop) { by_closure(loop, *loop.optimizer); }, {right, no_closure, right, right, right, right, right}},
+       {right, no_effect, error("clip by FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank, right, sharded, of_rank}},
+      {"`clip_grad_value_()` of the optimizer's tensors", &clip_values, {right, no_effect, right, own, own, right, right, right, right, right}},
+      {"`optimizer.step(closure)`",
+       [](Loop& loop) { by_closure(loop, *loop.optimizer); },
+       {right, no_closure, right, right, right, right, right, right, right, right}},
       {"LBFGS, whose closure returns `tw::reduced()`",
        &by_lbfgs,
-       {right, absent("refused when it is made"), error("LBFGS"), own, own, of_rank, of_rank}},
-      {"several losses and backward passes", &two_losses, {right, once, right, right, right, own_pass, right}},
-      {"`backward()` with `retain_graph`", &retain_graph, {right, once, right, right, right, own_pass, right}},
-      {"an optimizer over `model->parameters()`", &ordinary_optimizer, {right, error("is sharded"), over_slices, right, right, right, right}},
-      {"two models in one backward pass", &two_models, {right, right, right, right, right, own_pass, right}},
+       {right, absent("refused when it is made"), error("LBFGS"), own, own, of_rank, of_rank, right, error("LBFGS", 2), of_rank}},
+      {"several losses and backward passes", &two_losses, {right, once, right, right, right, own_pass, right, own_step, own_step, own_step}},
+      {"two passes, and then an update", &two_passes, {right, once, right, right, right, right, right, right, right, right}},
+      {"`backward()` with `retain_graph`", &retain_graph, {right, once, right, right, right, own_pass, right, own_step, own_step, own_step}},
+      {"an optimizer over `model->parameters()`",
+       &ordinary_optimizer,
+       {right, error("is sharded"), over_slices, right, right, right, right, right, sharded, right}},
+      {"two models in one backward pass", &two_models, {right, right, right, right, right, own_pass, right, own_step, own_step, own_step}},
       {"a second `DataParallel` on the module",
        &wrap_again,
        {error("make one for all trained parameters"), error("make one for all trained parameters"), error("is or was sharded"), right, right,
-        other_part, other_part}},
-      {"freezing and unfreezing a layer", &freeze, {right, right, right, right, right, right, right}},
-      {"`add_param_group()`", &add_group, {right, absent("made by its factory"), right, right, right, right, right}},
-      {"`model->to(dtype)`", &convert, {make_after, make_after, make_after, make_after, make_after, right, right}},
-      {"`model->clone()`", &clone, {right, right, right, right, right, error("whole_on_root()"), error("serial_on_root()")}},
-      {"`torch::save(model)`", &save, {right, right, error("save FullySharded::shards()"), right, right, right, right}},
-      {"`torch::load(model)`", &load, {right, right, error("slices"), right, right, right, right}},
-      {"`eval()` of a part", &eval_part, {right, right, right, right, right, right, right}},
-      {"an evaluation between a forward and its backward pass", &evaluate, {right, right, right, right, right, own_pass, right}},
+        other_part, other_part, error("make one for all trained parameters", 2), error("is or was sharded", 2), error("without values", 2)}},
+      {"freezing and unfreezing a layer", &freeze, {right, right, right, right, right, right, right, right, right, right}},
+      {"`add_param_group()`", &add_group, {right, absent("made by its factory"), right, right, right, right, right, right, right, right}},
+      {"`model->to(dtype)`",
+       &convert,
+       {make_after, make_after, make_after, make_after, make_after, right, right, error("make it after all changes of the model", 2),
+        error("make it after all changes of the model", 2), elsewhere}},
+      {"`model->clone()`", &clone, {right, right, right, right, right, error("whole_on_root()"), error("serial_on_root()"), right, right, elsewhere}},
+      {"`torch::save(model)`",
+       &save,
+       {right, right, error("save FullySharded::shards()"), right, right, right, right, right, error("a ParallelModel by its save()", 2), elsewhere}},
+      {"`torch::load(model)`", &load, {right, right, error("slices"), right, right, right, right, right, error("slices", 2), elsewhere}},
+      {"`eval()` of a part",
+       &eval_part,
+       {right, right, right, right, right, right, right, right, right, error("call eval() of a part before parallelize()", 2)}},
+      {"an evaluation between a forward and its backward pass",
+       &evaluate,
+       {right, right, right, right, right, own_pass, right, own_step, own_step, own_step}},
+      {"`eval()`, an evaluation, `train()`", &evaluate_between_steps, {right, right, right, right, right, right, right, right, right, right}},
+      {"the optimizer's tensors changed in place",
+       [](Loop& loop) { change_in_place(loop, loop.updated); },
+       {right, error("did not make the same updates", 2), right, right, right, right, right, right, right, right}},
+      {"`model->parameters()` changed in place",
+       [](Loop& loop) { change_in_place(loop, loop.module().parameters()); },
+       {right, right, over_slices, right, right, right, right, right, error("ParallelModel::parameters()", 2), elsewhere}},
       {"an exception in a forward pass, caught",
        [](Loop& loop) { fail_in(loop, &Faults::in_forward); },
-       {right, right, right, right, right, make_another, right}},
+       {right, right, right, right, right, make_another, right, right, right, no_code}},
       {"an exception in a backward pass, caught",
        [](Loop& loop) { fail_in(loop, &Faults::in_backward); },
-       {right, right, right, right, right, make_another, right}},
-      {"an exception in `step()`, caught", &fail_in_step, {right, right, right, right, right, right, right}},
+       {right, right, right, right, right, make_another, right, right, right, no_code}},
+      {"an exception in `step()`, caught", &fail_in_step, {right, right, right, right, right, right, right, right, right, right}},
   };
   return all;
 }

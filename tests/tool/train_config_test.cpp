@@ -201,7 +201,7 @@ TEST(TrainConfig, NamesKeysWithoutEffect) {
 }
 
 TEST(HalfArithmetic, IsReadFromTheProcessorsFlags) {
-  using tw::train::ComputeType;
+  using tw::ComputeType;
   const auto x86 = half_arithmetic_in("processor : 0\nflags\t\t: fpu avx2 avx512_bf16\nprocessor : 1\nflags : fpu avx512_fp16\n");
   EXPECT_EQ(describe(x86), "bfloat16 by avx512_bf16; no instructions for float16");
   EXPECT_EQ(why_slow(ComputeType::bfloat16, x86), "");

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <tw/autograd/autocast.hpp>
+#include <tw/autograd/compute_type.hpp>
 #include <tw/base/contract.hpp>
 
 namespace autocast_test {
@@ -30,6 +31,20 @@ TEST(Autocast, HoldsWithinItsScope) {
     EXPECT_EQ(x.mm(x).scalar_type(), at::kFloat);
     EXPECT_FALSE(AutocastState::here().is_on());
   }
+}
+
+TEST(ComputeScope, SetsWhatItsTypeNeeds) {
+  const at::Tensor x = torch::ones({2, 2});
+  const auto computed_in = [&](tw::ComputeType type) {
+    const tw::ComputeScope scope(type, at::kCPU);
+    return x.mm(x).scalar_type();
+  };
+  EXPECT_EQ(computed_in(tw::ComputeType::bfloat16), at::kBFloat16);
+  EXPECT_EQ(computed_in(tw::ComputeType::float16), at::kHalf);
+  EXPECT_EQ(computed_in(tw::ComputeType::float32), at::kFloat);
+  EXPECT_FALSE(AutocastState::here().is_on());
+  EXPECT_EQ(tw::in_float32(x.to(at::kHalf)).scalar_type(), at::kFloat);
+  EXPECT_EQ(tw::in_float32(x.to(at::kDouble)).scalar_type(), at::kDouble);
 }
 
 TEST(Autocast, IsComparedAsAValue) {

@@ -171,6 +171,14 @@ class DataParallel::Hooks {
     begin_pass();
     end_pass();
   }
+  void change_reduced(const std::function<void()>& change) {
+    std::vector<uint8_t> are_reduced;
+    for (size_t id = 0; id < reduced_.size(); ++id) are_reduced.push_back(reduced_[id].is_still(parameters_[id].tensor.grad()) ? 1 : 0);
+    change();
+    for (size_t id = 0; id < reduced_.size(); ++id) {
+      if (are_reduced[id] != 0) reduced_[id] = Reduced(parameters_[id].tensor.grad(), reduced_[id].by);
+    }
+  }
   void observe_passes(std::function<void()> begin, std::function<void()> end) {
     on_begin_ = std::move(begin);
     on_end_ = std::move(end);
@@ -439,6 +447,7 @@ void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); 
 void DataParallel::vote(int kind) { hooks_->reducer().vote(kind); }
 int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
+void DataParallel::change_reduced(const std::function<void()>& change) { hooks_->change_reduced(change); }
 void DataParallel::observe_passes(std::function<void()> begin, std::function<void()> end) {
   hooks_->observe_passes(std::move(begin), std::move(end));
 }

@@ -45,8 +45,8 @@ std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const
 }
 
 constexpr const char* in_slices =
-    "use those of FullySharded::slices(), over which the optimizer must be made, call its zero_grad(), and clip by "
-    "FullySharded::clip_gradient_norm()";
+    "use those of FullySharded::slices() (of a ParallelModel: parameters()), over which the optimizer must be made, call its zero_grad(), and "
+    "clip by FullySharded::clip_gradient_norm() (clip_grad_norm())";
 
 UseMoment moment_of_use() {
   using enum UseMoment::Pass;
@@ -231,7 +231,8 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
   for (const Taken& each : taken) {
     if (each.memory->owner != this || slices_.is_slice(each.memory)) continue;
     TW_EXPECTS(!each.written, "an operator would change parameter ", slices_.unit(each.memory->index).name_at(each.offset),
-               " in place, but its slices would keep the old values: change the slices, and make the optimizer over FullySharded::slices()");
+               " in place, but its slices would keep the old values: change the slices, and make the optimizer over FullySharded::slices(), or ",
+               "ParallelModel::parameters()");
     if (std::find(used.begin(), used.end(), each.memory->index) == used.end()) used.push_back(each.memory->index);
   }
   if (!used.empty() && has_failed_ && !in_train_step_) begin_again();
@@ -322,6 +323,7 @@ void FullySharded::Impl::restart() {
 void FullySharded::Impl::begin_pass() {
   values_->begin_pass();
   for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
+  slices_.expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
     at::Tensor& gradient = trained_slices()[i].tensor.mutable_grad();
     if (placeholders_->was_dropped(i)) gradient = at::Tensor();

@@ -73,6 +73,14 @@ void ParameterSlices::watch_slices(size_t unit, bool watched) const {
 
 at::Tensor ParameterSlices::slice_of(const Piece& piece) const { return FlatBuffer(shares_[piece.unit].slices).view(piece.offset, {piece.count}); }
 
+void ParameterSlices::expect_in_place() const {
+  const auto storage_of = [](const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    TW_EXPECTS(storage_of(trained_[i].tensor) == storage_of(shares_[pieces_[i].unit].slices), "the slice of ", trained_[i].name,
+               " was given other memory by set_data(), which the model would never see: copy values into it");
+  }
+}
+
 at::Tensor ParameterSlices::slice_in(const at::Tensor& share, size_t trained) const {
   return FlatBuffer(share).view(pieces_[trained].offset, {pieces_[trained].count});
 }

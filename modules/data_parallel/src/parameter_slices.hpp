@@ -37,6 +37,8 @@ class ParameterSlices {
   /// Slices of the parameters that require a gradient, in order; may be empty tensors.
   const std::vector<NamedTensor>& trained() const noexcept { return trained_; }
   size_t unit_of(size_t trained) const { return pieces_[trained].unit; }
+  /// @throws ContractError naming a trained slice whose memory was replaced
+  void expect_in_place() const;
   /// The elements of a trained slice within `share`, a tensor as large as the unit's share.
   at::Tensor slice_in(const at::Tensor& share, size_t trained) const;
 

@@ -41,7 +41,7 @@ at::Tensor ParameterUnit::release() {
   empty(
       concat("the values of parameter ", parameters_.front().name,
              " and its neighbours are sharded over all ranks: they are gathered only while an operator of LibTorch uses them, not for pointers; save "
-             "FullySharded::shards(), or a clone() of the module"));
+             "FullySharded::shards(), a ParallelModel by its save(), or a clone() of the module"));
   return std::exchange(memory_, {});
 }
 

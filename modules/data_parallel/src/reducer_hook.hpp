@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function_hook.h>
 
 #include <functional>
+#include <tw/data_parallel/idle_pass.hpp>
 #include <tw/gradients/reduction.hpp>
 #include <utility>
 #include <vector>
@@ -19,7 +21,10 @@ class ReducerHook final : public torch::autograd::FunctionPreHook {
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
     before_();
-    return gradients;
+    if (!IdlePass::in_progress()) return gradients;
+    torch::autograd::variable_list zeros;  // a derivative that is not finite would not be zero times anything
+    for (const at::Tensor& each : gradients) zeros.push_back(each.defined() ? at::zeros_like(each) : each);
+    return zeros;
   }
   bool lives() const { return lives_(); }
   Reduction reduction() const noexcept { return reduction_; }

@@ -1,31 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
 #include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/places_in_model.hpp>
 
+#include "expect_replicable.hpp"
+
 namespace tw {
 namespace {
+
+/// Whether FullySharded leaves the parameter whole of which `shard` is a part: frozen ones that are no real numbers, such as a table of indices.
+bool is_left_whole(const ModelTensors& tensors, const NamedShard& shard) {
+  return std::ranges::any_of(tensors.parameters, [&](const NamedTensor& each) {
+    return !each.tensor.requires_grad() && !each.tensor.is_floating_point() && each.tensor.is_alias_of(shard.tensor);
+  });
+}
 
 class ShardedParameters : public GradientSums {
  public:
   ShardedParameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup) : places_(model) {
     const FullyShardedSetup more{.replicas = ranks.data, .initial = setup.initial};
     const ModelTensors tensors = model.tensors();
-    tensors.expect_replicable();
+    expect_replicable(ranks, tensors);
     const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
     if (ranks.data != nullptr) synchronize(*ranks.data, filled);
     synchronize(*ranks.shard, filled);
-    if (tensors.trained_elements() == 0) {  // a stage may have none
-      whole_ = model.shards();
-      std::erase_if(whole_, [](const NamedShard& each) { return each.kind != ShardKind::parameter; });
-    } else if (setup.module != nullptr && ranks.data == nullptr) {
+    const bool trains_none = tensors.trained_elements() == 0;  // a stage may
+    whole_ = model.shards();
+    std::erase_if(whole_,
+                  [&](const NamedShard& each) { return each.kind != ShardKind::parameter || !(trains_none || is_left_whole(tensors, each)); });
+    if (trains_none) return;
+    if (setup.module != nullptr && ranks.data == nullptr) {
       sharded_ = std::make_unique<FullySharded>(*ranks.shard, *setup.module, setup.options, more);
     } else {
       sharded_ = std::make_unique<FullySharded>(*ranks.shard, tensors.parameters, setup.options, more);
     }
-    if (!sharded_) return;
     for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // as of any parameter
   }
 
@@ -55,9 +66,9 @@ class ShardedParameters : public GradientSums {
     return all;
   }
   std::vector<NamedShard> parameters() const override {
-    if (!sharded_) return whole_;
-    std::vector<NamedShard> all = sharded_->shards();
-    for (NamedShard& each : all) each = places_.in_whole(std::move(each));
+    std::vector<NamedShard> all = whole_;
+    if (!sharded_) return all;
+    for (NamedShard& each : sharded_->shards()) all.push_back(places_.in_whole(std::move(each)));
     return all;
   }
 
@@ -70,7 +81,7 @@ class ShardedParameters : public GradientSums {
  private:
   PlacesInModel places_;                   // before sharding
   std::unique_ptr<FullySharded> sharded_;  // none without trained parameters
-  std::vector<NamedShard> whole_;          // which then stay whole
+  std::vector<NamedShard> whole_;          // parameters that are not sharded
 };
 
 }  // namespace

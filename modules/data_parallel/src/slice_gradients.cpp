@@ -18,8 +18,8 @@ at::Tensor SliceGradients::watched(const at::Tensor& gradient) const {
 
 void SliceGradients::before_operator(std::span<const Taken> /*taken*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
-             "the norm of this rank's slices is not the norm of the gradient: clip by FullySharded::clip_gradient_norm() instead "
-             "of clip_grad_norm_()");
+             "the norm of this rank's slices is not the norm of the gradient: clip by FullySharded::clip_gradient_norm(), or clip_grad_norm() "
+             "of a ParallelModel, instead of clip_grad_norm_()");
   TW_EXPECTS(op != "aten::cat",
              "the gradients of the slices are concatenated, as optimizers that combine elements do (LBFGS): FullySharded needs one that "
              "updates each element independently, such as SGD or Adam");

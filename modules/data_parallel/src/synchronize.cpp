@@ -6,6 +6,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/data_parallel/dropped_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 
 namespace tw {
@@ -15,7 +16,9 @@ void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tenso
     TW_EXPECTS(!has_passing_memory(tensor), name, " is or was sharded by a FullySharded, which alone has its values and reduces its gradient");
   }
   const std::vector<TensorSpec> specs = specs_of(tensors);
-  expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines_of(specs));
+  std::vector<std::string> lines = lines_of(specs);
+  for (size_t i = 0; i < lines.size(); ++i) lines[i] += has_values(tensors[i].tensor) ? "" : ", without values";
+  expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines);
   if (comm.size() == 1) return;
   const bool sends = comm.rank() == root;
   FlatBuckets(specs, common_device_of(tensors))

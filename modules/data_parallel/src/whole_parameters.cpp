@@ -2,6 +2,8 @@
 #include <memory>
 #include <tw/data_parallel/gradient_sums.hpp>
 
+#include "expect_replicable.hpp"
+
 namespace tw {
 namespace {
 
@@ -10,7 +12,7 @@ class WholeParameters : public GradientSums {
   WholeParameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options) : model_(model), options_(std::move(options)) {
     if (ranks.data == nullptr) return;
     const ModelTensors tensors = model.tensors();
-    if (ranks.data->size() > 1) tensors.expect_replicable();
+    if (ranks.data->size() > 1) expect_replicable(ranks, tensors);
     options_.sparse = tensors.sparse;
     meet(ranks);
   }
@@ -29,6 +31,7 @@ class WholeParameters : public GradientSums {
   void join() override {
     if (parallel_) parallel_->join_backward();
   }
+  void change(const std::function<void()>& change) override { parallel_ ? parallel_->change_reduced(change) : change(); }
   std::vector<OptimizedTensor> optimized() const override { return model_.trained_tensors(); }
   std::vector<NamedShard> parameters() const override {
     std::vector<NamedShard> shards = model_.shards();

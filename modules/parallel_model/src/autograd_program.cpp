@@ -5,12 +5,13 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <optional>
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/generator.hpp>
-#include <tw/base/contract.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
 #include <tw/planning/stage_ranks.hpp>
 
+#include "module_check.hpp"
 #include "program.hpp"
 
 namespace tw {
@@ -26,17 +27,6 @@ Tensors narrow_all(const Tensors& tensors, Rows rows) {
   return parts;
 }
 
-/// A loss with zero gradients, where no target counts.
-at::Tensor zero_of(const Tensors& outputs) {
-  at::Tensor zero;
-  for (const at::Tensor& each : outputs) {
-    if (!each.requires_grad()) continue;
-    const at::Tensor part = each.flatten().slice(0, 0, 1).sum() * 0;
-    zero = zero.defined() ? zero + part : part;
-  }
-  return zero;
-}
-
 /// Adds the gradients of `loss` times `factor`.
 void run_backward(const at::Tensor& loss, double factor) {
   const AutocastScope plain(AutocastState::here().off());
@@ -46,7 +36,9 @@ void run_backward(const at::Tensor& loss, double factor) {
 class AutogradProgram : public Program {
  public:
   AutogradProgram(AutogradProgramSetup setup, const ParallelOptions& options)
-      : setup_(std::move(setup)), micro_batches_(options.micro_batches), seed_(options.seed) {}
+      : setup_(std::move(setup)), micro_batches_(options.micro_batches), seed_(options.seed) {
+    if (setup_.module != nullptr) check_.emplace(setup_.module);
+  }
 
   TrainableModel& model() override { return *setup_.model; }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
@@ -67,19 +59,21 @@ class AutogradProgram : public Program {
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
+    if (check_) check_->expect_unchanged();
     const std::vector<Part> parts = parts_of(pass, sums.gathers_in_passes());
+    const auto last = std::find_if(parts.rbegin(), parts.rend(), [](const Part& part) { return part.has_backward; });
     std::vector<std::pair<at::Tensor, double>> means;  // with their factors
     GeneratorGuard generator;
     for (const Part& part : parts) {
-      const auto held = &part == &parts.back() ? nullptr : sums.hold();
+      const auto held = last != parts.rend() && &part == &*last ? nullptr : sums.hold();
       if (part.rows.count() == 0) {
         idle();
-      } else if (const at::Tensor mean = mean_of(pass, part, generator); mean.defined()) {
+      } else if (const at::Tensor mean = mean_of(pass, part, generator); part.has_backward && mean.requires_grad()) {
         run_backward(mean, part.factor);
         means.emplace_back(mean.detach(), part.factor);
       }
     }
-    if (parts.empty()) sums.join();
+    if (last == parts.rend()) sums.join();
     if (setup_.begin) setup_.begin((pass.update + 1) * micro_batches_, pass.place);
     double total = 0;
     for (const auto& [mean, factor] : means) total += mean.item<double>() * factor;
@@ -90,16 +84,18 @@ class AutogradProgram : public Program {
   struct Part {
     int64_t micro_batch = 0;
     Rows rows;
-    double factor = 0;  // of its mean; 0: no target counts
+    double factor = 0;          // of its mean; 0: no target counts
+    bool has_backward = false;  // otherwise it changes buffers alone
   };
 
-  /// The passes of this rank. @param all also those that do not count
+  /// The passes of this rank. @param all also those without rows, each with a backward pass
   std::vector<Part> parts_of(const ProgramPass& pass, bool all) const {
     std::vector<Part> parts;
     for (int64_t m = 0; m < micro_batches_; ++m) {
       Part part{.micro_batch = m, .rows = pipeline::part_of({0, pass.rows}, micro_batches_, m)};
       if (part.rows.count() > 0) part.factor = pass.factor(narrow_all(pass.targets, part.rows), part.rows.count());
-      if (all || part.factor > 0) parts.push_back(part);
+      part.has_backward = all || part.factor > 0;
+      if (all || part.rows.count() > 0) parts.push_back(part);
     }
     return parts;
   }
@@ -110,19 +106,18 @@ class AutogradProgram : public Program {
     if (setup_.begin) setup_.begin(number, pass.place);
     const Tensors outputs = setup_.forward(narrow_all(pass.inputs, part.rows));
     if (part.factor == 0) return zero_of(outputs);
-    at::Tensor mean = pass.loss.mean(outputs, narrow_all(pass.targets, part.rows));
-    TW_EXPECTS(mean.numel() == 1, "a loss must be one number, got a tensor of shape ", mean.sizes());
-    return mean;
+    return pass.mean(outputs, narrow_all(pass.targets, part.rows));
   }
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
     const int64_t rows = std::min<int64_t>(2, setup_.example.front().size(0));
     const at::Tensor loss = zero_of(setup_.forward(narrow_all(setup_.example, {0, rows})));
-    if (loss.defined()) run_backward(loss, 1);
+    if (loss.requires_grad()) run_backward(loss, 1);
   }
 
   AutogradProgramSetup setup_;
+  std::optional<ModuleCheck> check_;
   int64_t micro_batches_;
   uint64_t seed_;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tw/autograd/compute_type.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
@@ -77,19 +78,23 @@ class ParallelModel::Impl {
         micro_batches_(options.micro_batches),
         program_(std::move(program)),
         place_of_(places_of(ranks_->meeting().shape())),
+        parameters_(model().tensors().tensors()),
         others_(buffers_of(model().shards())),
         names_(names_of(model().trained_tensors())),
         counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
         sums_(make_sums(options)),
         optimized_(sums_->optimized()),
+        compute_(options.compute),
+        kind_((optimized_.empty() ? model().tensors().device() : optimized_.front().tensor.device()).type()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
     // Also: no rank still waits here when another one's first call fails.
-    on_all_ranks(of.comm(), "compressing gradients", [&] {
+    on_all_ranks(of.comm(), "the options of parallelize()", [&] {
+      expect_autocast(compute_, named_, kind_);
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
                  options.compressor->describe());
     });
@@ -162,15 +167,21 @@ class ParallelModel::Impl {
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double here, const Update& update) {
     const RanksAlong& samples = ranks_->samples();
     const auto place = static_cast<size_t>(samples.rank());
-    double total = program_->accumulate({.inputs = inputs,
-                                         .targets = targets,
-                                         .loss = loss,
-                                         .rows = update.rows[place],
-                                         .here = here,
-                                         .weight = update.weight,
-                                         .update = *updates_.const_data_ptr<int64_t>(),
-                                         .place = ranks_->places().rank()},
-                                        *sums_);
+    double total = accumulate({.inputs = inputs,
+                               .targets = targets,
+                               .loss = loss,
+                               .rows = update.rows[place],
+                               .here = here,
+                               .weight = update.weight,
+                               .update = *updates_.const_data_ptr<int64_t>(),
+                               .place = ranks_->places().rank(),
+                               .is_first = !has_stepped_,
+                               .parameters = parameters_});
+    has_stepped_ = true;
+    // An optimizer skips them, as it skips parameters that were frozen.
+    for (const OptimizedTensor& each : optimized_) {
+      if (!each.tensor.requires_grad()) each.tensor.mutable_grad() = at::Tensor();
+    }
     if (samples.size() > 1) {
       std::vector<double> changed = buffers_.changed();
       changed.push_back(total);
@@ -184,6 +195,24 @@ class ParallelModel::Impl {
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
     ++*updates_.mutable_data_ptr<int64_t>();
     return total / loss.scale();
+  }
+
+  double accumulate(const ProgramPass& pass) {
+    const ComputeScope compute(compute_, kind_);
+    return program_->accumulate(pass, *sums_);
+  }
+
+  Tensors forward(const Tensors& inputs) {
+    const ComputeScope compute(compute_, kind_);
+    return program_->forward(inputs);
+  }
+
+  /// Outputs for sums, in at least float32.
+  Tensors outputs_of(const Tensors& inputs) {
+    const ComputeScope compute(compute_, kind_);
+    Tensors outputs = program_->evaluate(inputs);
+    for (at::Tensor& each : outputs) each = in_float32(each);
+    return outputs;
   }
 
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
@@ -202,7 +231,7 @@ class ParallelModel::Impl {
     for (int64_t begin = 0; begin < (sums_->gathers_in_passes() ? most : here); begin += chunk) {
       const pipeline::Rows part{std::min(begin, here), std::min(begin + chunk, here)};
       const bool counts = part.count() > 0;
-      const Tensors outputs = program_->evaluate(counts ? narrow_given(inputs, part) : program_->example());
+      const Tensors outputs = outputs_of(counts ? narrow_given(inputs, part) : program_->example());
       if (!counts || outputs.empty()) continue;
       for (size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i](outputs, narrow_given(targets, part));
     }
@@ -218,7 +247,9 @@ class ParallelModel::Impl {
       if (gradient.defined()) (counted_[i] != 0 ? share.counted : share.others).push_back(gradient);
     }
     if (ranks_->parts().comm() != nullptr) share.sum_over.push_back(ranks_->parts().comm());
-    return clip_gradient_norm(share, max_norm);
+    double norm = 0;
+    sums_->change([&] { norm = clip_gradient_norm(share, max_norm); });
+    return norm;
   }
 
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
@@ -271,14 +302,18 @@ class ParallelModel::Impl {
   std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;
   std::unique_ptr<Program> program_;
-  std::vector<int> place_of_;       // by rank of those that meet, among those with other samples
+  std::vector<int> place_of_;  // by rank of those that meet, among those with other samples
+  Tensors parameters_;         // of the model on this rank
+  bool has_stepped_ = false;
   std::vector<NamedShard> others_;  // buffers, and the number of updates
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   std::unique_ptr<GradientSums> sums_;
   std::vector<OptimizedTensor> optimized_;
-  std::vector<NamedTensor> named_;  // the same tensors
+  ComputeType compute_;
+  c10::DeviceType kind_;
+  std::vector<NamedTensor> named_;  // tensors of optimized_
   at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
   std::string failure_;  // message of the last call that failed on this rank; empty: none
@@ -326,7 +361,7 @@ std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
   TW_EXPECTS(!impl_->own_->has_failed() || !communicates,
              "a call of this model has failed: forward() follows after the next train_step(), evaluate() or clip_grad_norm(). What failed: ",
              impl_->failure_);
-  return impl_->together([&] { return impl_->program_->forward(inputs); });
+  return impl_->together([&] { return impl_->forward(inputs); });
 }
 std::vector<double> ParallelModel::evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
   TW_EXPECTS(rows >= 0, "rows must be at least 0, got ", rows);

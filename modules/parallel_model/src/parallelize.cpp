@@ -3,13 +3,16 @@
 
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/data_parallel/dropped_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/pipeline/planned_model.hpp>
 #include <tw/tensor_parallel/split_model.hpp>
 
+#include "cut_module.hpp"
 #include "layer_program.hpp"
 #include "make_parallel_model.hpp"
 #include "mesh_axes.hpp"
+#include "module_check.hpp"
 #include "split_layers.hpp"
 #include "stage_options.hpp"
 
@@ -83,9 +86,19 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
     allocate(initial, mesh, *mine.module);
     return mine;
   });
+  const std::shared_ptr<torch::nn::Module> mine = stage.module;
   auto made = std::make_shared<pipeline::Pipeline>(line, std::move(stage), plan.options(options.seed));
-  return make_parallel_model(
-      mesh, own, pipeline_program({.pipeline = made, .model = made, .example = example, .explanation = plan.explain(), .initial = initial}), options);
+  const auto cut = std::make_shared<CutModule>(module);
+  ParallelModel model = make_parallel_model(mesh, own,
+                                            pipeline_program({.pipeline = made,
+                                                              .model = stages_of_module(made, cut),
+                                                              .example = example,
+                                                              .before_pass = [cut, stages = made.get()] { cut->lead(*stages); },
+                                                              .explanation = plan.explain(),
+                                                              .initial = initial}),
+                                            options);
+  cut->keep_only(*mine);
+  return model;
 }
 
 /// The blocks as one module, named like a torch::nn::Sequential of them.
@@ -97,6 +110,7 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
     blocks.push_back(make());
     module->register_module(std::to_string(blocks.size() - 1), blocks.back().module);
   }
+  expect_no_exchanges(*module);
   expect_split_layers(mesh, has_split_layers(*module));
   const graph::Forward forward = [blocks](const Tensors& inputs) {
     TW_EXPECTS(inputs.size() == 1, "blocks take one tensor, got ", inputs.size());
@@ -111,12 +125,19 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
 ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   expect_axes(mesh.shape(), {{"layer", "a module as a whole has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
+  expect_no_exchanges(*module);
   const bool split = has_split_layers(*module);
   expect_split_layers(mesh, split);
   const int stages = size_along(mesh.shape(), "stage");
   TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
              ", but a module with split layers cannot be cut by itself: pass it as a list of blocks");
-  if (!split) synchronize(mesh.comm(), with_memory(model_tensors(*module).all_tensors()));
+  if (!split) {
+    const ModelTensors of_module = model_tensors(*module);
+    if (size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1) of_module.expect_replicable();  // stages forget what renormalises
+    const std::vector<NamedTensor> tensors = of_module.all_tensors();
+    if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
+    synchronize(mesh.comm(), with_memory(tensors));
+  }
   return stages > 1 ? planned_stages(mesh, module, forward, example, options, initial)
                     : whole_module(mesh, module, forward, example, options, initial);
 }
@@ -144,6 +165,7 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
   if (size_along(mesh.shape(), "stage") == 1) return one_module(mesh, blocks, example, options);
   const auto own = std::make_shared<OwnMesh>(mesh);
   auto made = std::make_shared<pipeline::Pipeline>(own->mesh()["stage"], blocks, stage_options(own->mesh(), options));
+  on_all_ranks(mesh.comm(), "making the stages", [&] { expect_no_exchanges(*made); });
   expect_split_layers(mesh, has_split_layers(*made));
   return make_parallel_model(
       mesh, own, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh)}),

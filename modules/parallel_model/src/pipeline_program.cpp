@@ -15,11 +15,15 @@ class PipelineProgram : public Program {
   explicit PipelineProgram(PipelineProgramSetup setup) : setup_(std::move(setup)) {}
 
   TrainableModel& model() override { return *setup_.model; }
-  Tensors forward(const Tensors& inputs) override { return setup_.pipeline->forward(inputs); }
+  Tensors forward(const Tensors& inputs) override {
+    if (setup_.before_pass) setup_.before_pass();
+    return setup_.pipeline->forward(inputs);
+  }
   const InitialValues* initial() const override { return setup_.initial.get(); }
   std::string explain() const override { return setup_.explanation; }
 
   Tensors evaluate(const Tensors& inputs) override {
+    if (setup_.before_pass) setup_.before_pass();
     Tensors outputs = setup_.pipeline->evaluate(inputs);
     return setup_.reads ? std::move(outputs) : Tensors();
   }
@@ -30,6 +34,7 @@ class PipelineProgram : public Program {
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
+    if (setup_.before_pass) setup_.before_pass();
     double loss = 0;
     {
       const auto held = sums.hold();
@@ -53,15 +58,14 @@ class PipelineProgram : public Program {
     return setup_.pipeline->run(pass.inputs, pass.targets, [&](const Tensors& outputs, const Tensors& targets) {
       const int64_t rows = targets.front().size(0);
       const double factor = pass.factor(targets, rows);
-      if (factor == 0) return outputs.front().sum() * 0;
-      return pass.loss.mean(outputs, targets) * (factor * static_cast<double>(pass.rows) / static_cast<double>(rows));
+      if (factor == 0) return zero_of(outputs);
+      return pass.mean(outputs, targets) * (factor * static_cast<double>(pass.rows) / static_cast<double>(rows));
     });
   }
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
-    (void)setup_.pipeline->run(setup_.example, setup_.example,
-                               [](const Tensors& outputs, const Tensors& /*targets*/) { return outputs.front().sum() * 0; });
+    (void)setup_.pipeline->run(setup_.example, setup_.example, [](const Tensors& outputs, const Tensors& /*targets*/) { return zero_of(outputs); });
   }
 
   PipelineProgramSetup setup_;

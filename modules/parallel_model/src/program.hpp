@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks that hold a model together compute for a batch.
 #pragma once
+#include <ATen/core/grad_mode.h>
+
 #include <functional>
 #include <memory>
 #include <string>
+#include <tw/autograd/compute_type.hpp>
+#include <tw/base/contract.hpp>
 #include <tw/comm/mesh.hpp>
 #include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/data_parallel/initial_values.hpp>
@@ -16,21 +20,39 @@
 
 namespace tw {
 
+/// A loss with zero gradients, where no target counts, whatever the outputs are.
+at::Tensor zero_of(const std::vector<at::Tensor>& outputs);
+
+/// @throws ContractError if `loss` depends on a tensor that requires a gradient and is neither one of `parameters` nor behind `outputs`: nobody sums
+/// its gradient over the ranks
+void expect_only_outputs(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& parameters);
+
 /// The part of an update at this rank's place along the sample axes.
 struct ProgramPass {
   const std::vector<at::Tensor>& inputs;
   const std::vector<at::Tensor>& targets;
   const Loss& loss;
-  int64_t rows = 0;    ///< at this place
-  double here = 0;     ///< weight of `targets`
-  double weight = 1;   ///< that the sum of weighted means is divided by
-  int64_t update = 0;  ///< from 0
-  int64_t place = 0;   ///< along the sample axes
+  int64_t rows = 0;                           ///< at this place
+  double here = 0;                            ///< weight of `targets`
+  double weight = 1;                          ///< that the sum of weighted means is divided by
+  int64_t update = 0;                         ///< from 0
+  int64_t place = 0;                          ///< along the sample axes
+  bool is_first = false;                      ///< of the model's updates
+  const std::vector<at::Tensor>& parameters;  ///< of the model on this rank
 
   /// The factor of a micro-batch's mean.
   double factor(const std::vector<at::Tensor>& part_of_targets, int64_t rows_of_part) const {
     if (loss.is_sum()) return loss.scale();
     return loss.scale() * (rows_of_part == rows ? here : loss.weight(part_of_targets, rows_of_part)) / weight;
+  }
+  /// A micro-batch's mean. @throws ContractError if it is not one number
+  at::Tensor mean(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& part_of_targets) const {
+    const at::Tensor mean = in_float32(loss.mean(outputs, part_of_targets));
+    TW_EXPECTS(mean.numel() == 1, "a loss must be one number, got a tensor of shape ", mean.sizes());
+    if (!at::GradMode::is_enabled()) return mean;  // to be computed again with gradients
+    TW_EXPECTS(mean.requires_grad(), "the loss depends on no parameter that is trained, so it has no gradient");
+    if (is_first) expect_only_outputs(mean, outputs, parameters);
+    return mean;
   }
 };
 
@@ -82,9 +104,10 @@ std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const Para
 /// Stages of a pipeline.
 struct PipelineProgramSetup {
   std::shared_ptr<pipeline::Pipeline> pipeline;
-  std::shared_ptr<TrainableModel> model;  ///< trains `pipeline`
-  std::vector<at::Tensor> example = {};   ///< inputs for passes that do not count
-  bool reads = true;                      ///< whether this rank of those with the same stage gets the outputs of evaluate()
+  std::shared_ptr<TrainableModel> model;   ///< trains `pipeline`
+  std::vector<at::Tensor> example = {};    ///< inputs for passes that do not count
+  bool reads = true;                       ///< whether this rank of those with the same stage gets the outputs of evaluate()
+  std::function<void()> before_pass = {};  ///< called before each pass, also without gradients; may be empty
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
   std::function<void(const Mesh& mesh)> restart = {};                           ///< of stages that communicate themselves, see Program::restart()
   std::string explanation = {};

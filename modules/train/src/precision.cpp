@@ -4,11 +4,10 @@
 namespace tw::train {
 
 void visit(PrecisionOptions& options, OptionVisitor& visitor) {
-  const std::vector<std::pair<std::string, ComputeType>> types{
-      {"float32", ComputeType::float32}, {"bfloat16", ComputeType::bfloat16}, {"float16", ComputeType::float16}};
   const Condition mixed{"precision.compute", {"bfloat16", "float16"}};
   LossScalerOptions& scale = options.loss_scale;
-  visitor.field("compute", options.compute, types, {.meaning = "dtype of forward passes; parameters, gradients and the optimizer stay float32"});
+  visitor.field("compute", options.compute, compute_type_names(),
+                {.meaning = "dtype of forward passes; parameters, gradients and the optimizer stay float32"});
   visitor.field("scale_loss", options.scale_loss,
                 {.meaning = "whether losses are scaled with bfloat16; with float16 they always are", .where = {{"precision.compute", {"bfloat16"}}}});
   visitor.field("loss_scale", scale.scale, {.least = 0, .above = true}, {.meaning = "initial factor of losses", .where = {mixed}});

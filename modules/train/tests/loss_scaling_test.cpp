@@ -8,7 +8,7 @@
 
 namespace loss_scaling_test {
 
-using tw::train::ComputeType;
+using tw::ComputeType;
 using tw::train::LossScaling;
 using tw::train::Progress;
 

@@ -15,9 +15,9 @@
 
 namespace precision_parts_test {
 
+using tw::ComputeType;
 using tw::Mesh;
 using tw::testing::world;
-using tw::train::ComputeType;
 using tw::train::Model;
 using tw::train::model_of;
 using tw::train::Options;

@@ -13,6 +13,7 @@
 
 namespace precision_test {
 
+using tw::ComputeType;
 using tw::testing::along_shard;
 using tw::testing::bitwise_equal;
 using tw::testing::copies;
@@ -20,7 +21,6 @@ using tw::testing::quick;
 using tw::testing::Way;
 using tw::testing::world;
 using tw::train::CompressionKind;
-using tw::train::ComputeType;
 using tw::train::Meeting;
 using tw::train::Model;
 using tw::train::Options;

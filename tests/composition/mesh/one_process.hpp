@@ -100,7 +100,7 @@ class Reference {
         if (part.rows.count() == 0) continue;
         const Tensors targets = narrow(batches[place].targets, part.rows);
         const double share = loss_.weight(targets, part.rows.count()) / weight;
-        const Tensors outputs = model_.forward(narrow(batches[place].inputs, part.rows), part);
+        const Tensors outputs = under_autocast([&] { return model_.forward(narrow(batches[place].inputs, part.rows), part); });
         if (share == 0) continue;
         const at::Tensor loss = loss_.mean(outputs, targets) * share;
         model_.module->zero_grad(true);
@@ -126,7 +126,7 @@ class Reference {
   Tensors evaluate(const Tensors& inputs) const {
     const torch::NoGradGuard no_grad;
     model_.module->eval();
-    return model_.evaluate(inputs);
+    return under_autocast([&] { return model_.evaluate(inputs); });
   }
 
   /// Parameters, buffers and optimizer state of the whole model, by name.
@@ -156,6 +156,14 @@ class Reference {
   static constexpr double max_norm = 0.1;
 
  private:
+  /// What `forward` returns, in at least float32.
+  template <class Forward>
+  Tensors under_autocast(const Forward& forward) const {
+    const ComputeScope compute(settings_.compute, at::kCPU);
+    Tensors outputs = forward();
+    for (at::Tensor& each : outputs) each = in_float32(each);
+    return outputs;
+  }
   Tensors trained() const {
     Tensors some;
     for (const at::Tensor& each : parameters_) {

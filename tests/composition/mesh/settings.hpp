@@ -31,6 +31,7 @@ struct Settings {
   bool uneven = false;  ///< places have different numbers of rows
   bool empty = false;   ///< one place has none
   bool float32 = false;
+  ComputeType compute = ComputeType::float32;  ///< of models in float32
 
   static constexpr int64_t most_rows = 6;   ///< of a place
   static constexpr int64_t least_rows = 4;  ///< of a place that has any
@@ -60,6 +61,7 @@ struct Settings {
   ParallelOptions options() const {
     return {.micro_batches = micro_batches,
             .seed = seed,
+            .compute = compute,
             .schedule = gpipe ? pipeline::ScheduleKind::gpipe : pipeline::ScheduleKind::one_forward_one_backward,
             .recompute = recompute ? pipeline::Recompute::full : pipeline::Recompute::none,
             .unit_bytes = 500};

@@ -98,6 +98,10 @@ class DataParallel {
   /// with their backward(). @throws Error on all ranks if this rank's last backward pass threw, because its gradients are lost
   void join_backward();
 
+  /// Calls `change`, which writes to reduced gradients, alike on all ranks, such as to clip them. Passes that follow before zero_grad() then add to
+  /// them. What is written otherwise counts as this rank's share of the next pass. Local.
+  void change_reduced(const std::function<void()>& change);
+
   /// Sets the number of samples that this rank's loss averages over, for all later backward passes; may be 0. Reduction::sample_weighted needs it
   /// before the first pass.
   void set_samples(int64_t samples);

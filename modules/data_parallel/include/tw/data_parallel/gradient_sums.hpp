@@ -3,6 +3,7 @@
 // every rank keeps all of its model, or a part of it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <tw/base/clock.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
@@ -28,6 +29,8 @@ class GradientSums {
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
   virtual void join() {}
+  /// Calls `change`, which writes to gradients that are summed, alike on all ranks; later passes may still add to them. Local.
+  virtual void change(const std::function<void()>& change) { change(); }
   /// Call after the optimizer's tensors were written: what was gathered is out of date. Local.
   virtual void parameters_written() {}
   /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.

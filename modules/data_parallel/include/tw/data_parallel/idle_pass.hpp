@@ -17,7 +17,7 @@ namespace tw {
 /// const IdlePass idle(buffers);
 /// (loss_of(model->forward(any_samples)) * 0).backward();
 /// ```
-/// You must give the gradients no weight: by a factor of 0, or by Reduction::sample_weighted and set_samples(0).
+/// Gradients that DataParallel and FullySharded get in it on this thread are zero. With Reduction::sample_weighted also call set_samples(0).
 class IdlePass {
  public:
   /// @param buffers the model's buffers

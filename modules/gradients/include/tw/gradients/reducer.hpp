@@ -75,7 +75,7 @@ void visit(ReducerOptions& options, OptionVisitor& visitor);
 /// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
-/// DataParallel, pipelines and layer-parallel networks use it. Gradients keep their memory from step to step, except once, when buckets are rebuilt.
+/// DataParallel and the replicas of a pipeline's stage use it. Gradients keep their memory from step to step, except once, when buckets are rebuilt.
 /// Ranks that share memory sum in rank order; otherwise MPI chooses the order. Equal runs on the same number of ranks are equal bit for bit.
 class Reducer {
  public:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <tw/autograd/compute_type.hpp>
 #include <tw/base/option.hpp>
 #include <tw/gradients/compressor.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -13,7 +14,7 @@ namespace tw {
 /// How the ranks along `data`, which hold equal parts of the model, stay equal.
 enum class ReplicaMeeting {
   every_step,  ///< gradients are summed in every update
-  apart,  ///< each trains by itself on its samples; LocalSgd, DiLoCo or a parameter server, over ParallelModel::named_parameters(), makes them meet
+  apart,       ///< each trains by itself on its samples; LocalSgd or DiLoCo, over ParallelModel::named_parameters(), makes them meet
 };
 
 struct ParallelOptions {
@@ -21,6 +22,8 @@ struct ParallelOptions {
   int64_t micro_batches = 1;
   uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
   ReplicaMeeting replicas = ReplicaMeeting::every_step;
+  /// Dtype of passes, see <tw/autograd/compute_type.hpp>; parameters, gradients, their sums and the optimizer stay in float32.
+  ComputeType compute = ComputeType::float32;
   /// Order of the passes along `stage`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< of the stages
@@ -28,7 +31,8 @@ struct ParallelOptions {
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
-  /// Of gradients along `data`, see ReducerOptions; one that keeps no residuals, such as half_compression(). Null: none.
+  /// Of gradients along `data`, see ReducerOptions; one that keeps no residuals, such as half_compression(). Not with an axis `shard`, nor with
+  /// replicas apart. Null: none.
   std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field

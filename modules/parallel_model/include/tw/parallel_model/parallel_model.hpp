@@ -93,7 +93,7 @@ class ParallelModel {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   /// Sums over all samples of the mesh: of each of `sums` over the outputs and targets of `rows` samples at a time, without gradients. Only ranks
   /// that compute sums get outputs. Call eval() before. @param inputs, targets as those of train_step(). @param rows 0: as in a micro-batch
-  /// @return the sums, on every rank; with Replicas apart, over this rank's replica
+  /// @return the sums, on every rank; with ReplicaMeeting::apart, over this rank's replica
   std::vector<double> evaluate(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const std::vector<OutputSum>& sums,
                                int64_t rows = 0);
   /// Puts the model into training or evaluation mode. Submodules that were frozen by eval() before stay frozen. Local.

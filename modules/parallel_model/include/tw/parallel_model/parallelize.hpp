@@ -16,9 +16,11 @@ namespace tw {
 /// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut by a plan.
 /// Along `tensor` its split layers (SplitModule) hold slices. Layers in parallel need blocks: see below. Collective.
 /// @param mesh the model makes communicators of its own; split layers keep those of the mesh. @param module its tensors are the model's; every rank
-/// gets rank 0's values. @param forward calls it.
+/// gets rank 0's values. Along `stage` its code does not run again, and a rank keeps the values of its own stage alone: using another tensor is an
+/// error. train() and eval() of the whole module hold for the model, too. @param forward calls it.
 /// @param example a batch of inputs, of the usual number of rows
-/// @throws ContractError on every rank for an axis that this kind of model cannot use; Error with capture's reason if it cannot be cut into stages
+/// @throws ContractError on every rank for an axis that this kind of model cannot use, and for a module that was cut into stages before; Error with
+/// capture's reason if it cannot be cut into stages
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                           const std::vector<at::Tensor>& example, const ParallelOptions& options = {});
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <tw/autograd/compute_type.hpp>
 #include <tw/base/option.hpp>
 #include <tw/gradients/loss_scaler.hpp>
 #include <vector>
 
 namespace tw::train {
-
-/// The dtype in which operators compute, where LibTorch's autocast allows it.
-enum class ComputeType { float32, bfloat16, float16 };
 
 /// Precision of forward passes, in training and in evaluation. Parameters, gradients, their reduction and the optimizer stay in float32.
 /// docs/strategies/precision.md lists supported models and the cost.

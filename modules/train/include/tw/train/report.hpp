@@ -67,7 +67,7 @@ struct Summary {
   double waited_for_data_share = 0;           ///< the same for waiting for data
   Seconds train_time{0};                      ///< time of all steps since the start or resume
   std::optional<SlowRank> slow_rank = {};     ///< set if ranks synchronise and one cost the others 10 % or more of their time
-  std::optional<ServerFigures> servers = {};  ///< for strategy parameter_server
+  std::optional<ServerFigures> servers = {};  ///< of replicas that meet through parameter servers
   /// Peak memory of each rank, including evaluations and checkpoints. Empty if nothing was trained.
   std::vector<MemoryPeak> memory = {};
   /// If a timeline was written: the last complete step on the rank with the highest peak.

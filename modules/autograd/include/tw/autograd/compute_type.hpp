@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixed precision: forward passes in a smaller dtype than that of the parameters.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
+
+#include <optional>
+#include <string>
+#include <tw/autograd/autocast.hpp>
+#include <tw/tensor/named_tensor.hpp>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+/// The dtype in which operators compute, where LibTorch's autocast allows it. float32 stands for the parameters' dtype, without autocast.
+enum class ComputeType { float32, bfloat16, float16 };
+
+/// By their names in options.
+const std::vector<std::pair<std::string, ComputeType>>& compute_type_names();
+
+/// @throws ContractError if `type` is not float32, and LibTorch has no autocast for devices of `kind`, or one of `parameters` is trained but not in
+/// float32, so that autocast would skip it; it is named
+void expect_autocast(ComputeType type, const std::vector<NamedTensor>& parameters, c10::DeviceType kind);
+
+/// `tensor`; in float32 if it is defined and in half precision.
+at::Tensor in_float32(const at::Tensor& tensor);
+
+/// While it exists, this thread's operators on devices of `kind` compute in `type`. For float32 it changes nothing.
+class ComputeScope {
+ public:
+  /// @throws ContractError as AutocastState::on()
+  ComputeScope(ComputeType type, c10::DeviceType kind);
+
+ private:
+  std::optional<AutocastScope> scope_;
+};
+
+}  // namespace tw

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors whose values a rank does not need, because other ranks have them.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <tw/tensor/named_tensor.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Frees the memory of `tensor`, whose handles stay. Whatever takes its values, such as an operator or a file, then fails with the message `why`
+/// (before LibTorch 2.13 with LibTorch's own). Earlier views keep the old values.
+void drop_values(const at::Tensor& tensor, const std::string& why);
+
+/// Whether `tensor` has memory, now or when FullySharded gathers it: neither did drop_values() free it, nor is it on LibTorch's meta device.
+bool has_values(const at::Tensor& tensor);
+
+/// @throws ContractError naming one of `tensors` that has no values
+void expect_values(const std::vector<NamedTensor>& tensors);
+
+}  // namespace tw

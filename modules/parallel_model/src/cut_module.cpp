@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cut_module.hpp"
+
+#include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/dropped_values.hpp>
+
+namespace tw {
+namespace {
+
+class StagesOfModule : public ModelOverModel {
+ public:
+  StagesOfModule(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module)
+      : ModelOverModel(std::move(stages)), module_(std::move(module)) {}
+
+  void set_training(bool training) override { module_->set_training(training); }
+
+ private:
+  std::shared_ptr<CutModule> module_;
+};
+
+const char* name_of_mode(bool training) { return training ? "training" : "evaluation"; }
+
+}  // namespace
+
+CutModule::CutModule(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)), check_(module_) {
+  for (const auto& each : module_->named_modules("", /*include_self=*/false)) {
+    parts_.push_back({each.key(), each.value(), !module_->is_training() || each.value()->is_training()});
+  }
+}
+
+void CutModule::keep_only(const torch::nn::Module& stage) const {
+  std::set<const c10::TensorImpl*> kept;
+  for (const auto& [name, tensor] : model_tensors(stage).all_tensors()) kept.insert(tensor.unsafeGetTensorImpl());
+  for (const auto& [name, tensor] : model_tensors(*module_).all_tensors()) {
+    if (kept.contains(tensor.unsafeGetTensorImpl()) || tensor.is_meta()) continue;
+    drop_values(tensor, concat(name, " belongs to another stage of a ParallelModel, so this rank has no values of it: save() and whole_on_root() ",
+                               "take all stages together"));
+  }
+}
+
+void CutModule::lead(pipeline::Pipeline& stages) const {
+  check_.expect_unchanged();
+  const bool training = module_->is_training();
+  for (const auto& [name, part, trains] : parts_) {
+    TW_EXPECTS(part->is_training() == (training && trains), "part '", name, "' of a module in ", name_of_mode(training), " mode is in ",
+               name_of_mode(part->is_training()), " mode, unlike when the module was cut into stages: call eval() of a part before ",
+               "parallelize(), and afterwards train() and eval() of the ParallelModel");
+  }
+  if (stages.is_training() != training) stages.train(training);
+}
+
+std::shared_ptr<TrainableModel> stages_of_module(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module) {
+  return std::make_shared<StagesOfModule>(std::move(stages), std::move(module));
+}
+
+}  // namespace tw

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A user's module that has been cut into stages. Its own code does not run any more, so what the user does to it must be followed, or refused.
+#pragma once
+#include <memory>
+#include <string>
+#include <tw/gradients/module_modes.hpp>
+#include <tw/gradients/trainable_model.hpp>
+#include <tw/pipeline/pipeline.hpp>
+#include <vector>
+
+#include "module_check.hpp"
+
+namespace tw {
+
+class CutModule {
+ public:
+  /// @param module in the modes in which it was captured
+  explicit CutModule(std::shared_ptr<torch::nn::Module> module);
+
+  /// Drops the values of all tensors that `stage` does not have.
+  void keep_only(const torch::nn::Module& stage) const;
+  void set_training(bool training) { switch_.set(*module_, training); }
+  /// Puts the stages into the mode of the module. @throws ContractError naming a part that is in another mode than when it was captured; also as
+  /// ModuleCheck
+  void lead(pipeline::Pipeline& stages) const;
+
+ private:
+  struct Part {
+    std::string name;
+    std::shared_ptr<torch::nn::Module> module;
+    bool trains;  // when the whole module does
+  };
+  std::shared_ptr<torch::nn::Module> module_;
+  ModuleCheck check_;
+  std::vector<Part> parts_;
+  TrainingSwitch switch_;
+};
+
+/// The stages, which follow the modes of `module`.
+std::shared_ptr<TrainableModel> stages_of_module(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module);
+
+}  // namespace tw

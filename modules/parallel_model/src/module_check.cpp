@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module_check.hpp"
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <tw/base/contract.hpp>
+#include <tw/data_parallel/sync_batch_norm.hpp>
+#include <utility>
+
+namespace tw {
+
+ModuleCheck::ModuleCheck(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)) {
+  for (const at::Tensor& each : module_->parameters()) parameters_.push_back({each, each.requires_grad()});
+}
+
+void ModuleCheck::expect_unchanged() const {
+  constexpr const char* after = ", unlike when parallelize() was called: call it after all changes of the module, on all ranks";
+  const std::vector<at::Tensor> now = module_->parameters();
+  const auto name_of = [&](size_t index) { return module_->named_parameters()[index].key(); };
+  for (size_t i = 0; i < now.size(); ++i) {
+    TW_EXPECTS(i < parameters_.size() && now[i].is_same(parameters_[i].tensor), name_of(i), " is a parameter of the module", after);
+    TW_EXPECTS(parameters_[i].is_trained || !now[i].requires_grad(), name_of(i), " requires a gradient", after);
+  }
+  TW_EXPECTS(now.size() == parameters_.size(), "the module has ", now.size(), " parameters, not ", parameters_.size(), after);
+}
+
+void expect_no_exchanges(const torch::nn::Module& module) {
+  const auto expect_none = [](const torch::nn::Module& layer, const std::string& name) {
+    TW_EXPECTS(dynamic_cast<const SyncBatchNormImpl*>(&layer) == nullptr, "layer '", name,
+               "' is a SyncBatchNorm, which waits for ranks that may have no samples in a pass: take a plain batch norm, whose running statistics ",
+               "a ParallelModel averages, or the trainer");
+  };
+  expect_none(module, "");
+  for (const auto& each : module.named_modules("", /*include_self=*/false)) expect_none(*each.value(), each.key());
+}
+
+}  // namespace tw

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <tw/gradients/trainable_model.hpp>
+#include <vector>
+
+namespace tw {
+
+/// Whether a module still has the parameters that it had when it was divided: others would be trained on each rank alone, or not at all.
+class ModuleCheck {
+ public:
+  explicit ModuleCheck(std::shared_ptr<torch::nn::Module> module);
+
+  /// @throws ContractError naming a parameter that is new, or that was frozen and now requires a gradient
+  void expect_unchanged() const;
+
+ private:
+  struct Known {
+    at::Tensor tensor;
+    bool is_trained;
+  };
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<Known> parameters_;
+};
+
+/// @throws ContractError naming a layer that communicates in its passes, such as SyncBatchNorm
+void expect_no_exchanges(const torch::nn::Module& module);
+
+}  // namespace tw

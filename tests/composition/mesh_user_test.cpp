@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// What users do around a ParallelModel, to its module, its tensors and its loss: on every axis as in one process, or an error on all ranks.
+// All places get the same samples, so that one process with these is the reference. Tolerance: 1e-10 relative, in float64.
+#include "message_of.hpp"
+#include "mpi_test.hpp"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+#include <tw/data_parallel/sync_batch_norm.hpp>
+#include <tw/parallel_model.hpp>
+
+namespace mesh_user_test {
+
+using tw::MeshAxis;
+using tw::ParallelModel;
+using tw::testing::message_of;
+using tw::testing::world;
+
+using Axes = std::vector<MeshAxis>;
+const std::vector<Axes> shapes{{{"data", -1}}, {{"shard", -1}}, {{"stage", -1}}, {{"data", 2}, {"stage", 2}}, {{"shard", 2}, {"stage", 2}}};
+
+bool has(const Axes& axes, const std::string& name) {
+  return std::ranges::any_of(axes, [&](const MeshAxis& each) { return each.name == name; });
+}
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    first = register_module("first", torch::nn::Linear(6, 8));
+    norm = register_module("norm", torch::nn::BatchNorm1d(8));
+    drop = register_module("drop", torch::nn::Dropout(0.5));
+    second = register_module("second", torch::nn::Linear(8, 8));
+    third = register_module("third", torch::nn::Linear(8, 8));
+    last = register_module("last", torch::nn::Linear(8, 3));
+    index = register_parameter("index", torch::arange(3), false);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = drop(norm(first(normalises ? x / x.norm(2, 1, true) : x)));
+    const at::Tensor z = last(torch::tanh(third(torch::tanh(second(y)))));
+    return masks ? z.index_fill(1, index.narrow(0, 0, 1), -std::numeric_limits<double>::infinity()) : z;
+  }
+  bool normalises = false;  ///< not differentiable at 0
+  bool masks = false;       ///< the first output
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr}, last{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Dropout drop{nullptr};
+  at::Tensor index;
+};
+TORCH_MODULE(Net);
+
+/// Without dropout, but for the tests of modes.
+Net make_net(bool drops = false) {
+  torch::manual_seed(5);
+  Net net;
+  net->drop->options.p(drops ? 0.5 : 0);
+  net->to(torch::kDouble);
+  net->index.set_data(torch::arange(3));
+  return net;
+}
+
+at::Tensor rows(int64_t count = 6) {
+  torch::manual_seed(7);
+  return torch::randn({count, 6}, torch::kDouble);
+}
+at::Tensor labels(int64_t count = 6) { return torch::arange(count) % 2 + 1; }
+
+tw::Loss loss() { return torch::nn::CrossEntropyLoss(); }
+
+ParallelModel divide(const Axes& axes, Net net, const tw::ParallelOptions& options = {}, const at::Tensor& example = rows()) {
+  return tw::parallelize(tw::Mesh(world(), axes), *net, {example}, options);
+}
+
+template <class Check>
+void on_each_mesh(const Check& check) {
+  for (const Axes& axes : shapes) {
+    SCOPED_TRACE(tw::MeshShape(world().size(), axes).describe());
+    EXPECT_NO_THROW(check(axes));
+    world().barrier();
+  }
+}
+
+void expect_error(const std::string& text, const std::function<void()>& call) {
+  const std::string error = message_of(call);
+  EXPECT_NE(error.find(text), std::string::npos) << error;
+}
+
+double norm_of_gradients(const torch::nn::Module& module) {
+  double squares = 0;
+  for (const at::Tensor& each : module.parameters()) squares += each.grad().defined() ? each.grad().square().sum().item<double>() : 0;
+  return std::sqrt(squares);
+}
+double norm_of_gradients(ParallelModel& model) { return model.clip_grad_norm(1e300); }
+
+void expect_near(double ours, double expected) { EXPECT_NEAR(ours, expected, 1e-10 * std::abs(expected)); }
+
+void pass(Net& net, const at::Tensor& x, const at::Tensor& t) { torch::nn::functional::cross_entropy(net(x), t).backward(); }
+
+TEST(MeshUser, TrainsAndEvaluatesInTheModeOfTheModule) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net(true);
+    plain->eval();
+    const at::Tensor expected = plain(rows());
+    Net net = make_net(true);
+    net->eval();
+    ParallelModel model = divide(axes, net);  // in evaluation mode, as after loading
+    const auto evaluates = [&] { return model.forward(rows()).allclose(expected, 1e-10, 1e-10); };
+    EXPECT_TRUE(evaluates());
+    net->train();
+    EXPECT_FALSE(evaluates()) << "no dropout";
+    net->eval();
+    model.train();
+    EXPECT_FALSE(evaluates()) << "no dropout";
+  });
+  Net net = make_net();
+  ParallelModel model = divide({{"stage", -1}}, net);
+  net->drop->eval();
+  expect_error("part 'drop'", [&] { model.train_step(rows(), labels(), loss()); });
+}
+
+TEST(MeshUser, FindsValuesOfOtherStagesNowhere) {
+  const Axes axes{{"stage", -1}};
+  Net net = make_net();
+  ParallelModel model = divide(axes, net);
+  size_t found = 0;
+  for (const at::Tensor& each : net->parameters()) {
+    const std::string error = message_of([&] { (void)each.sum(); });
+    EXPECT_TRUE(error == "nothing thrown" || error.find("belongs to another stage") != std::string::npos) << error;
+    found += error == "nothing thrown" ? 1 : 0;
+  }
+  EXPECT_LT(found, net->parameters().size());
+  expect_error("has no values on this rank", [&] { (void)divide(axes, net); });
+  const auto penalised = [&](const at::Tensor& y, const at::Tensor& t) {
+    at::Tensor sum = torch::nn::functional::cross_entropy(y, t);
+    for (const at::Tensor& each : net->parameters()) {
+      if (each.is_floating_point()) sum = sum + each.square().sum();
+    }
+    return sum;
+  };
+  expect_error("belongs to another stage", [&] { model.train_step(rows(), labels(), penalised); });
+}
+
+TEST(MeshUser, ClipsBetweenTwoStepsOfAnUpdate) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net();
+    pass(plain, rows(), labels());
+    torch::nn::utils::clip_grad_norm_(plain->parameters(), 0.01);
+    pass(plain, rows(), labels());
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    model.train_step(rows(), labels(), loss());
+    model.clip_grad_norm(0.01);
+    model.train_step(rows(), labels(), loss());
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net();
+    plain->normalises = true;
+    for (const int64_t begin : {0, 2}) {  // two micro-batches
+      torch::nn::functional::cross_entropy(plain(rows(4).narrow(0, begin, 2)), labels(4).narrow(0, begin, 2)).div(2).backward();
+    }
+    Net net = make_net();
+    net->normalises = true;
+    ParallelModel model = divide(axes, net, {.micro_batches = 2}, torch::zeros({4, 6}, torch::kDouble));
+    const int64_t count = model.place() == 1 ? 0 : 4;
+    model.train_step(rows(count), labels(count), loss());
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+TEST(MeshUser, FreezesByTheTensorsOfTheOptimizer) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    const std::vector<at::Tensor> tensors = model.parameters();
+    torch::optim::SGD sgd(tensors, 0.1);
+    if (!tensors.empty()) tensors.front().requires_grad_(false);
+    const at::Tensor frozen = tensors.empty() ? at::Tensor() : tensors.front().detach().clone();
+    for (int update = 0; update < 2; ++update) {
+      model.train_step(rows(), labels(), loss());
+      sgd.step();
+    }
+    EXPECT_TRUE(tensors.empty() || tensors.front().equal(frozen));
+  });
+}
+
+TEST(MeshUser, RefusesSlicesInOtherMemory) {
+  Net net = make_net();
+  ParallelModel model = divide({{"shard", -1}}, net);
+  at::Tensor slice = model.parameters().front();
+  slice.set_data(slice.detach().clone());
+  expect_error("set_data()", [&] { model.train_step(rows(), labels(), loss()); });
+}
+
+TEST(MeshUser, RefusesLossesWithParametersOfTheirOwn) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    const at::Tensor scale = torch::ones({}, torch::kDouble).requires_grad_();
+    const auto learnt = [&](const at::Tensor& y, const at::Tensor& t) {
+      return torch::nn::functional::cross_entropy(y, t) * torch::exp(-scale) + scale;
+    };
+    expect_error("is no parameter of the model", [&] { model.train_step(rows(), labels(), learnt); });
+  });
+}
+
+TEST(MeshUser, TakesPenaltiesInTheLoss) {
+  const auto penalty = [](const torch::nn::Module& module) {
+    at::Tensor sum = torch::zeros({}, torch::kDouble);
+    for (const at::Tensor& each : module.parameters()) {
+      if (each.is_floating_point()) sum = sum + each.square().sum();
+    }
+    return sum;
+  };
+  for (const Axes& axes : {shapes[0], shapes[1]}) {
+    Net plain = make_net();
+    (torch::nn::functional::cross_entropy(plain(rows()), labels()) + penalty(*plain)).backward();
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    model.train_step(rows(), labels(),
+                     [&](const at::Tensor& y, const at::Tensor& t) { return torch::nn::functional::cross_entropy(y, t) + penalty(*net); });
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  }
+}
+
+TEST(MeshUser, RefusesParametersThatComeLater) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    net->register_parameter("late", torch::ones(2, torch::kDouble));
+    expect_error("late is a parameter of the module, unlike when parallelize() was called", [&] { model.train_step(rows(), labels(), loss()); });
+  });
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    net->second->bias.requires_grad_(false);
+    ParallelModel model = divide(axes, net);
+    net->second->bias.requires_grad_(true);
+    expect_error("second.bias requires a gradient, unlike when parallelize() was called", [&] { model.train_step(rows(), labels(), loss()); });
+  });
+}
+
+TEST(MeshUser, RefusesLayersThatCommunicateOrRenormalise) {
+  on_each_mesh([](const Axes& axes) {
+    const tw::Mesh mesh(world(), axes);
+    torch::nn::Sequential norms(torch::nn::Linear(6, 6), tw::SyncBatchNorm(world(), torch::nn::BatchNormOptions(6), tw::Reduction::sum),
+                                torch::nn::Linear(6, 6));
+    expect_error("SyncBatchNorm", [&] { (void)tw::parallelize(mesh, *norms, {torch::randn({4, 6})}); });
+    if (!has(axes, "data") && !has(axes, "shard")) return;
+    const auto embedding = [] { return torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).max_norm(1)); };
+    torch::nn::Sequential words(embedding(), torch::nn::Linear(6, 6), torch::nn::Linear(6, 6));
+    expect_error("max_norm", [&] { (void)tw::parallelize(mesh, *words, {torch::zeros({4}, torch::kLong)}); });
+    const auto linear = tw::pipeline::block([] { return torch::nn::Linear(6, 6); });
+    expect_error("max_norm", [&] {
+      (void)tw::parallelize(mesh, std::vector<tw::pipeline::BlockFactory>{tw::pipeline::block(embedding), linear}, {torch::zeros({4}, torch::kLong)});
+    });
+  });
+}
+
+TEST(MeshUser, KeepsFrozenIndices) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    const auto whole = model.whole_on_root();
+    if (world().rank() != 0) return;
+    const auto found = std::ranges::find(whole, "index", &tw::NamedTensor::name);
+    ASSERT_NE(found, whole.end());
+    EXPECT_TRUE(found->tensor.equal(torch::arange(3)));
+  });
+}
+
+// The second micro-batch has rows, but no target that counts.
+TEST(MeshUser, SeesRowsWithoutTargets) {
+  on_each_mesh([](const Axes& axes) {
+    const tw::Loss ignoring = torch::nn::CrossEntropyLoss(torch::nn::CrossEntropyLossOptions().ignore_index(0));
+    at::Tensor targets = labels();
+    targets.narrow(0, 3, 3).zero_();
+    Net plain = make_net();
+    plain->masks = true;
+    const double expected = torch::nn::functional::cross_entropy(plain(rows().narrow(0, 0, 3)), targets.narrow(0, 0, 3)).item<double>();
+    (void)plain(rows().narrow(0, 3, 3));
+    Net net = make_net();
+    net->masks = true;
+    ParallelModel model = divide(axes, net, {.micro_batches = 2});
+    expect_near(model.train_step(rows(), targets, ignoring), expected);
+    EXPECT_TRUE(std::isfinite(norm_of_gradients(model)));
+    const auto whole = model.whole_on_root();
+    if (world().rank() != 0) return;
+    const auto mean = std::ranges::find(whole, "norm.running_mean", &tw::NamedTensor::name);
+    ASSERT_NE(mean, whole.end());
+    EXPECT_TRUE(mean->tensor.allclose(plain->norm->running_mean, 1e-10, 1e-12));
+  });
+}
+
+TEST(MeshUser, RefusesLossesWithoutAGradient) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    const auto detached = [](const at::Tensor& y, const at::Tensor& t) { return torch::nn::functional::cross_entropy(y, t).detach(); };
+    expect_error("depends on no parameter that is trained", [&] { model.train_step(rows(), labels(), detached); });
+  });
+}
+
+}  // namespace mesh_user_test
