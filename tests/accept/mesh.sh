@@ -22,3 +22,5 @@ done
 for ranks in 4 6 8; do run "$ranks" mesh_checkpoint_test; done  # four ranks: also those of fewer ranks
 run 4 mesh_leaks_test
 run 4 mesh_device_test --device=simulated
+run 4 mesh_precision_test
+run 4 mesh_failures_test

@@ -3,6 +3,7 @@
 #include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
 #include "open_passes.hpp"
+#include "reduced_gradients.hpp"
 #include "reducer_hook.hpp"
 #include "replica_sample.hpp"
 #include "wrapped_model_check.hpp"
@@ -12,6 +13,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
+#include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
@@ -56,9 +58,8 @@ class DataParallel::Hooks {
         sharded_(options.sharding != Sharding::none),
         number_(OpenPasses::next_number()),
         reducer_(steps_.comm(), specs_of(parameters_), where_they_lie(options)),
-        reduced_(parameters_.size()) {
+        reduced_(parameters_) {
     mpi::set_activity(steps_.comm(), OpenPasses::occasion);
-    for (size_t i = 0; i < parameters_.size(); ++i) reduced_[i] = Reduced(parameters_[i].tensor.grad(), Reduced::By::unknown);
   }
 
   // Collective.
@@ -135,7 +136,7 @@ class DataParallel::Hooks {
   void drop_gradients() {
     for (size_t id = 0; id < parameters_.size(); ++id) {
       parameters_[id].tensor.mutable_grad() = at::Tensor();
-      reduced_[id] = {};
+      reduced_.forget(id);
     }
   }
   // Collective if a step has failed; else local.
@@ -171,14 +172,7 @@ class DataParallel::Hooks {
     begin_pass();
     end_pass();
   }
-  void change_reduced(const std::function<void()>& change) {
-    std::vector<uint8_t> are_reduced;
-    for (size_t id = 0; id < reduced_.size(); ++id) are_reduced.push_back(reduced_[id].is_still(parameters_[id].tensor.grad()) ? 1 : 0);
-    change();
-    for (size_t id = 0; id < reduced_.size(); ++id) {
-      if (are_reduced[id] != 0) reduced_[id] = Reduced(parameters_[id].tensor.grad(), reduced_[id].by);
-    }
-  }
+  void change_reduced(const std::function<void()>& change) { reduced_.change(change); }
   void observe_passes(std::function<void()> begin, std::function<void()> end) {
     on_begin_ = std::move(begin);
     on_end_ = std::move(end);
@@ -335,18 +329,18 @@ class DataParallel::Hooks {
         continue;
       }
       parameter(id).mutable_grad() = reducer_.gradient(id);
-      reduced_[static_cast<size_t>(id)] = Reduced(reducer_.gradient(id), Reduced::By::this_one);
+      reduced_.note(static_cast<size_t>(id), ReducedGradients::By::this_one);
     }
     if (on_end_) on_end_();
   }
 
   // A gradient reduced by an earlier pass is equal on all ranks. Averaging it again changes nothing; a sum would count it once per rank.
   void make_local(int64_t id) {
-    const Reduced reduced = std::exchange(reduced_[static_cast<size_t>(id)], {});
+    const std::optional<ReducedGradients::By> by = reduced_.take(static_cast<size_t>(id));
     const at::NoGradGuard no_grad;
     const at::Tensor& gradient = parameter(id).mutable_grad();
-    if (reducer_.options().reduction != Reduction::sum || comm().size() == 1 || !reduced.is_still(gradient)) return;
-    TW_EXPECTS(reduced.by == Reduced::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
+    if (reducer_.options().reduction != Reduction::sum || comm().size() == 1 || !by) return;
+    TW_EXPECTS(by == ReducedGradients::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
                "' still has the gradient that it had when DataParallel was made, which may be reduced already: call zero_grad() "
                "before the first backward pass");
     gradient.div_(comm().size());
@@ -378,19 +372,7 @@ class DataParallel::Hooks {
   std::function<void()> before_reduction_;
   std::function<void()> on_begin_;
   std::function<void()> on_end_;
-  /// A gradient that is already reduced, not this rank's own. Invalid once the gradient is dropped, replaced or written by others.
-  struct Reduced {
-    enum class By : uint8_t { this_one, unknown };
-    Reduced() = default;
-    Reduced(const at::Tensor& of, By whom) : by(whom), gradient(of.getIntrusivePtr()), version(of.defined() ? of._version() : 0) {}
-    bool is_still(const at::Tensor& now) const {
-      return now.defined() && !gradient.expired() && gradient._unsafe_get_target() == now.unsafeGetTensorImpl() && now._version() == version;
-    }
-    By by = By::this_one;
-    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> gradient{at::Tensor().getIntrusivePtr()};
-    uint32_t version = 0;
-  };
-  std::vector<Reduced> reduced_;  // by parameter
+  ReducedGradients reduced_;
   struct Attached {
     int64_t id = -1;                     // of the parameter; -1: it was frozen
     std::optional<unsigned> guard = {};  // hook on the tensor, which may get a gradient

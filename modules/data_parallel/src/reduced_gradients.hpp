@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <tw/tensor/named_tensor.hpp>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+/// Which gradients of some parameters are already reduced, rather than a rank's own. One that is dropped, replaced or written by others is no longer.
+class ReducedGradients {
+ public:
+  enum class By : uint8_t { this_one, unknown };
+
+  /// Gradients that are there now may be reduced by somebody else. @param parameters borrowed
+  explicit ReducedGradients(const std::vector<NamedTensor>& parameters) : parameters_(parameters), notes_(parameters.size()) {
+    for (size_t id = 0; id < notes_.size(); ++id) note(id, By::unknown);
+  }
+
+  /// The gradient of a parameter, as it is now, is reduced.
+  void note(size_t id, By by) {
+    const at::Tensor& gradient = gradient_of(id);
+    notes_[id] = {by, Gradient(gradient.getIntrusivePtr()), gradient.defined() ? gradient._version() : 0};
+  }
+  void forget(size_t id) { notes_[id] = {}; }
+  /// Who reduced the gradient, if it still is reduced; forgets that.
+  std::optional<By> take(size_t id) {
+    const Note note = std::exchange(notes_[id], {});
+    return is_valid(note, gradient_of(id)) ? std::optional(note.by) : std::nullopt;
+  }
+  /// Calls `change`, after which reduced gradients count as such, though it wrote to them.
+  void change(const std::function<void()>& change) {
+    std::vector<std::optional<By>> reduced;
+    for (size_t id = 0; id < notes_.size(); ++id) reduced.push_back(take(id));
+    change();
+    for (size_t id = 0; id < notes_.size(); ++id) {
+      if (reduced[id]) note(id, *reduced[id]);
+    }
+  }
+
+ private:
+  using Gradient = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Note {
+    By by = By::this_one;
+    Gradient gradient{at::Tensor().getIntrusivePtr()};
+    int64_t version = 0;
+  };
+  static bool is_valid(const Note& note, const at::Tensor& now) {
+    return now.defined() && !note.gradient.expired() && note.gradient._unsafe_get_target() == now.unsafeGetTensorImpl() &&
+           now._version() == note.version;
+  }
+  const at::Tensor& gradient_of(size_t id) const { return parameters_[id].tensor.grad(); }
+
+  const std::vector<NamedTensor>& parameters_;
+  std::vector<Note> notes_;  // by parameter
+};
+
+}  // namespace tw
