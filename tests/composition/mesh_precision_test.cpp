@@ -18,6 +18,7 @@ std::vector<TableModel> models() {
   const std::set<std::string> names{"tied", "ignored targets", "blocks", "split blocks", "layers"};
   std::vector<TableModel> models = table_models({.dtype = torch::kFloat});
   std::erase_if(models, [&](const TableModel& model) { return !names.contains(model.name); });
+  EXPECT_EQ(models.size(), names.size());
   return models;
 }
 

@@ -8,7 +8,11 @@
 
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <tw/base/log.hpp>
+#include <tw/comm/objects.hpp>
 #include <tw/data_parallel/sync_batch_norm.hpp>
+#include <tw/data_parallel/synchronize.hpp>
 #include <tw/parallel_model.hpp>
 
 namespace mesh_user_test {
@@ -112,10 +116,39 @@ TEST(MeshUser, TrainsAndEvaluatesInTheModeOfTheModule) {
     model.train();
     EXPECT_FALSE(evaluates()) << "no dropout";
   });
+  for (const tw::ReplicaMeeting replicas : {tw::ReplicaMeeting::every_step, tw::ReplicaMeeting::apart}) {
+    Net net = make_net();
+    ParallelModel model = divide({{"data", 2}, {"stage", 2}}, net, {.replicas = replicas});
+    if (world().rank() > 0) net->drop->eval();
+    expect_error(world().rank() > 0 ? "part 'drop'" : "its module has changed", [&] { model.train_step(rows(), labels(), loss()); });
+    net->train();
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0) << "nothing had begun";
+  }
   Net net = make_net();
-  ParallelModel model = divide({{"stage", -1}}, net);
-  net->drop->eval();
-  expect_error("part 'drop'", [&] { model.train_step(rows(), labels(), loss()); });
+  net->eval();
+  net->drop->train();
+  expect_error("part 'drop'", [&] { (void)divide({{"stage", -1}}, net); });
+}
+
+TEST(MeshUser, RecordsItsPassesByItself) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net();
+    pass(plain, rows(), labels());
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    const torch::NoGradGuard no_grad;
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+TEST(MeshUser, LeavesTheModuleWhereItRefusesOptions) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    expect_error("mixed precision", [&] { (void)divide(axes, net, {.compute = tw::ComputeType::bfloat16}); });
+    ParallelModel model = divide(axes, net);
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+  });
 }
 
 TEST(MeshUser, FindsValuesOfOtherStagesNowhere) {
@@ -130,6 +163,10 @@ TEST(MeshUser, FindsValuesOfOtherStagesNowhere) {
   }
   EXPECT_LT(found, net->parameters().size());
   expect_error("has no values on this rank", [&] { (void)divide(axes, net); });
+  Net of_two = make_net();
+  const tw::Mesh mesh(world(), {{"data", 2}, {"stage", 2}});
+  const ParallelModel replicated = tw::parallelize(mesh, *of_two, {rows()});
+  expect_error("has no values on this rank", [&] { tw::synchronize(mesh["data"], *of_two); });
   const auto penalised = [&](const at::Tensor& y, const at::Tensor& t) {
     at::Tensor sum = torch::nn::functional::cross_entropy(y, t);
     for (const at::Tensor& each : net->parameters()) {
@@ -171,6 +208,21 @@ TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
   });
 }
 
+// Padding: rows of zeros, whose labels do not count, in a micro-batch of their own. Stages do not promise this.
+TEST(MeshUser, HasNoTraceOfPadding) {
+  for (const Axes& axes : {shapes[0], shapes[1]}) {
+    const tw::Loss ignoring = torch::nn::CrossEntropyLoss(torch::nn::CrossEntropyLossOptions().ignore_index(0));
+    Net plain = make_net();
+    plain->normalises = true;
+    pass(plain, rows(2), labels(2));
+    Net net = make_net();
+    net->normalises = true;
+    ParallelModel model = divide(axes, net, {.micro_batches = 2});
+    model.train_step(torch::cat({rows(2), torch::zeros({2, 6}, torch::kDouble)}), torch::cat({labels(2), torch::zeros({2}, torch::kLong)}), ignoring);
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  }
+}
+
 TEST(MeshUser, FreezesByTheTensorsOfTheOptimizer) {
   on_each_mesh([](const Axes& axes) {
     Net net = make_net();
@@ -195,15 +247,32 @@ TEST(MeshUser, RefusesSlicesInOtherMemory) {
   expect_error("set_data()", [&] { model.train_step(rows(), labels(), loss()); });
 }
 
-TEST(MeshUser, RefusesLossesWithParametersOfTheirOwn) {
+/// What the ranks logged in `call`. Collective.
+std::string logged(const std::function<void()>& call) {
+  std::string mine;
+  tw::set_log_function([&](tw::LogLevel /*level*/, std::string_view line) { mine += line; });
+  EXPECT_NO_THROW(call());
+  tw::set_log_function({});
+  std::string all;
+  for (const std::string& each : tw::allgather_strings(world(), mine)) all += each;
+  return all;
+}
+
+TEST(MeshUser, WarnsOfLossesWithParametersOfTheirOwn) {
   on_each_mesh([](const Axes& axes) {
-    Net net = make_net();
-    ParallelModel model = divide(axes, net);
     const at::Tensor scale = torch::ones({}, torch::kDouble).requires_grad_();
-    const auto learnt = [&](const at::Tensor& y, const at::Tensor& t) {
-      return torch::nn::functional::cross_entropy(y, t) * torch::exp(-scale) + scale;
+    const auto step = [&](const tw::Loss& loss, const at::Tensor& inputs) {
+      Net net = make_net();
+      ParallelModel model = divide(axes, net, {.micro_batches = 2});
+      return logged([&] { model.train_step(inputs, labels(), loss); });
     };
-    expect_error("is no parameter of the model", [&] { model.train_step(rows(), labels(), learnt); });
+    const auto cross_entropy = [](const at::Tensor& y, const at::Tensor& t) { return torch::nn::functional::cross_entropy(y, t); };
+    const auto learnt = [&](const at::Tensor& y, const at::Tensor& t) { return cross_entropy(y, t) * torch::exp(-scale) + scale; };
+    const std::string warning = step(tw::Loss(learnt), rows());
+    const size_t found = warning.find("is no parameter of the model");
+    EXPECT_EQ(found != std::string::npos, has(axes, "data") || has(axes, "shard")) << warning;
+    EXPECT_EQ(warning.find("is no parameter of the model", found + 1), std::string::npos) << "more than once";
+    EXPECT_EQ(step(tw::Loss(cross_entropy), rows().requires_grad_()).find("is no parameter"), std::string::npos);
   });
 }
 
@@ -257,6 +326,11 @@ TEST(MeshUser, RefusesLayersThatCommunicateOrRenormalise) {
       (void)tw::parallelize(mesh, std::vector<tw::pipeline::BlockFactory>{tw::pipeline::block(embedding), linear}, {torch::zeros({4}, torch::kLong)});
     });
   });
+  using tw::layer_parallel::block;
+  const auto linear = [] { return torch::nn::Linear(6, 6); };
+  const auto norm = [] { return tw::SyncBatchNorm(world(), torch::nn::BatchNormOptions(6), tw::Reduction::sum); };
+  const std::vector<tw::layer_parallel::Block> layers{block(linear, 1), block(linear, 4), block(norm, 1)};
+  expect_error("SyncBatchNorm", [&] { (void)tw::parallelize(tw::Mesh(world(), {{"data", -1}}), layers, {torch::randn({4, 6})}, {}); });
 }
 
 TEST(MeshUser, KeepsFrozenIndices) {

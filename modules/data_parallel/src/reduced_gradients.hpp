@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/util/ScopeExit.h>
 
 #include <cstdint>
 #include <functional>
@@ -36,10 +37,12 @@ class ReducedGradients {
   void change(const std::function<void()>& change) {
     std::vector<std::optional<By>> reduced;
     for (size_t id = 0; id < notes_.size(); ++id) reduced.push_back(take(id));
+    const auto note_again = c10::make_scope_exit([&] {
+      for (size_t id = 0; id < notes_.size(); ++id) {
+        if (reduced[id]) note(id, *reduced[id]);
+      }
+    });
     change();
-    for (size_t id = 0; id < notes_.size(); ++id) {
-      if (reduced[id]) note(id, *reduced[id]);
-    }
   }
 
  private:

@@ -19,6 +19,7 @@ void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tenso
   std::vector<std::string> lines = lines_of(specs);
   for (size_t i = 0; i < lines.size(); ++i) lines[i] += has_values(tensors[i].tensor) ? "" : ", without values";
   expect_same_on_all_ranks(comm, "the tensors to be synchronised", lines);
+  expect_values(tensors);
   if (comm.size() == 1) return;
   const bool sends = comm.rank() == root;
   FlatBuckets(specs, common_device_of(tensors))

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/generator.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
@@ -41,6 +42,7 @@ class AutogradProgram : public Program {
   }
 
   TrainableModel& model() override { return *setup_.model; }
+  std::string problem() const override { return check_ ? check_->problem() : ""; }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
   const InitialValues* initial() const override { return setup_.initial.get(); }
   bool reuses_parameters() const override { return setup_.module == nullptr; }
@@ -59,16 +61,17 @@ class AutogradProgram : public Program {
   const Tensors& example() const override { return setup_.example; }
 
   double accumulate(const ProgramPass& pass, GradientSums& sums) override {
-    if (check_) check_->expect_unchanged();
     const std::vector<Part> parts = parts_of(pass, sums.gathers_in_passes());
     const auto last = std::find_if(parts.rbegin(), parts.rend(), [](const Part& part) { return part.has_backward; });
     std::vector<std::pair<at::Tensor, double>> means;  // with their factors
     GeneratorGuard generator;
     for (const Part& part : parts) {
+      const c10::AutoGradMode records(part.has_backward);
       const auto held = last != parts.rend() && &part == &*last ? nullptr : sums.hold();
       if (part.rows.count() == 0) {
         idle();
       } else if (const at::Tensor mean = mean_of(pass, part, generator); part.has_backward && mean.requires_grad()) {
+        const std::optional<IdlePass> no_gradient = part.factor == 0 ? std::make_optional<IdlePass>(std::vector<NamedTensor>()) : std::nullopt;
         run_backward(mean, part.factor);
         means.emplace_back(mean.detach(), part.factor);
       }

@@ -26,6 +26,8 @@ const char* name_of_mode(bool training) { return training ? "training" : "evalua
 
 CutModule::CutModule(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)), check_(module_) {
   for (const auto& each : module_->named_modules("", /*include_self=*/false)) {
+    TW_EXPECTS(module_->is_training() || !each.value()->is_training(), "part '", each.key(), "' of a module in evaluation mode is in training mode: ",
+               "along `stage` only parts of a module in training mode may have a mode of their own");
     parts_.push_back({each.key(), each.value(), !module_->is_training() || each.value()->is_training()});
   }
 }
@@ -40,15 +42,19 @@ void CutModule::keep_only(const torch::nn::Module& stage) const {
   }
 }
 
-void CutModule::lead(pipeline::Pipeline& stages) const {
-  check_.expect_unchanged();
+std::string CutModule::problem() const {
   const bool training = module_->is_training();
   for (const auto& [name, part, trains] : parts_) {
-    TW_EXPECTS(part->is_training() == (training && trains), "part '", name, "' of a module in ", name_of_mode(training), " mode is in ",
-               name_of_mode(part->is_training()), " mode, unlike when the module was cut into stages: call eval() of a part before ",
-               "parallelize(), and afterwards train() and eval() of the ParallelModel");
+    if (part->is_training() == (training && trains)) continue;
+    return concat("part '", name, "' of a module in ", name_of_mode(training), " mode is in ", name_of_mode(part->is_training()),
+                  " mode, unlike when the module was cut into stages: call eval() of a part before parallelize(), and afterwards train() and ",
+                  "eval() of the ParallelModel");
   }
-  if (stages.is_training() != training) stages.train(training);
+  return check_.problem();
+}
+
+void CutModule::lead(pipeline::Pipeline& stages) const {
+  if (stages.is_training() != module_->is_training()) stages.train(module_->is_training());
 }
 
 std::shared_ptr<TrainableModel> stages_of_module(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module) {

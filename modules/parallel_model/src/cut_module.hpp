@@ -14,14 +14,15 @@ namespace tw {
 
 class CutModule {
  public:
-  /// @param module in the modes in which it was captured
+  /// @param module in the modes in which it was captured. @throws ContractError if it is in evaluation mode, but a part of it is not
   explicit CutModule(std::shared_ptr<torch::nn::Module> module);
 
   /// Drops the values of all tensors that `stage` does not have.
   void keep_only(const torch::nn::Module& stage) const;
   void set_training(bool training) { switch_.set(*module_, training); }
-  /// Puts the stages into the mode of the module. @throws ContractError naming a part that is in another mode than when it was captured; also as
-  /// ModuleCheck
+  /// Names a part that is in another mode than when it was captured; also as ModuleCheck. Empty: there is none.
+  std::string problem() const;
+  /// Puts the stages into the mode of the module.
   void lead(pipeline::Pipeline& stages) const;
 
  private:

@@ -7,6 +7,7 @@
 #include <tw/planning/stage_ranks.hpp>
 
 #include "mesh_axes.hpp"
+#include "module_check.hpp"
 #include "split_layers.hpp"
 #include "stage_options.hpp"
 
@@ -104,7 +105,9 @@ std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer
   const Rows part = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stages > 1 ? mesh.coordinate("stage") : 0);
   const Communicator line = ranks_of_network(mesh);
   const auto net = on_all_ranks(mesh.comm(), "making the layers", [&] {
-    return std::make_shared<LayerParallel>(line, blocks, layers, layer_parallel::BlockRange{part.begin, part.end});
+    auto made = std::make_shared<LayerParallel>(line, blocks, layers, layer_parallel::BlockRange{part.begin, part.end});
+    expect_no_exchanges(*made);
+    return made;
   });
   expect_split_layers(mesh, net->has_split_layers());
   return stages > 1 ? in_stages(mesh, net, example, options) : in_one_stage(mesh, net, example, options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <string>
 #include <tw/gradients/trainable_model.hpp>
 #include <vector>
 
@@ -11,8 +12,8 @@ class ModuleCheck {
  public:
   explicit ModuleCheck(std::shared_ptr<torch::nn::Module> module);
 
-  /// @throws ContractError naming a parameter that is new, or that was frozen and now requires a gradient
-  void expect_unchanged() const;
+  /// Names a parameter that is new, or that was frozen and now requires a gradient; empty: there is none.
+  std::string problem() const;
 
  private:
   struct Known {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
 #include <tw/autograd/compute_type.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
@@ -20,6 +21,7 @@
 #include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
+#include <utility>
 
 #include "buffer_rules.hpp"
 #include "load_files.hpp"
@@ -54,6 +56,12 @@ std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   return names;
 }
 
+/// Where the tensors lie, or will lie that have no memory yet.
+c10::DeviceType kind_of(const ModelTensors& tensors) {
+  const std::vector<NamedTensor> placed = with_memory(tensors.all_tensors());
+  return placed.empty() ? at::kCPU : placed.front().tensor.device().type();
+}
+
 /// Rows of those tensors that this rank has.
 Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
   Tensors parts;
@@ -83,18 +91,17 @@ class ParallelModel::Impl {
         names_(names_of(model().trained_tensors())),
         counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
+        compute_(options.compute),
+        kind_(kind_of(model().tensors())),
         sums_(make_sums(options)),
         optimized_(sums_->optimized()),
-        compute_(options.compute),
-        kind_((optimized_.empty() ? model().tensors().device() : optimized_.front().tensor.device()).type()),
         updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
     // Also: no rank still waits here when another one's first call fails.
-    on_all_ranks(of.comm(), "the options of parallelize()", [&] {
-      expect_autocast(compute_, named_, kind_);
+    on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
                  options.compressor->describe());
     });
@@ -139,10 +146,16 @@ class ParallelModel::Impl {
   /// Not with communicators of the user's, and not where replicas make calls apart from one another.
   bool can_restart() const { return !split_layers_ && (replicas_ == ReplicaMeeting::every_step || size_along(mesh().shape(), "data") == 1); }
 
-  /// Throws on all ranks alike, before anything has changed.
-  Update agree(const BatchFacts& facts) {
+  /// The facts of this rank's batch, and what all ranks agree on. Throws on all ranks alike, before anything has changed.
+  std::pair<BatchFacts, Update> agree(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
+    const std::string problem = program_->problem();
+    BatchFacts facts{.rows = BatchFacts::refused};
+    if (problem.empty()) facts = together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
     try {
-      return agree_on_update(ranks_->comm(), facts, place_of_);
+      return {facts, agree_on_update(ranks_->comm(), facts, place_of_)};
+    } catch (const ContractError&) {
+      TW_EXPECTS(problem.empty(), problem);
+      throw;
     } catch (const RevokedError&) {
       fail();
       throw;
@@ -151,11 +164,10 @@ class ParallelModel::Impl {
 
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
     begin();
-    const BatchFacts facts = together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
-    const Update update = agree(facts);
+    const auto [facts, update] = agree(inputs, targets, loss);
     buffers_.remember();
     try {
-      return together([&] { return make_step(inputs, targets, loss, facts.weight, update); });
+      return together([&, here = facts.weight, &all = update] { return make_step(inputs, targets, loss, here, all); });
     } catch (...) {
       buffers_.restore();
       for (const NamedTensor& each : model().tensors().parameters) each.tensor.mutable_grad() = at::Tensor();
@@ -175,7 +187,7 @@ class ParallelModel::Impl {
                                .weight = update.weight,
                                .update = *updates_.const_data_ptr<int64_t>(),
                                .place = ranks_->places().rank(),
-                               .is_first = !has_stepped_,
+                               .warns = !has_stepped_ && ranks_->places().size() > 1 && ranks_->places().rank() == 0,
                                .parameters = parameters_});
     has_stepped_ = true;
     // An optimizer skips them, as it skips parameters that were frozen.
@@ -203,6 +215,8 @@ class ParallelModel::Impl {
   }
 
   Tensors forward(const Tensors& inputs) {
+    const std::string problem = program_->problem();
+    TW_EXPECTS(problem.empty(), problem);
     const ComputeScope compute(compute_, kind_);
     return program_->forward(inputs);
   }
@@ -217,8 +231,7 @@ class ParallelModel::Impl {
 
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
     begin();
-    const BatchFacts facts = together([&] { return facts_of(inputs, targets, Loss::over_rows(), ranks_->model().size() > 1); });
-    const Update batch = agree(facts);
+    const Update batch = agree(inputs, targets, Loss::over_rows()).second;
     return together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
   }
 
@@ -260,9 +273,11 @@ class ParallelModel::Impl {
     if (!is_finite) return false;
     if (scale != 1) {
       const at::NoGradGuard no_grad;
-      for (const OptimizedTensor& each : optimized_) {
-        if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(scale);
-      }
+      sums_->change([&] {
+        for (const OptimizedTensor& each : optimized_) {
+          if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(scale);
+        }
+      });
     }
     optimizer.step();
     return true;
@@ -283,6 +298,7 @@ class ParallelModel::Impl {
   }
 
   std::unique_ptr<GradientSums> make_sums(const ParallelOptions& options) const {
+    on_all_ranks(mesh().comm(), "mixed precision", [&] { expect_autocast(compute_, model().tensors().parameters, kind_); });  // before sharding
     if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), with_memory(model().tensors().all_tensors()));
     const SumRanks ranks = sum_ranks();
     if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
@@ -309,10 +325,10 @@ class ParallelModel::Impl {
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
-  std::unique_ptr<GradientSums> sums_;
-  std::vector<OptimizedTensor> optimized_;
   ComputeType compute_;
   c10::DeviceType kind_;
+  std::unique_ptr<GradientSums> sums_;
+  std::vector<OptimizedTensor> optimized_;
   std::vector<NamedTensor> named_;  // tensors of optimized_
   at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;

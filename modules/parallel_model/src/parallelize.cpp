@@ -93,6 +93,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                             pipeline_program({.pipeline = made,
                                                               .model = stages_of_module(made, cut),
                                                               .example = example,
+                                                              .problem = [cut] { return cut->problem(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->lead(*stages); },
                                                               .explanation = plan.explain(),
                                                               .initial = initial}),

@@ -15,6 +15,7 @@ class PipelineProgram : public Program {
   explicit PipelineProgram(PipelineProgramSetup setup) : setup_(std::move(setup)) {}
 
   TrainableModel& model() override { return *setup_.model; }
+  std::string problem() const override { return setup_.problem ? setup_.problem() : ""; }
   Tensors forward(const Tensors& inputs) override {
     if (setup_.before_pass) setup_.before_pass();
     return setup_.pipeline->forward(inputs);

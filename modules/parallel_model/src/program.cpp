@@ -9,35 +9,49 @@
 
 #include <algorithm>
 #include <set>
+#include <tw/base/concat.hpp>
+#include <tw/base/log.hpp>
 
 namespace tw {
 
 // A sum of outputs that are not finite would not be zero times anything.
 at::Tensor zero_of(const std::vector<at::Tensor>& outputs) {
-  at::Tensor zero = at::zeros({});
+  const auto first = std::ranges::find_if(outputs, [](const at::Tensor& each) { return each.defined(); });
+  at::Tensor zero = at::zeros({}, at::device(first == outputs.end() ? at::kCPU : first->device()));
   for (const at::Tensor& each : outputs) {
-    if (each.requires_grad()) zero = zero + at::nan_to_num(each.flatten().slice(0, 0, 1), 0, 0, 0).sum() * 0;
+    if (each.defined() && each.requires_grad()) zero = zero + at::nan_to_num(each.flatten().slice(0, 0, 1), 0, 0, 0).sum() * 0;
   }
   return zero;
 }
 
-void expect_only_outputs(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& parameters) {
+std::string other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& known) {
   using torch::autograd::Node;
   std::set<const Node*> seen;
-  for (const at::Tensor& each : outputs) seen.insert(each.grad_fn().get());
+  for (const at::Tensor& each : outputs) {
+    if (each.defined()) seen.insert(each.grad_fn().get());
+  }
   std::vector<Node*> open{loss.grad_fn().get()};
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
     if (node == nullptr || !seen.insert(node).second) continue;
     if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node)) {
-      const bool is_known = std::ranges::any_of(parameters, [&](const at::Tensor& each) { return each.is_same(leaf->variable); });
-      TW_EXPECTS(is_known, "the loss depends on a tensor of shape ", leaf->variable.sizes(),
-                 " that requires a gradient and is no parameter of the model, so its gradient would not be summed over the ranks: register it in ",
-                 "the module");
+      const bool is_known = std::ranges::any_of(known, [&](const at::Tensor& each) { return each.is_same(leaf->variable); });
+      if (!is_known) return concat(leaf->variable.sizes());
     }
     for (const auto& edge : node->next_edges()) open.push_back(edge.function.get());
   }
+  return "";
+}
+
+void ProgramPass::warn_of_others(const at::Tensor& mean, const std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> known = parameters;
+  known.insert(known.end(), inputs.begin(), inputs.end());
+  const std::string shape = other_leaf(mean, outputs, known);
+  warns = false;
+  if (shape.empty()) return;
+  log_warning("the loss depends on a tensor of shape ", shape, " that requires a gradient and is no parameter of the model, so its gradient is not ",
+              "summed over the ranks: if it is trained, register it in the module");
 }
 
 }  // namespace tw

@@ -23,9 +23,9 @@ namespace tw {
 /// A loss with zero gradients, where no target counts, whatever the outputs are.
 at::Tensor zero_of(const std::vector<at::Tensor>& outputs);
 
-/// @throws ContractError if `loss` depends on a tensor that requires a gradient and is neither one of `parameters` nor behind `outputs`: nobody sums
-/// its gradient over the ranks
-void expect_only_outputs(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& parameters);
+/// The shape of a tensor that requires a gradient and on which `loss` depends otherwise than through `outputs`, if it is none of `known`: nobody sums
+/// its gradient over the ranks. Empty: there is none.
+std::string other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& known);
 
 /// The part of an update at this rank's place along the sample axes.
 struct ProgramPass {
@@ -37,7 +37,7 @@ struct ProgramPass {
   double weight = 1;                          ///< that the sum of weighted means is divided by
   int64_t update = 0;                         ///< from 0
   int64_t place = 0;                          ///< along the sample axes
-  bool is_first = false;                      ///< of the model's updates
+  mutable bool warns = false;                 ///< once, of a loss with parameters of its own
   const std::vector<at::Tensor>& parameters;  ///< of the model on this rank
 
   /// The factor of a micro-batch's mean.
@@ -51,9 +51,12 @@ struct ProgramPass {
     TW_EXPECTS(mean.numel() == 1, "a loss must be one number, got a tensor of shape ", mean.sizes());
     if (!at::GradMode::is_enabled()) return mean;  // to be computed again with gradients
     TW_EXPECTS(mean.requires_grad(), "the loss depends on no parameter that is trained, so it has no gradient");
-    if (is_first) expect_only_outputs(mean, outputs, parameters);
+    if (warns) warn_of_others(mean, outputs);
     return mean;
   }
+
+ private:
+  void warn_of_others(const at::Tensor& mean, const std::vector<at::Tensor>& outputs) const;
 };
 
 class Program {
@@ -62,6 +65,8 @@ class Program {
 
   /// This rank's tensors, and their place in the whole model.
   virtual TrainableModel& model() = 0;
+  /// What the user has done to the module that passes cannot follow. Empty: nothing.
+  virtual std::string problem() const { return ""; }
   /// What FullySharded divides; null: the parameters of model().
   virtual std::shared_ptr<torch::nn::Module> module() const { return nullptr; }
   /// Initial values of parameters without memory; null: all have memory.
@@ -104,10 +109,11 @@ std::unique_ptr<Program> autograd_program(AutogradProgramSetup setup, const Para
 /// Stages of a pipeline.
 struct PipelineProgramSetup {
   std::shared_ptr<pipeline::Pipeline> pipeline;
-  std::shared_ptr<TrainableModel> model;   ///< trains `pipeline`
-  std::vector<at::Tensor> example = {};    ///< inputs for passes that do not count
-  bool reads = true;                       ///< whether this rank of those with the same stage gets the outputs of evaluate()
-  std::function<void()> before_pass = {};  ///< called before each pass, also without gradients; may be empty
+  std::shared_ptr<TrainableModel> model;      ///< trains `pipeline`
+  std::vector<at::Tensor> example = {};       ///< inputs for passes that do not count
+  bool reads = true;                          ///< whether this rank of those with the same stage gets the outputs of evaluate()
+  std::function<std::string()> problem = {};  ///< see Program::problem(); may be empty
+  std::function<void()> before_pass = {};     ///< called before each pass, also without gradients; may be empty
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
   std::function<void(const Mesh& mesh)> restart = {};                           ///< of stages that communicate themselves, see Program::restart()
   std::string explanation = {};

@@ -58,6 +58,7 @@ Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& p
     const BatchFacts& mine = facts[rank];
     const auto place = static_cast<size_t>(place_of[rank]);
     TW_EXPECTS(mine.rows != BatchFacts::uneven, "the inputs and targets of rank ", rank, " have different numbers of rows");
+    TW_EXPECTS(mine.rows != BatchFacts::refused, "rank ", rank, " cannot make a pass: its module has changed since parallelize()");
     if (mine.rows == BatchFacts::unknown) continue;
     if (first[place] < 0) {
       first[place] = static_cast<int>(rank);

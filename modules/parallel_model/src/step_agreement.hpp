@@ -11,6 +11,7 @@ namespace tw {
 struct BatchFacts {
   static constexpr int64_t unknown = -1;  ///< the rank has none, as inner stages
   static constexpr int64_t uneven = -2;   ///< its tensors differ in rows
+  static constexpr int64_t refused = -3;  ///< the rank cannot make a pass, because its module has changed
 
   int64_t rows = unknown;
   double weight = 0;  ///< of its targets
@@ -30,7 +31,8 @@ struct Update {
 };
 
 /// Combines the facts of all ranks. Pure. @param place_of the place of each rank along the sample axes; places are counted from 0
-/// @throws ContractError if ranks of one place pass different batches, or there are no samples, or no target counts
+/// @throws ContractError if ranks of one place pass different batches, or there are no samples, or no target counts, or a rank
+/// cannot make a pass
 Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& place_of);
 
 /// Exchanges the facts. Collective; throws on all ranks alike.
