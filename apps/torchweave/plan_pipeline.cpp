@@ -221,7 +221,7 @@ void add_plan_options(CLI::App& command, PipelineArguments& a) {
   command.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command.add_option("--micro-batches", a.options.micro_batches, "Only this number of micro-batches")->check(CLI::Range(1, 1 << 20));
-  command.add_option("--schedule", a.schedule, "Only this schedule: gpipe, 1f1b")->check(CLI::IsMember({"gpipe", "1f1b"}));
+  command.add_option("--schedule", a.schedule, "Only this schedule: gpipe, 1f1b, zb-h1")->check(CLI::IsMember({"gpipe", "1f1b", "zb-h1"}));
   command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages")->check(CLI::Range(1, 4096));
   command.add_option("--together", a.together, "First and last of the operators that must be in one stage: a,b")->allow_extra_args(false);
   command.add_option("--recompute", a.recompute, "Recomputation that a stage may use: none, selective, full; by default any of them")

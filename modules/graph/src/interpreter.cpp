@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tw/autograd/weight_gradients.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -34,6 +35,7 @@ struct Step {
     std::vector<int> values = {};  // one, unless it is a list
     bool list = false;
     bool optional = false;  // a list whose tensors may be none
+    bool of_batch = false;  // of a single one
   };
   std::vector<Tensors> tensors = {};
   std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
@@ -41,11 +43,21 @@ struct Step {
   std::vector<int> done = {};               // values without further users
   std::optional<size_t> non_blocking = {};  // this argument's index, for a copy of argument 0 to an accelerator
   bool is_drawn = false;
+  bool has_halves = false;  // its backward pass can run in two halves, see WeightGradients
   bool with_gradient = true;
   std::optional<bool> answer = {};
   std::optional<RowPlace> rows = {};
   std::vector<int64_t> order = {};  // dimensions of argument 0 by memory order, if the operator depends on it
 };
+
+/// Products: bilinear in a tensor of the batch and a weight, so that the gradients of the two share no work.
+bool is_product(const std::string& op) {
+  static const std::set<std::string> products{"aten::mm",     "aten::addmm",  "aten::bmm",         "aten::baddbmm", "aten::matmul",
+                                              "aten::linear", "aten::conv1d", "aten::conv2d",      "aten::conv3d",  "aten::convolution",
+                                              "aten::addbmm", "aten::mv",     "aten::conv_tbc",    "aten::addmv",   "aten::embedding",
+                                              "aten::conv_transpose1d",       "aten::conv_transpose2d",             "aten::conv_transpose3d"};
+  return products.contains(op);
+}
 
 uint64_t seed_of(uint64_t key, int node) { return derived_seed(key, static_cast<uint64_t>(node)); }
 
@@ -93,6 +105,10 @@ class Interpreter::Impl {
     return std::ranges::any_of(steps_, [](const Step& step) { return step.is_drawn; });
   }
 
+  bool has_products() const noexcept {
+    return std::ranges::any_of(steps_, [](const Step& step) { return step.has_halves; });
+  }
+
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
     TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
     if (pass.rows > 0 && pass.rows < min_rows_) {
@@ -129,7 +145,9 @@ class Interpreter::Impl {
       const Argument& argument = node.arguments[i];
       step.arguments.push_back(ivalue_of(argument, 0));
       if (depends_on_rows(argument)) step.sizes.emplace_back(i, argument);
-      if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) step.tensors.push_back({i, {ref->value}});
+      if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) {
+        step.tensors.push_back({.argument = i, .values = {ref->value}, .of_batch = graph.values[at(ref->value)].of_batch});
+      }
       if (const auto* refs = std::get_if<std::vector<Ref>>(&argument)) {
         const auto* list = declared[i].type()->castRaw<c10::ListType>();
         Step::Tensors tensors{
@@ -146,6 +164,8 @@ class Interpreter::Impl {
       if (is_asked && std::holds_alternative<Ref>(node.arguments[0])) step.non_blocking = i;
     }
     step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
+    const bool has_weight = std::ranges::any_of(step.tensors, [](const Step::Tensors& each) { return !each.of_batch; });
+    step.has_halves = is_product(node.op) && has_weight && node.outputs.size() == 1 && node.changes.empty();
     if (looks_past_views(node)) step.order = graph.values[at(std::get<Ref>(node.arguments[0]).value)].order;
     return step;
   }
@@ -161,10 +181,25 @@ class Interpreter::Impl {
       const Numbers numbers{.seed = seed_of(pass.key, step.node), .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.probe};
       values[at(step.outputs[0])] = draw(step.op.operator_name().name, stack, numbers);
     } else {
-      step.op.callBoxed(stack);
+      WeightGradients* const later = step.has_halves ? WeightGradients::here() : nullptr;
+      later != nullptr ? call_in_halves(step, stack, *later) : step.op.callBoxed(stack);
       keep(step, stack, values, pass.probe);
     }
     for (const int value : step.done) values[at(value)] = at::Tensor();
+  }
+
+  static void call_in_halves(const Step& step, torch::jit::Stack& stack, WeightGradients& later) {
+    std::vector<at::Tensor> inputs;
+    std::vector<at::Tensor> weights;
+    for (const Step::Tensors& each : step.tensors) (each.of_batch ? inputs : weights).push_back(stack[each.argument].toTensor());
+    const at::Tensor result = later.record(inputs, weights, [&](const std::vector<at::Tensor>& of_batch, const std::vector<at::Tensor>& others) {
+      auto input = of_batch.begin();
+      auto weight = others.begin();
+      for (const Step::Tensors& each : step.tensors) stack[each.argument] = *(each.of_batch ? input++ : weight++);
+      step.op.callBoxed(stack);
+      return stack[0].toTensor();
+    });
+    stack = {result};
   }
 
   /// Ignores dimensions of size one: their order means nothing.
@@ -245,6 +280,7 @@ Interpreter::Interpreter(Interpreter&&) noexcept = default;
 Interpreter& Interpreter::operator=(Interpreter&&) noexcept = default;
 
 bool Interpreter::is_random() const noexcept { return impl_->is_random(); }
+bool Interpreter::has_products() const noexcept { return impl_->has_products(); }
 std::vector<at::Tensor> Interpreter::run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const { return impl_->run(inputs, pass); }
 
 }  // namespace tw::graph

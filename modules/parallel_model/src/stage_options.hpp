@@ -10,8 +10,7 @@ namespace tw {
 inline pipeline::PipelineOptions stage_options(const Mesh& mesh, const ParallelOptions& options) {
   const int stages = mesh["stage"].size();
   const auto micro_batches = static_cast<int>(options.micro_batches);
-  return {.schedule = options.schedule == pipeline::ScheduleKind::gpipe ? pipeline::gpipe(stages, micro_batches)
-                                                                        : pipeline::one_forward_one_backward(stages, micro_batches),
+  return {.schedule = pipeline::make_schedule(options.schedule, stages, micro_batches),
           .recompute = std::vector(static_cast<size_t>(stages), options.recompute),
           .seed = options.seed};
 }

@@ -6,6 +6,7 @@
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
+#include <array>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/mpi/error.hpp>
@@ -23,6 +24,9 @@ std::vector<at::Tensor> narrow_all(const std::vector<at::Tensor>& tensors, Rows 
   return parts;
 }
 
+constexpr std::array<const char*, 4> pass_names{"forward pass", "backward pass", "backward pass", "weights' half of the backward pass"};  // by kind
+constexpr std::array<const char*, 4> phase_names{"micro-batch forward", "micro-batch backward", "micro-batch backward", "micro-batch weights"};
+
 }  // namespace
 
 BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOptions& options, const Batch& batch, uint64_t seed, uint64_t call,
@@ -34,30 +38,40 @@ BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOp
       seed_(seed),
       call_(call),
       on_phase_(on_phase),
-      passes_(static_cast<size_t>(options.schedule.micro_batches)) {}
+      passes_(static_cast<size_t>(options.schedule.micro_batches)),
+      has_halves_(passes_.size()) {
+  for (const Action& action : actions()) {
+    if (action.kind == Action::Kind::backward_weight) has_halves_[static_cast<size_t>(action.micro_batch)] = 1;
+  }
+}
 
 double BatchRun::execute() {
-  const std::vector<Action>& actions = options_.schedule.devices[static_cast<size_t>(place_.stage)];
-  for (size_t i = 0; i < actions.size(); ++i) {
-    const int m = actions[i].micro_batch;
-    const bool is_forward = actions[i].is_forward();
+  for (size_t i = 0; i < actions().size(); ++i) {
+    const Action& action = actions()[i];
     const auto begin = std::chrono::steady_clock::now();
     try {
-      if (is_forward) {
-        forward(m, i + 1 < actions.size() && !actions[i + 1].is_forward() && actions[i + 1].micro_batch == m);
-      } else {
-        backward(m);
-      }
+      execute(action, i + 1 < actions().size() && actions()[i + 1].makes_cotangents() && actions()[i + 1].micro_batch == action.micro_batch);
     } catch (const RevokedError&) {
       throw;
     } catch (const std::exception& e) {
-      throw Error(concat("stage ", place_.stage, ", replica ", place_.replica, ", ", is_forward ? "forward" : "backward", " pass of micro-batch ", m,
-                         ": ", text_of(e)));
+      throw Error(concat("stage ", place_.stage, ", replica ", place_.replica, ", ", pass_names.at(static_cast<size_t>(action.kind)),
+                         " of micro-batch ", action.micro_batch, ": ", text_of(e)));
     }
-    if (on_phase_) on_phase_(is_forward ? "micro-batch forward" : "micro-batch backward", begin, std::chrono::steady_clock::now());
+    if (on_phase_) on_phase_(phase_names.at(static_cast<size_t>(action.kind)), begin, std::chrono::steady_clock::now());
     std::erase_if(sends_, [](Work& work) { return work.test(); });
   }
   return losses_.empty() ? 0 : at::stack(losses_).sum(at::kDouble).item<double>();  // the only point where the host waits for the device
+}
+
+const std::vector<Action>& BatchRun::actions() const { return options_.schedule.devices[static_cast<size_t>(place_.stage)]; }
+
+void BatchRun::execute(const Action& action, bool backward_follows) {
+  if (place_.ranks.share(rows_of(action.micro_batch), place_.comm.rank()).count() == 0) return;
+  switch (action.kind) {
+    case Action::Kind::forward: return forward(action.micro_batch, backward_follows);
+    case Action::Kind::backward_weight: return backward_weights(action.micro_batch);
+    default: return backward(action.micro_batch);
+  }
 }
 
 int64_t BatchRun::rows() const {
@@ -88,7 +102,6 @@ std::vector<StagePass::Function> BatchRun::segments_of(Rows mine) {
 void BatchRun::forward(int m, bool backward_follows) {
   const Rows rows = rows_of(m);
   const Rows mine = place_.ranks.share(rows, place_.comm.rank());
-  if (mine.count() == 0) return;
   InFlight& now = passes_[static_cast<size_t>(m)];
   if (place_.is_first()) {
     now.received.values = narrow_all(batch_.inputs, mine);
@@ -96,7 +109,8 @@ void BatchRun::forward(int m, bool backward_follows) {
     now.received = receive_activations(place_.comm, place_.ranks.peers(place_.stage - 1, rows, mine));
   }
   const std::vector<uint8_t> wants = now.received.wants();
-  now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows, model_.trains_elsewhere);
+  now.pass = StagePass(*model_.module, segments_of(mine), recompute() == Recompute::none || backward_follows, model_.trains_elsewhere,
+                       has_halves_[static_cast<size_t>(m)] != 0);
   seed_with(generator_, {seed_, call_, m, place_.stage, place_.replica});
   std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.received.values), wants);
   if (place_.is_last()) {
@@ -111,13 +125,18 @@ void BatchRun::forward(int m, bool backward_follows) {
 
 void BatchRun::backward(int m) {
   const Rows mine = place_.ranks.share(rows_of(m), place_.comm.rank());
-  if (mine.count() == 0) return;
   InFlight now = std::exchange(passes_[static_cast<size_t>(m)], InFlight());
   const TensorSpec& last = now.sent.values.front();
   std::vector<at::Tensor> cotangents =
       place_.is_last() ? std::vector<at::Tensor>{at::full(last.shape, batch_.weight, at::device(now.sent.device).dtype(last.dtype))}
                        : collect_cotangents(place_.comm, now.sent, mine);
   return_cotangents(place_.comm, now.received, now.pass.backward(std::move(cotangents)), mine, sends_);
+  if (has_halves_[static_cast<size_t>(m)] != 0) passes_[static_cast<size_t>(m)].pass = std::move(now.pass);
+}
+
+void BatchRun::backward_weights(int m) {
+  StagePass pass = std::exchange(passes_[static_cast<size_t>(m)].pass, StagePass());
+  pass.backward_weights();
 }
 
 }  // namespace tw::pipeline

@@ -4,8 +4,8 @@
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
 #include <tw/pipeline/pipeline.hpp>
-
 #include <tw/planning/stage_ranks.hpp>
+
 #include "row_exchange.hpp"
 #include "stage_pass.hpp"
 
@@ -56,8 +56,11 @@ class BatchRun {
     SentActivations sent;
   };
 
+  const std::vector<Action>& actions() const;
+  void execute(const Action& action, bool backward_follows);
   void forward(int m, bool backward_follows);
   void backward(int m);
+  void backward_weights(int m);
   Rows rows_of(int m) const { return part_of({0, batch_.rows}, options_.schedule.micro_batches, m); }
   Recompute recompute() const;
   std::vector<StagePass::Function> segments_of(Rows mine);
@@ -70,7 +73,8 @@ class BatchRun {
   uint64_t call_;
   const OnPhase& on_phase_;
   GeneratorGuard generator_;
-  std::vector<InFlight> passes_;  // by micro-batch
+  std::vector<InFlight> passes_;     // by micro-batch
+  std::vector<uint8_t> has_halves_;  // by micro-batch, whether its backward pass has two halves
   std::vector<Work> sends_;
   std::vector<at::Tensor> losses_;  // losses of micro-batches, on the last stage
 };

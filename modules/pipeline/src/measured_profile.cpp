@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
@@ -65,17 +66,17 @@ struct Measured {
   std::vector<UnitCosts> more;
   std::vector<UnitCosts> fewer;
 
-  static constexpr size_t figures = 6;  // numbers for each unit
+  static constexpr size_t figures = 8;  // numbers for each unit
 
   void append_to(nlohmann::json& list, size_t unit) const {
     for (const UnitCosts& costs : {more[unit], fewer[unit]}) {
-      for (const double each : {costs.forward_s, costs.backward_s, costs.workspace_bytes}) list.push_back(each);
+      for (const double each : {costs.forward_s, costs.backward_s, costs.weights_s, costs.workspace_bytes}) list.push_back(each);
     }
   }
   void take(const nlohmann::json& list, size_t unit) {
     const auto each = [&](size_t i) { return list.at(unit * figures + i).get<double>(); };
-    more[unit] = {.forward_s = each(0), .backward_s = each(1), .workspace_bytes = each(2)};
-    fewer[unit] = {.forward_s = each(3), .backward_s = each(4), .workspace_bytes = each(5)};
+    more[unit] = {.forward_s = each(0), .backward_s = each(1), .weights_s = each(2), .workspace_bytes = each(3)};
+    fewer[unit] = {.forward_s = each(4), .backward_s = each(5), .weights_s = each(6), .workspace_bytes = each(7)};
   }
 };
 
@@ -131,6 +132,7 @@ Profile Measurement::profile(const Measured& measured) const {
   Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}, .outputs = {}};
   std::map<int, int> parameter;  // index of the parameter, by value
   std::vector<int> unit_of(graph_.values.size(), -1);
+  std::set<int> is_held;  // values that a product's weights' half needs
   for (size_t u = 0; u < pieces.size(); ++u) {
     ProfiledOperator made;
     made.name = name_of(graph_, pieces[u], u);
@@ -147,9 +149,17 @@ Profile Measurement::profile(const Measured& measured) const {
     const UnitCosts& fewer = measured.fewer[u];
     made.forward = through(more.forward_s, fewer.forward_s);
     made.backward = through(more.backward_s, fewer.backward_s);
+    made.weights = through(more.weights_s, fewer.weights_s);
     made.output_bytes = bytes(pieces[u].outputs);
     made.saved_bytes = through(saved[u], fewer_saved[u]);
     made.workspace_bytes = through(more.workspace_bytes, fewer.workspace_bytes);
+    if (units_.has_products(u)) {
+      std::vector<int> held = pieces[u].outputs;  // cotangents
+      for (const int input : pieces[u].inputs) {
+        if (is_held.insert(input).second) held.push_back(input);
+      }
+      made.waiting_bytes = bytes(held);
+    }
     profile.operators.push_back(std::move(made));
   }
   for (const int output : graph_.outputs) add_once(profile.outputs, unit_of[at(output)]);

@@ -150,7 +150,7 @@ std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::ve
   for (size_t u = 0; u < all.size(); ++u) {
     if (!wanted[u]) continue;
     std::vector<UnitCosts>& of = found[forms_[u]];
-    all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::workspace_bytes)};
+    all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::weights_s), median(of, &UnitCosts::workspace_bytes)};
   }
   return all;
 }
@@ -187,6 +187,11 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c1
     cotangents.push_back(at::ones_like(ends.back()));
   }
   if (wanted.empty() || ends.empty()) return costs;
+  const Tensors for_inputs(wanted.begin() + static_cast<std::ptrdiff_t>(gradients.size()), wanted.end());
+  double inputs_s = 0;
+  if (has_products(unit) && !for_inputs.empty()) {
+    inputs_s = time_of(device, [&] { torch::autograd::grad(ends, for_inputs, cotangents, true, false, true); });
+  }
   for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
   const int64_t workspace = peak_bytes(device.type(), [&] {
     costs.backward_s = time_of(device, [&] {
@@ -196,6 +201,7 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c1
       }
     });
   });
+  if (has_products(unit)) costs.weights_s = std::max(0.0, costs.backward_s - inputs_s);
   costs.workspace_bytes += static_cast<double>(workspace);
   return costs;
 }

@@ -12,6 +12,7 @@ namespace tw::pipeline {
 struct UnitCosts {
   double forward_s = 0;
   double backward_s = 0;
+  double weights_s = 0;  ///< see ProfiledOperator
   double workspace_bytes = 0;  ///< see ProfiledOperator
 };
 
@@ -27,6 +28,9 @@ class MeasuredUnits {
   const std::vector<graph::Piece>& pieces() const noexcept { return pieces_; }
   /// By unit, its operators and the gradients it computes, regardless of which values it reads: equal for units of equal cost.
   const std::vector<std::string>& forms() const noexcept { return forms_; }
+
+  /// Whether the weights' half of the unit's backward pass can be made later.
+  bool has_products(size_t unit) const { return interpreters_[unit].has_products() && !parameters_[unit].empty(); }
 
   /// By unit, the bytes that a forward pass keeps for the backward pass, including its output.
   std::vector<double> saved_bytes(const std::vector<at::Tensor>& inputs) const;

@@ -99,6 +99,12 @@ Pipeline::Impl::Impl(Start start)
       frozen_(*model_.module),
       seed_(options_.seed),
       calls_(at::zeros({}, at::kLong)) {
+  if (options_.schedule.has_halves()) {
+    on_all_ranks(comm_, "making a pipeline", [&] {
+      TW_EXPECTS(model_.has_halves, "stage ", place_.stage, " runs its blocks as they are, so its backward passes have no halves: take the schedule ",
+                 "1f1b, or pass the model as one module, whose operators are captured");
+    });
+  }
   revoke_on_exception(comm_, [&] {
     meet();
     gradients_->make_parameters_equal();

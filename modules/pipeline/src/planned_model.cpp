@@ -253,6 +253,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   }
   made.forward = in_turn(made.segments);
   made.has_one_mode = true;
+  made.has_halves = true;
   return made;
 }
 
@@ -289,7 +290,7 @@ void visit(ModelPlanOptions& options, OptionVisitor& visitor) {
   int micro_batches = options.micro_batches.value_or(0);
   std::string schedule = options.schedule ? name_of(*options.schedule) : "best";
   visitor.field("micro_batches", micro_batches, at_least(0), {.meaning = "micro-batches of a batch; 0: the planner's choice"});
-  visitor.field("schedule", schedule, {"best", "gpipe", "1f1b"},
+  visitor.field("schedule", schedule, {"best", "gpipe", "1f1b", "zb-h1"},
                 {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice"});
   visitor.field("plan", options.plan, {.meaning = "file of a plan, as `torchweave plan pipeline --output` writes it; empty: the planner's choice"});
   visitor.field("profile_cache", options.profile_cache, {.meaning = "folder that keeps measured profiles for later runs; empty: none"});

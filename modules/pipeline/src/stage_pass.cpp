@@ -45,8 +45,8 @@ bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point(
 
 }  // namespace
 
-StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains)
-    : module_(&module), keeps_graph_(keeps_graph), trains_(trains) {
+StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains, bool in_halves)
+    : module_(&module), keeps_graph_(keeps_graph), trains_(trains), in_halves_(in_halves) {
   for (const Function& each : segments) segments_.push_back({each});
 }
 
@@ -102,6 +102,12 @@ std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cot
   return leaving;
 }
 
+std::vector<at::Tensor> StagePass::record(Segment& segment) {
+  std::optional<WeightGradients::Recording> recording;
+  if (in_halves_) recording.emplace(later_);
+  return segment.record();
+}
+
 std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants) {
   const auto trained = module_->parameters();
   const bool any = trains_ || std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
@@ -119,7 +125,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
       if (segment.wants[i] != 0) segment.inputs[i] = segment.inputs[i].detach().set_requires_grad(true);
     }
     if (s == recomputed) {
-      inputs = segment.record();
+      inputs = record(segment);
       for (const torch::autograd::Edge& end : segment.ends) wanted_.push_back(static_cast<uint8_t>(end.is_valid()));
     } else {
       std::vector<at::Tensor> now = random_states();
@@ -143,7 +149,7 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
       if (!buffers) buffers.emplace(module_->buffers());
       buffers_.put_back(segments_.size() - 1);
       set_random_states(segment.random);
-      segment.record();
+      record(segment);
     }
     cotangents = segment.backward(std::move(cotangents));
   }

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include <tw/autograd/weight_gradients.hpp>
+
 #include "buffer_states.hpp"
 
 namespace tw::pipeline {
@@ -23,8 +25,9 @@ class StagePass {
 
   StagePass() = default;
   /// @param module the module that `segments` use. @param segments run one after the other; at least one. @param trains whether outputs need
-  /// cotangents even if `module` trains nothing; see StageModel::trains_elsewhere
-  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains);
+  /// cotangents even if `module` trains nothing; see StageModel::trains_elsewhere. @param in_halves whether backward() leaves gradients of parameters
+  /// to backward_weights()
+  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains, bool in_halves);
 
   /// @param wants by input, whether its cotangent is wanted. @return outputs, without graph
   /// @throws Error naming a parameter that a function changes and that recomputation would change again
@@ -34,6 +37,8 @@ class StagePass {
   /// Adds to the gradients of parameters, and frees the kept data. @param cotangents by output; undefined if nothing depends on the output.
   /// @return cotangents of the wanted inputs; undefined if nothing depends on the input
   std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
+  /// Adds the gradients that backward() has left, and frees what they needed.
+  void backward_weights() { later_.accumulate(); }
 
  private:
   struct Segment {
@@ -45,15 +50,19 @@ class StagePass {
     bool has_graph = false;
 
     std::vector<at::Tensor> run() const;
-    std::vector<at::Tensor> record();
+    std::vector<at::Tensor> record();  // its outputs, detached
     std::vector<at::Tensor> backward(std::vector<at::Tensor> cotangents);
   };
+
+  std::vector<at::Tensor> record(Segment& segment);
 
   torch::nn::Module* module_ = nullptr;
   std::vector<Segment> segments_;
   BufferStates buffers_;  // buffers before each segment that is recomputed
   bool keeps_graph_ = true;
   bool trains_ = false;
+  bool in_halves_ = false;
+  WeightGradients later_;
   std::vector<uint8_t> wanted_;
 };
 

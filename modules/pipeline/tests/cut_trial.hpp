@@ -134,7 +134,7 @@ class CutTrial {
     std::set<int> ends{static_cast<int>(units)};
     while (ends.size() < replicas.size()) ends.insert(1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(units))));
     Plan plan = plan_of(units, {ends.begin(), ends.end()}, replicas);
-    plan.schedule = numbers_.below(2) == 0 ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+    plan.schedule = static_cast<ScheduleKind>(numbers_.below(3));
     for (StagePlan& stage : plan.stages) {
       stage.recompute = static_cast<Recompute>(numbers_.below(3));
       for (const int unit : stage.operators) {

@@ -125,6 +125,9 @@ TEST(PipelineFaults, OptionsAreChecked) {
   options = good;
   options.schedule.devices[0].pop_back();
   refuses(options, "the schedule does not run");
+  options = good;
+  options.schedule = zero_bubble_h1(size, 2);
+  refuses(options, "runs its blocks as they are, so its backward passes have no halves");
   if (size == 1) return;
   options = good;
   std::swap(options.schedule.devices[0], options.schedule.devices[1]);

@@ -55,7 +55,7 @@ template <class Module>
 void expect_predicted(const std::string& name, Module& model, const at::Tensor& x, const at::Tensor& y) {
   ModelPlan plan = plan_together(world(), model, x, {.devices = world().size(), .micro_batches = micro_batches});
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h1}) {
       plan.use(halves(plan.result(), schedule, recompute));
       Pipeline pipeline(world(), model, plan);
       const StagePlan& mine = plan.best().stages[static_cast<size_t>(pipeline.stage())];

@@ -29,7 +29,10 @@ class Builder {
     for (const int p : parameters) weight_bytes += profile_.parameters[static_cast<size_t>(p)].bytes;
     const Affine forward{weight_bytes / rates_.bytes_per_second,
                          2 * rows * inputs * outputs / rates_.flops_per_second + element * rows * (inputs + outputs) / rates_.bytes_per_second};
-    return add(name, {from}, std::move(parameters), forward, rows * outputs, rows * inputs);
+    const int made = add(name, {from}, std::move(parameters), forward, rows * outputs, rows * inputs);
+    profile_.operators.back().weights = forward;  // half of the backward pass
+    profile_.operators.back().waiting_bytes = {0, element * rows * (inputs + outputs)};
+    return made;
   }
   /// Memory-bound: reads and writes `moved` elements per row.
   int elementwise(const std::string& name, std::vector<int> from, std::vector<int> parameters, double moved, double output, double saved) {

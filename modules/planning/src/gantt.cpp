@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
@@ -16,8 +17,8 @@ std::string gantt_text(const Simulation& simulation, int width) {
   for (size_t device = 0; device < simulation.devices.size(); ++device) {
     std::string line(static_cast<size_t>(width), '.');
     for (const auto& [action, begin, end] : simulation.devices[device]) {
-      const bool is_forward = action.kind == Action::Kind::forward;
-      const char mark = static_cast<char>(is_forward ? '0' + action.micro_batch % 10 : 'a' + action.micro_batch % 26);
+      const char from_a = action.kind == Action::Kind::backward_weight ? 'A' : 'a';
+      const char mark = static_cast<char>(action.is_forward() ? '0' + action.micro_batch % 10 : from_a + action.micro_batch % 26);
       const auto first = static_cast<size_t>(std::lround(begin * scale));
       const auto last = std::min(static_cast<size_t>(std::lround(end * scale)), line.size());
       std::fill(line.begin() + static_cast<std::ptrdiff_t>(std::min(first, last)), line.begin() + static_cast<std::ptrdiff_t>(last), mark);
@@ -37,10 +38,10 @@ std::string gantt_svg(const Simulation& simulation) {
     const double y = row * static_cast<double>(device);
     svg.text({4, y + 18}, "start", concat("device ", device));
     for (const auto& [action, begin, end] : simulation.devices[device]) {
-      const bool is_forward = action.kind == Action::Kind::forward;
+      constexpr std::array colours{"#9ecae1", "#fdae6b", "#fdae6b", "#a1d99b"};  // by Action::Kind
       const double x = left + begin * scale;
       const double length = (end - begin) * scale;
-      svg.rect({x, y + 2}, length, row - 4, is_forward ? "#9ecae1" : "#fdae6b", "", {{"stroke", "white"}});
+      svg.rect({x, y + 2}, length, row - 4, colours.at(static_cast<size_t>(action.kind)), "", {{"stroke", "white"}});
       svg.text({x + length / 2, y + 18}, "middle", concat(action.micro_batch));
     }
   }

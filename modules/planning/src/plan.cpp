@@ -74,8 +74,7 @@ int Plan::devices() const {
 }
 
 Schedule schedule_of(const Plan& plan) {
-  const auto stages = static_cast<int>(plan.stages.size());
-  return plan.schedule == ScheduleKind::gpipe ? gpipe(stages, plan.micro_batches) : one_forward_one_backward(stages, plan.micro_batches);
+  return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()), plan.micro_batches);
 }
 
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices) {
@@ -109,15 +108,7 @@ const std::vector<std::pair<std::string, Recompute>>& recompute_names() {
   return names;
 }
 
-const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names() {
-  static const std::vector<std::pair<std::string, ScheduleKind>> names{{"gpipe", ScheduleKind::gpipe},
-                                                                       {"1f1b", ScheduleKind::one_forward_one_backward}};
-  return names;
-}
-
 const char* name_of(Recompute recompute) noexcept { return recompute_names().at(static_cast<size_t>(recompute)).first.c_str(); }
-
-const char* name_of(ScheduleKind schedule) noexcept { return schedule == ScheduleKind::gpipe ? "gpipe" : "1f1b"; }
 
 std::vector<std::string> name_ranges(const std::vector<int>& operators, const Profile& profile) {
   std::vector<std::string> names;

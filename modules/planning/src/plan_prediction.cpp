@@ -39,7 +39,10 @@ StageOrder order_of(const Plan& plan, const Profile& profile) {
 Simulation simulation_of(const Plan& plan) {
   std::vector<PassTimes> times;
   for (const StagePlan& stage : plan.stages) {
-    times.push_back({.forward = stage.figures.forward_s, .backward = stage.figures.backward_s, .transfer = stage.figures.transfer_s});
+    times.push_back({.forward = stage.figures.forward_s,
+                     .backward = stage.figures.backward_s,
+                     .weights = stage.figures.weights_s,
+                     .transfer = stage.figures.transfer_s});
   }
   return simulate(schedule_of(plan), times);
 }
@@ -77,8 +80,11 @@ Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const 
     StagePlan& stage = plan.stages[static_cast<size_t>(i)];
     const int begin = ordered.first_segment[static_cast<size_t>(i)];
     const int end = ordered.first_segment[static_cast<size_t>(i) + 1];
-    const int held = in_flight(plan.schedule, plan.micro_batches, count - i);
-    const StageSetting setting{share_of_rows(plan.rows(), stage.replicas), stage.replicas, held, stage.recompute};
+    const StageSetting setting{.rows = share_of_rows(plan.rows(), stage.replicas),
+                               .replicas = stage.replicas,
+                               .in_flight = in_flight(plan.schedule, plan.micro_batches, count - i),
+                               .recompute = stage.recompute,
+                               .waiting = waiting(plan.schedule, plan.micro_batches, i)};
     stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, parameters);
     borders.push_back(stretches.border(end));
   }

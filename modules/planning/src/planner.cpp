@@ -19,8 +19,8 @@ namespace {
 std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions& options) {
   std::vector<SearchSetting> settings;
   for (const int m : micro_batch_counts(options)) {
-    for (const ScheduleKind schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe}) {
-      if (options.schedule && *options.schedule != schedule) continue;
+    const std::vector<ScheduleKind> tried{ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe};
+    for (const ScheduleKind schedule : options.schedule ? std::vector{*options.schedule} : tried) {
       settings.push_back({.schedule = schedule,
                           .micro_batches = m,
                           .rows = divide_up(options.batch, m),
@@ -41,10 +41,14 @@ Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Clust
             .schedule = candidate.setting.schedule};
   std::vector<Affine> borders;
   int begin = 0;
-  auto to_end = static_cast<int>(candidate.stages.size());
+  const auto count = static_cast<int>(candidate.stages.size());
   for (const auto& [end, replicas, recompute] : candidate.stages) {
-    const StageSetting setting{share_of_rows(candidate.setting.rows, replicas), replicas, in_flight(plan.schedule, plan.micro_batches, to_end--),
-                               recompute};
+    const auto before = static_cast<int>(plan.stages.size());
+    const StageSetting setting{.rows = share_of_rows(candidate.setting.rows, replicas),
+                               .replicas = replicas,
+                               .in_flight = in_flight(plan.schedule, plan.micro_batches, count - before),
+                               .recompute = recompute,
+                               .waiting = waiting(plan.schedule, plan.micro_batches, before)};
     StagePlan& stage = plan.stages.emplace_back(StagePlan{.replicas = replicas, .recompute = recompute});
     stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, options.parameters);
     borders.push_back(stretches.border(end));

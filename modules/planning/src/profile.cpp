@@ -24,9 +24,11 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
   }
   const std::pair<const char*, const Affine*> costs[] = {{"forward", &op.forward},
                                                          {"backward", &op.backward},
+                                                         {"weights", &op.weights},
                                                          {"output_bytes", &op.output_bytes},
                                                          {"saved_bytes", &op.saved_bytes},
-                                                         {"workspace_bytes", &op.workspace_bytes}};
+                                                         {"workspace_bytes", &op.workspace_bytes},
+                                                         {"waiting_bytes", &op.waiting_bytes}};
   for (const auto& [name, cost] : costs) {
     if (!is_cost(*cost)) report(name, " must be finite and at least 0, got ", cost->fixed, " + ", cost->per_row, " a row");
   }

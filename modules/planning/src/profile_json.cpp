@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t profile_version = 1;
+constexpr int64_t profile_version = 2;
 
 Json json_of(const Affine& cost) { return Json::array({cost.fixed, cost.per_row}); }
 
@@ -20,15 +20,19 @@ Affine affine(const nlohmann::json& object, const char* name, const std::string&
 }
 
 ProfiledOperator operator_from(const nlohmann::json& json, const std::string& where) {
-  refuse_others(json, {"name", "inputs", "parameters", "forward_s", "backward_s", "output_bytes", "saved_bytes", "workspace_bytes"}, where);
+  refuse_others(json, {"name", "inputs", "parameters", "forward_s", "backward_s", "weights_s", "output_bytes", "saved_bytes", "workspace_bytes",
+                 "waiting_bytes"},
+                where);
   return {.name = field<std::string>(json, "name", where),
           .inputs = field<std::vector<int>>(json, "inputs", where),
           .parameters = field<std::vector<int>>(json, "parameters", where),
           .forward = affine(json, "forward_s", where),
           .backward = affine(json, "backward_s", where),
+          .weights = affine(json, "weights_s", where),
           .output_bytes = affine(json, "output_bytes", where),
           .saved_bytes = affine(json, "saved_bytes", where),
-          .workspace_bytes = affine(json, "workspace_bytes", where)};
+          .workspace_bytes = affine(json, "workspace_bytes", where),
+          .waiting_bytes = affine(json, "waiting_bytes", where)};
 }
 
 }  // namespace
@@ -41,9 +45,11 @@ std::string to_json(const Profile& profile) {
                          {"parameters", op.parameters},
                          {"forward_s", json_of(op.forward)},
                          {"backward_s", json_of(op.backward)},
+                         {"weights_s", json_of(op.weights)},
                          {"output_bytes", json_of(op.output_bytes)},
                          {"saved_bytes", json_of(op.saved_bytes)},
-                         {"workspace_bytes", json_of(op.workspace_bytes)}});
+                         {"workspace_bytes", json_of(op.workspace_bytes)},
+                         {"waiting_bytes", json_of(op.waiting_bytes)}});
   }
   Json parameters = Json::array();
   for (const ProfiledParameter& parameter : profile.parameters) parameters.push_back({{"name", parameter.name}, {"bytes", parameter.bytes}});

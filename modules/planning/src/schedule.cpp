@@ -2,6 +2,7 @@
 #include <tw/planning/schedule.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <tw/base/concat.hpp>
@@ -12,9 +13,10 @@
 namespace tw::pipeline {
 namespace {
 
-/// @param warm_up by stage, the number of forward passes before forward and backward passes alternate
-template <class WarmUp>
-Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
+/// @param warm_up by stage, the number of forward passes before forward and backward passes alternate. @param delay by stage, how many micro-batches
+/// late the weights' half of a backward pass is made
+template <class WarmUp, class Delay>
+Schedule in_halves(int stages, int micro_batches, const WarmUp& warm_up, const Delay& delay) {
   TW_EXPECTS(stages >= 1, "a pipeline must have at least one stage, got ", stages);
   TW_EXPECTS(micro_batches >= 1, "a batch must have at least one micro-batch, got ", micro_batches);
   Schedule schedule{stages, micro_batches, {}};
@@ -24,11 +26,28 @@ Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
     for (int m = 0; m < ahead; ++m) actions.push_back({Action::Kind::forward, stage, m});
     for (int m = 0; m < micro_batches; ++m) {
       if (ahead + m < micro_batches) actions.push_back({Action::Kind::forward, stage, ahead + m});
-      actions.push_back({Action::Kind::backward, stage, m});
+      actions.push_back({Action::Kind::backward_input, stage, m});
+      if (m >= delay(stage)) actions.push_back({Action::Kind::backward_weight, stage, m - delay(stage)});
+    }
+    for (int m = std::max(0, micro_batches - delay(stage)); m < micro_batches; ++m) actions.push_back({Action::Kind::backward_weight, stage, m});
+  }
+  return schedule;
+}
+
+/// The same with whole backward passes.
+template <class WarmUp>
+Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
+  Schedule schedule = in_halves(stages, micro_batches, warm_up, [](int /*stage*/) { return 0; });
+  for (std::vector<Action>& actions : schedule.devices) {
+    std::erase_if(actions, [](const Action& action) { return action.kind == Action::Kind::backward_weight; });
+    for (Action& action : actions) {
+      if (!action.is_forward()) action.kind = Action::Kind::backward;
     }
   }
   return schedule;
 }
+
+constexpr std::array letters{'F', 'B', 'I', 'W'};  // by Action::Kind
 
 /// Parses a number at the front of `word` and removes it.
 std::optional<int> take_number(std::string_view& word) {
@@ -41,8 +60,10 @@ std::optional<int> take_number(std::string_view& word) {
 
 std::optional<Action> parse(std::string_view word) {
   const std::optional<int> stage = take_number(word);
-  if (!stage || word.empty() || (word.front() != 'F' && word.front() != 'B')) return std::nullopt;
-  const Action::Kind kind = word.front() == 'F' ? Action::Kind::forward : Action::Kind::backward;
+  if (!stage || word.empty()) return std::nullopt;
+  const auto* const letter = std::ranges::find(letters, word.front());
+  if (letter == letters.end()) return std::nullopt;
+  const auto kind = static_cast<Action::Kind>(letter - letters.begin());
   word.remove_prefix(1);
   const std::optional<int> micro_batch = take_number(word);
   if (!micro_batch || !word.empty()) return std::nullopt;
@@ -50,6 +71,11 @@ std::optional<Action> parse(std::string_view word) {
 }
 
 }  // namespace
+
+bool Schedule::has_halves() const noexcept {
+  const auto is_half = [](const Action& action) { return action.kind == Action::Kind::backward_weight; };
+  return std::ranges::any_of(devices, [&](const std::vector<Action>& actions) { return std::ranges::any_of(actions, is_half); });
+}
 
 Schedule gpipe(int stages, int micro_batches) {
   return alternating(stages, micro_batches, [&](int /*stage*/) { return micro_batches; });
@@ -59,11 +85,32 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
   return alternating(stages, micro_batches, [&](int stage) { return stages - 1 - stage; });
 }
 
+Schedule zero_bubble_h1(int stages, int micro_batches) {
+  return in_halves(
+      stages, micro_batches, [&](int stage) { return stages - 1 - stage; }, [](int stage) { return stage; });
+}
+
+Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
+  switch (kind) {
+    case ScheduleKind::gpipe: return gpipe(stages, micro_batches);
+    case ScheduleKind::one_forward_one_backward: return one_forward_one_backward(stages, micro_batches);
+    default: return zero_bubble_h1(stages, micro_batches);
+  }
+}
+
+const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names() {
+  static const std::vector<std::pair<std::string, ScheduleKind>> names{
+      {"gpipe", ScheduleKind::gpipe}, {"1f1b", ScheduleKind::one_forward_one_backward}, {"zb-h1", ScheduleKind::zero_bubble_h1}};
+  return names;
+}
+
+const char* name_of(ScheduleKind kind) noexcept { return schedule_names().at(static_cast<size_t>(kind)).first.c_str(); }
+
 std::string to_text(const Schedule& schedule) {
   TextWriter out;
   for (const std::vector<Action>& device : schedule.devices) {
     for (size_t i = 0; i < device.size(); ++i) {
-      out << (i > 0 ? " " : "") << device[i].stage << (device[i].is_forward() ? 'F' : 'B') << device[i].micro_batch;
+      out << (i > 0 ? " " : "") << device[i].stage << letters.at(static_cast<size_t>(device[i].kind)) << device[i].micro_batch;
     }
     out << '\n';
   }
@@ -80,7 +127,7 @@ Schedule schedule_from_text(std::string_view text) {
     std::vector<Action> actions;
     for (std::string word; words >> word;) {
       const std::optional<Action> action = parse(word);
-      if (!action) throw Error(concat("line ", number, ": '", word, "' is not an action; actions look like 0F3 or 1B0: stage, F or B, micro-batch"));
+      if (!action) throw Error(concat("line ", number, ": '", word, "' is not an action; actions look like 0F3 or 1B0: stage, F, B, I or W, micro-batch"));
       actions.push_back(*action);
       schedule.stages = std::max(schedule.stages, action->stage + 1);
       schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);

@@ -2,6 +2,7 @@
 #include <tw/planning/schedule_check.hpp>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,15 +15,18 @@ namespace tw::pipeline {
 namespace {
 
 std::string name_of(const Action& action) {
-  return concat(action.is_forward() ? "forward" : "backward", " pass of micro-batch ", action.micro_batch, " on stage ", action.stage);
+  constexpr std::array names{"forward pass", "backward pass", "inputs' half of the backward pass", "weights' half of the backward pass"};  // by kind
+  return concat(names.at(static_cast<size_t>(action.kind)), " of micro-batch ", action.micro_batch, " on stage ", action.stage);
 }
 
-/// Checks that each stage is on one device, computes everything once, and runs backward passes after forward passes.
+/// Checks that each stage is on one device, computes everything once, and runs backward passes after forward passes, in two halves or whole.
 std::vector<std::string> problems_of_lists(const Schedule& schedule) {
   std::vector<std::string> problems;
   std::map<int, size_t> device_of;
-  std::set<std::pair<int, int>> forwards;
-  std::set<std::pair<int, int>> backwards;
+  using Made = std::set<std::pair<int, int>>;
+  Made forwards;
+  Made cotangents;
+  Made weights;
   for (size_t device = 0; device < schedule.devices.size(); ++device) {
     for (const Action& action : schedule.devices[device]) {
       if (action.stage < 0 || action.stage >= schedule.stages || action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches) {
@@ -32,18 +36,25 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
       const auto [home, is_new] = device_of.emplace(action.stage, device);
       if (home->second != device) problems.push_back(concat("stage ", action.stage, " is on device ", home->second, " and on device ", device));
       const std::pair place(action.stage, action.micro_batch);
-      const bool is_forward = action.is_forward();
-      if (!is_forward && !forwards.contains(place))
+      if (action.makes_cotangents() && !forwards.contains(place))
         problems.push_back(concat("device ", device, ": the ", name_of(action), " precedes its forward pass"));
-      if (!(is_forward ? forwards : backwards).insert(place).second)
+      if (action.kind == Action::Kind::backward_weight && !cotangents.contains(place))
+        problems.push_back(concat("device ", device, ": the ", name_of(action), " precedes the inputs' half"));
+      const bool is_new_forward = !action.is_forward() || forwards.insert(place).second;
+      const bool is_new_cotangent = !action.makes_cotangents() || cotangents.insert(place).second;
+      const bool is_new_weight = action.is_forward() || !action.frees() || weights.insert(place).second;
+      if (!is_new_forward || !is_new_cotangent || !is_new_weight)
         problems.push_back(concat("device ", device, ": the ", name_of(action), " occurs twice"));
     }
   }
   for (int stage = 0; stage < schedule.stages; ++stage) {
     for (int m = 0; m < schedule.micro_batches; ++m) {
-      for (const auto& [kind, made] : {std::pair(Action::Kind::forward, &forwards), std::pair(Action::Kind::backward, &backwards)}) {
-        if (!made->contains({stage, m})) problems.push_back(concat("the ", name_of({kind, stage, m}), " is missing"));
-      }
+      const auto expect = [&](const Made& made, Action::Kind kind) {
+        if (!made.contains({stage, m})) problems.push_back(concat("the ", name_of({kind, stage, m}), " is missing"));
+        return made.contains({stage, m});
+      };
+      expect(forwards, Action::Kind::forward);
+      if (expect(cotangents, Action::Kind::backward)) expect(weights, Action::Kind::backward_weight);
     }
   }
   return problems;
@@ -66,6 +77,10 @@ ExecutableLists executable(const Schedule& schedule) {
   };
   for (size_t device = 0; device < schedule.devices.size(); ++device) {
     for (const Action& action : schedule.devices[device]) {
+      if (action.kind == Action::Kind::backward_weight) {
+        all.lists[device].emplace_back();  // waits for no other device
+        continue;
+      }
       const int before = action.stage - 1;
       const int after = action.stage;
       const bool is_forward = action.is_forward();
@@ -102,7 +117,7 @@ std::vector<int> max_in_flight(const Schedule& schedule) {
   for (const std::vector<Action>& device : schedule.devices) {
     for (const Action& action : device) {
       const auto stage = static_cast<size_t>(action.stage);
-      now[stage] += action.is_forward() ? 1 : -1;
+      now[stage] += (action.is_forward() ? 1 : 0) - (action.frees() ? 1 : 0);
       most[stage] = std::max(most[stage], now[stage]);
     }
   }

@@ -20,6 +20,7 @@ class Arrivals {
 
   /// Infinite if not known yet.
   double of(const Action& action) const {
+    if (action.kind == Action::Kind::backward_weight) return 0;
     const bool is_forward = action.is_forward();
     const int from = is_forward ? action.stage - 1 : action.stage + 1;
     if (from < 0 || from >= static_cast<int>(times_.size())) return 0;
@@ -27,6 +28,7 @@ class Arrivals {
     return found == arrivals_.end() ? infinity : found->second;
   }
   void note(const Action& action, double end) {
+    if (action.kind == Action::Kind::backward_weight) return;
     const bool is_forward = action.is_forward();
     const int border = is_forward ? action.stage : action.stage - 1;
     if (border < 0 || border + 1 >= static_cast<int>(times_.size())) return;
@@ -40,6 +42,15 @@ class Arrivals {
   std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
   std::map<std::pair<bool, int>, double> links_;           // by direction and border: when the link is free
 };
+
+double duration_of(const Action& action, const PassTimes& times) {
+  switch (action.kind) {
+    case Action::Kind::forward: return times.forward;
+    case Action::Kind::backward: return times.backward;
+    case Action::Kind::backward_input: return times.backward - times.weights;
+    default: return times.weights;
+  }
+}
 
 }  // namespace
 
@@ -66,9 +77,8 @@ Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& time
         const Action& action = schedule.devices[device][spans.size()];
         const double there = arrivals.of(action);
         if (!std::isfinite(there)) break;
-        const PassTimes& time = times[static_cast<size_t>(action.stage)];
         const double begin = std::max(free[device], there);
-        free[device] = begin + (action.is_forward() ? time.forward : time.backward);
+        free[device] = begin + duration_of(action, times[static_cast<size_t>(action.stage)]);
         spans.push_back({action, begin, free[device]});
         arrivals.note(action, free[device]);
         result.duration = std::max(result.duration, free[device]);

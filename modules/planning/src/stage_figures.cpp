@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stage_figures.hpp"
 
+#include <algorithm>
+
 namespace tw::pipeline {
 
 StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t rows, std::optional<double> segment_bytes) {
@@ -18,6 +20,7 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   StageFigures figures;
   figures.forward_s = stretch.forward.of(rows);
   figures.backward_s = stretch.backward.of(rows) + (setting.recompute == Recompute::none ? 0 : figures.forward_s);
+  figures.weights_s = std::min(stretch.weights.of(rows), stretch.backward.of(rows));
   figures.in_flight = setting.in_flight;
 
   StageMemory& memory = figures.memory;
@@ -25,15 +28,19 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   memory.gradients = stretch.parameter_bytes * parameters.gradients;
   memory.optimizer = stretch.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
   memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes) + (setting.replicas > 1 ? memory.gradients : 0);
+  // The pass that runs now, and what others have left for their weights' half. What it leaves replaces what it has saved.
+  const double left = stretch.waiting.of(rows);
+  const double now = setting.waiting > 0 ? std::max(stretch.peak.of(rows), left) : stretch.peak.of(rows);
+  const double waiting = std::max(0, setting.waiting - 1) * left;
   switch (setting.recompute) {
-    case Recompute::none: memory.activations = (setting.in_flight - 1) * stretch.saved.of(rows) + stretch.peak.of(rows); break;
+    case Recompute::none: memory.activations = (setting.in_flight - 1) * stretch.saved.of(rows) + now + waiting; break;
     case Recompute::selective:
-      memory.activations = (setting.in_flight - 1) * stretch.kept.of(rows);
-      memory.recomputation = load.segment_bytes;
+      memory.activations = (setting.in_flight - 1) * stretch.kept.of(rows) + waiting;
+      memory.recomputation = setting.waiting > 0 ? std::max(load.segment_bytes, left) : load.segment_bytes;
       break;
     case Recompute::full:
-      memory.activations = setting.in_flight * load.input_bytes;
-      memory.recomputation = stretch.peak.of(rows);
+      memory.activations = setting.in_flight * load.input_bytes + waiting;
+      memory.recomputation = now;
       break;
   }
 

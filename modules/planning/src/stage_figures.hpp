@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times and memory of a stage. All formulas are here.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <tw/base/numbers.hpp>
 #include <tw/planning/plan.hpp>
@@ -15,6 +16,7 @@ struct StageSetting {
   int replicas = 1;
   int in_flight = 1;
   Recompute recompute = Recompute::none;
+  int waiting = 0;  ///< for the weights' half of their backward pass
 };
 
 /// A stretch as a stage, for a number of rows.
@@ -38,6 +40,10 @@ inline int64_t share_of_rows(int64_t rows, int replicas) { return divide_up(rows
 /// Number of micro-batches whose activations the stage holds at the same time. @param to_end number of stages from this one to the last, inclusive
 inline int in_flight(ScheduleKind schedule, int micro_batches, int to_end) {
   return schedule == ScheduleKind::gpipe || micro_batches < to_end ? micro_batches : to_end;
+}
+/// Number of micro-batches that wait for the weights' half of their backward pass, at most. @param before number of stages before this one
+inline int waiting(ScheduleKind schedule, int micro_batches, int before) {
+  return schedule == ScheduleKind::zero_bubble_h1 ? std::min(micro_batches, before + 1) : 0;
 }
 
 /// Transfer time of the values that cross `border`, between stages with these numbers of replicas. The side with fewer replicas limits it.

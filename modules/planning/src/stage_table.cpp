@@ -20,6 +20,9 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
   return cost;
 }
 
+/// On any stage: the search does not know how many come before.
+int most_waiting(const SearchSetting& setting) { return waiting(setting.schedule, setting.micro_batches, setting.max_stages - 1); }
+
 bool allows(const PlanOptions& options, Recompute recompute) {
   return std::find(options.recompute.begin(), options.recompute.end(), recompute) != options.recompute.end();
 }
@@ -57,7 +60,7 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretche
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (!allows(options, recompute)) continue;
-    const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute}, cluster, options.parameters);
+    const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute, most_waiting(setting)}, cluster, options.parameters);
     const double bytes = figures.memory.total();
     if (bytes > cluster.memory_bytes) continue;
     const SearchCost cost = cost_of(figures, load, end == stretches.blocks(), setting, cluster);
@@ -81,7 +84,7 @@ StageTable::StageTable(const Stretches& stretches, const SearchSetting& setting,
         const StageLoad load = stage_load(stretches, begin, end, rows, segment);
         Entry& entry = entries_[index(which, begin, end)];
         for (const Recompute recompute : options.recompute) {
-          const StageSetting stage{rows, replicas_[which], 1, recompute};
+          const StageSetting stage{rows, replicas_[which], 1, recompute, most_waiting(setting)};
           Limited& limited = recompute == Recompute::none ? entry.kept : entry.recomputed;
           limited.cost = cost_of(figures_of(load, stage, cluster, options.parameters), load, end == blocks_, setting, cluster);
           limited.limit = std::max(limited.limit, limit_of(load, stage, setting, cluster, options));

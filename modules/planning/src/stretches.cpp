@@ -16,6 +16,8 @@ void raise(Affine& most, const Affine& other) {
 void add_costs(Stretch& stretch, const ProfiledOperator& op) {
   stretch.forward += op.forward;
   stretch.backward += op.backward;
+  stretch.weights += op.weights;
+  stretch.waiting += op.waiting_bytes;
   stretch.saved += op.saved_bytes;
 }
 
@@ -71,6 +73,8 @@ class Summation {
     const BlockOfOperators& block = blocks_[static_cast<size_t>(index)];
     sum_.forward += block.costs.forward;
     sum_.backward += block.costs.backward;
+    sum_.weights += block.costs.weights;
+    sum_.waiting += block.costs.waiting;
     raise(peak_, saved_ + block.costs.peak);
     saved_ += block.costs.saved;
     sum_.saved += block.costs.saved;

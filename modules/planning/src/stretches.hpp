@@ -8,10 +8,11 @@ namespace tw::pipeline {
 
 /// Work and memory of a stage of consecutive blocks, before rows and replicas are known.
 struct Stretch {
-  Affine forward, backward, saved;
+  Affine forward, backward, weights, saved;
   /// Peak memory of the backward pass: what earlier operators have saved, and one operator's own saved bytes and workspace. An upper bound: slightly
   /// too large if the peak is at one operator for few rows and at another for many.
   Affine peak;
+  Affine waiting;              ///< bytes that the weights' half of the backward pass needs
   Affine kept;                 ///< bytes that cross the border before each block: what selective recomputation keeps
   double parameter_bytes = 0;  ///< each parameter counts once
   double tied_bytes = 0;       ///< the part of parameter_bytes that other stages have too

@@ -29,7 +29,7 @@ std::vector<PassTimes> equal_times(int stages, double forward, double backward) 
 
 TEST(Schedules, RunToTheirEndWithTheSmallestChannels) {
   for_all([](int stages, int m) {
-    for (const Schedule& schedule : {gpipe(stages, m), one_forward_one_backward(stages, m)}) {
+    for (const Schedule& schedule : {gpipe(stages, m), one_forward_one_backward(stages, m), zero_bubble_h1(stages, m)}) {
       EXPECT_EQ(problems_of(schedule, 1), std::vector<std::string>{}) << stages << " stages, " << m << " micro-batches\n" << to_text(schedule);
     }
   });
@@ -50,6 +50,35 @@ TEST(Schedules, HaveTheBubblesAndActivationsOfTheFormulas) {
       }
     }
   });
+}
+
+/// Bubble (p - 1) max(F, F + B - 2 W) with as many micro-batches as stages or more, never longer than 1F1B's; no stage holds more than 1F1B's first.
+TEST(Schedules, InHalvesHaveTheBubbleAndActivationsOfTheFormulas) {
+  for (const auto& [forward, inputs, weights] :
+       {std::tuple(1.0, 1.0, 1.0), std::tuple(1.0, 1.1, 0.8), std::tuple(1.0, 1.0, 2.0), std::tuple(1.0, 0.5, 1.0), std::tuple(2.0, 1.0, 1.0)}) {
+    for (int stages = 1; stages <= 16; ++stages) {
+      for (const int m : {1, 2, 3, 5, 8, 16, 17, 64}) {
+        const Schedule schedule = zero_bubble_h1(stages, m);
+        const PassTimes time{.forward = forward, .backward = inputs + weights, .weights = weights};
+        const std::vector<PassTimes> times(static_cast<size_t>(stages), time);
+        const double duration = simulate(schedule, times).duration;
+        const double work = m * (forward + inputs + weights);
+        const double bubble = (stages - 1) * std::max(forward, forward + inputs - weights);
+        EXPECT_TRUE(m < stages || std::abs(duration - work - bubble) < 1e-9) << stages << " stages, " << m << " micro-batches: " << duration - work;
+        EXPECT_LE(duration, simulate(one_forward_one_backward(stages, m), times).duration + 1e-9) << stages << ' ' << m;
+        for (const int held : max_in_flight(schedule)) EXPECT_LE(held, std::min(stages, m));
+      }
+    }
+  }
+}
+
+/// Four stages and eight micro-batches, by hand.
+TEST(Schedules, InHalvesDelayWeightsByTheStage) {
+  EXPECT_EQ(to_text(zero_bubble_h1(4, 8)),
+            "0F0 0F1 0F2 0F3 0I0 0W0 0F4 0I1 0W1 0F5 0I2 0W2 0F6 0I3 0W3 0F7 0I4 0W4 0I5 0W5 0I6 0W6 0I7 0W7\n"
+            "1F0 1F1 1F2 1I0 1F3 1I1 1W0 1F4 1I2 1W1 1F5 1I3 1W2 1F6 1I4 1W3 1F7 1I5 1W4 1I6 1W5 1I7 1W6 1W7\n"
+            "2F0 2F1 2I0 2F2 2I1 2F3 2I2 2W0 2F4 2I3 2W1 2F5 2I4 2W2 2F6 2I5 2W3 2F7 2I6 2W4 2I7 2W5 2W6 2W7\n"
+            "3F0 3I0 3F1 3I1 3F2 3I2 3F3 3I3 3W0 3F4 3I4 3W1 3F5 3I5 3W2 3F6 3I6 3W3 3F7 3I7 3W4 3W5 3W6 3W7\n");
 }
 
 /// No possible order of two devices is shorter, for few micro-batches.
@@ -86,7 +115,7 @@ TEST(Schedules, AreAsShortAsAnyOrder) {
 
 TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   // One micro-batch passes through all stages and back.
-  const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {5, 6, 7}};
+  const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {.forward = 5, .backward = 6}};
   const Simulation simulation = simulate(gpipe(3, 1), times);
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
   EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);
@@ -111,6 +140,10 @@ TEST(Check, NamesWhatIsWrong) {
   expect_problem("0F0 0F0 0B0", "device 0: the forward pass of micro-batch 0 on stage 0 occurs twice");
   expect_problem("0B0 0F0", "device 0: the backward pass of micro-batch 0 on stage 0 precedes its forward pass");
   expect_problem("0F0 0B0 1F1\n1F0 1B0 1B1 0F1 0B1", "stage 1 is on device 0 and on device 1");
+  expect_problem("0F0 0W0 0I0", "device 0: the weights' half of the backward pass of micro-batch 0 on stage 0 precedes the inputs' half");
+  expect_problem("0F0 0I0", "the weights' half of the backward pass of micro-batch 0 on stage 0 is missing");
+  expect_problem("0F0 0B0 0W0", "device 0: the weights' half of the backward pass of micro-batch 0 on stage 0 occurs twice");
+  expect_problem("0F0 0I0 0B0", "device 0: the backward pass of micro-batch 0 on stage 0 occurs twice");
   expect_problem("0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1",
                  "device 0 waits for ever before the backward pass of micro-batch 0 on stage 0: its input has not arrived");
   expect_problem("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1",
@@ -158,11 +191,14 @@ TEST(Check, JudgesRandomSchedulesAsTheyRun) {
 
 TEST(Text, GoesBothWays) {
   for_all([](int stages, int m) {
-    const Schedule schedule = one_forward_one_backward(stages, m);
-    EXPECT_EQ(schedule_from_text(to_text(schedule)), schedule);
+    for (const auto& [name, kind] : schedule_names()) {
+      const Schedule schedule = make_schedule(kind, stages, m);
+      EXPECT_EQ(schedule_from_text(to_text(schedule)), schedule);
+      EXPECT_EQ(name_of(kind), name);
+    }
   });
   EXPECT_EQ(schedule_from_text("# two devices\n0F0 0B0   # the first\n\n1F0 1B0\n"), gpipe(2, 1));
-  for (const char* wrong : {"0F0 0X0", "0F", "F0", "0F0B", "-1F0", "0F99999999999"}) {
+  for (const char* wrong : {"0F0 0X0", "0F", "F0", "0F0B", "0G0", "-1F0", "0F99999999999"}) {
     EXPECT_THROW(schedule_from_text(wrong), Error) << wrong;
   }
   EXPECT_THROW(schedule_from_text(" # nothing\n"), Error);

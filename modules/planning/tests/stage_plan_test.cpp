@@ -165,7 +165,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j.erase("batch"); }), "plan.batch is missing");
   expect_contains(refused([](auto& j) { j["micro_batches"] = "two"; }), "plan.micro_batches has the wrong type: \"two\"");
   expect_contains(refused([](auto& j) { j["microbatches"] = 2; }), "plan.microbatches is unknown");
-  expect_contains(refused([](auto& j) { j["schedule"] = "zb"; }), "plan.schedule is \"zb\", must be one of gpipe, 1f1b");
+  expect_contains(refused([](auto& j) { j["schedule"] = "zb"; }), "plan.schedule is \"zb\", must be one of gpipe, 1f1b, zb-h1");
   expect_contains(refused([](auto& j) { j["stages"][1]["recompute"] = "some"; }), "plan.stages[1].recompute is \"some\"");
   expect_contains(refused([](auto& j) { j["stages"][1]["operators"] = {"mask", "d"}; }), "plan.stages[1].operators: there is no operator \"d\"");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"b .. a"}; }), "\"b .. a\" ends before it begins");
@@ -186,7 +186,7 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
     EXPECT_THROW(profile_from_json(json.dump()), Error);
     return message_of([&] { profile_from_json(json.dump()); });
   };
-  expect_contains(refused([](auto& j) { j["version"] = 2, j["operator"] = 0; }), "profile.version is 2, only 1 is supported");
+  expect_contains(refused([](auto& j) { j["version"] = 3, j["operator"] = 0; }), "profile.version is 3, only 2 is supported");
   expect_contains(refused([](auto& j) { j["operators"][1].erase("forward_s"); }), "profile.operators[1].forward_s is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
   expect_contains(refused([](auto& j) { j["operators"][1]["inputs"] = {3}; }), "operators[1] \"a\": inputs has 3");

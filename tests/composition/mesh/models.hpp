@@ -343,6 +343,12 @@ inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, 
   return blocks;
 }
 
+/// Blocks run as they are: their backward passes have no halves.
+inline ParallelOptions for_blocks(ParallelOptions options) {
+  if (options.schedule == pipeline::ScheduleKind::zero_bubble_h1) options.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  return options;
+}
+
 inline OneProcess blocks_in_one_process(const Settings& settings, int stages, double dropout, const TensorType& type) {
   torch::manual_seed(14);
   auto module = std::make_shared<torch::nn::Module>();
@@ -377,7 +383,7 @@ inline TableModel of_blocks(const std::string& name, bool split, double dropout,
   model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
     const Tensors example = type.placed(type.converted(vectors(2)).inputs);
     torch::manual_seed(14);
-    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout, type), example, options)};
+    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout, type), example, for_blocks(options))};
   };
   model.one_process = [dropout, type](const Settings& settings, int stages) {
     return blocks_in_one_process(settings, stages, dropout, type.on_cpu());
@@ -412,7 +418,7 @@ inline TableModel of_layers(const std::string& name, bool split, double dropout,
   model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
     const Communicator* tensor = split ? axis_of(mesh, "tensor") : nullptr;
     const Tensors example = type.placed(type.converted(vectors(2)).inputs);
-    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout, type), example, exact_layers(), options)};
+    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout, type), example, exact_layers(), for_blocks(options))};
   };
   model.one_process = [dropout, type](const Settings& /*settings*/, int /*stages*/) {
     const std::vector<layer_parallel::Block> blocks = layer_blocks(nullptr, dropout, type.on_cpu());

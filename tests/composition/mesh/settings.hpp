@@ -26,7 +26,7 @@ struct Settings {
   bool clip = false;
   int64_t steps = 1;  ///< train_step() calls whose gradients add up to an update
   int64_t micro_batches = 1;
-  bool gpipe = false;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   bool recompute = false;
   bool uneven = false;  ///< places have different numbers of rows
   bool empty = false;   ///< one place has none
@@ -44,7 +44,7 @@ struct Settings {
     settings.clip = random.below(2) == 1;
     settings.steps = 1 + random.below(2);
     settings.micro_batches = 1 + random.below(3);
-    settings.gpipe = random.below(2) == 1;
+    settings.schedule = static_cast<pipeline::ScheduleKind>(random.below(3));
     settings.recompute = random.below(3) == 0;
     settings.uneven = random.below(2) == 1;
     settings.empty = settings.uneven && random.below(2) == 1;
@@ -53,7 +53,7 @@ struct Settings {
   }
 
   std::string describe() const {
-    return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches", gpipe ? ", gpipe" : "", recompute ? ", recompute" : "",
+    return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches, ", name_of(schedule), recompute ? ", recompute" : "",
                   clip ? ", clipped" : "", steps > 1 ? ", two steps an update" : "", uneven ? ", uneven" : "",
                   empty ? ", one place without rows" : "", float32 ? ", float32" : "");
   }
@@ -62,7 +62,7 @@ struct Settings {
     return {.micro_batches = micro_batches,
             .seed = seed,
             .compute = compute,
-            .schedule = gpipe ? pipeline::ScheduleKind::gpipe : pipeline::ScheduleKind::one_forward_one_backward,
+            .schedule = schedule,
             .recompute = recompute ? pipeline::Recompute::full : pipeline::Recompute::none,
             .unit_bytes = 500};
   }

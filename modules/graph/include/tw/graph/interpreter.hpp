@@ -17,7 +17,8 @@ struct PassRows {
   bool probe = false;  ///< dry run: replaces each random number by the middle of its range, and checks no answers
 };
 
-/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Random numbers come from a counter-based generator keyed by pass,
+/// Runs nodes of a graph, operator by operator, so that autograd records as usual. Under a WeightGradients::Recording, products of the batch with
+/// weights are recorded there. Random numbers come from a counter-based generator keyed by pass,
 /// node and row. They do not depend on how the batch is divided, or on the kind of device.
 ///
 /// The graph's tensors for an accelerator, such as constants, are placed on the thread's current one at construction. Random numbers are drawn on the
@@ -40,6 +41,8 @@ class Interpreter {
 
   /// Whether any of its operators draws random numbers.
   bool is_random() const noexcept;
+  /// Whether a backward pass through any of its operators has two halves, see WeightGradients.
+  bool has_products() const noexcept;
 
  private:
   class Impl;

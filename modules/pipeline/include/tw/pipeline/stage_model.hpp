@@ -49,6 +49,8 @@ struct StageModel {
   std::vector<Forward> segments = {};
   /// Whether `forward` communicates with ranks that train parameters for it, so that its outputs need cotangents even if this rank trains none.
   bool trains_elsewhere = false;
+  /// Whether backward passes through `forward` and `segments` can be made in two halves: their products are recorded by WeightGradients::here().
+  bool has_halves = false;
   /// Whether `forward` uses only the mode of `module` as a whole, not the modes of its submodules.
   bool has_one_mode = false;
 };

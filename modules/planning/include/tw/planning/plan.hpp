@@ -14,8 +14,6 @@
 
 namespace tw::pipeline {
 
-enum class ScheduleKind { gpipe, one_forward_one_backward };
-
 /// Memory of one device, in bytes.
 struct StageMemory {
   double weights = 0;
@@ -32,6 +30,7 @@ struct StageMemory {
 struct StageFigures {
   double forward_s = 0;
   double backward_s = 0;    ///< including recomputation
+  double weights_s = 0;     ///< the part of it that the weights' half takes
   double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
   double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< part of the all-reduce that extends the batch's time
@@ -86,11 +85,9 @@ std::string to_json(const Plan& plan, const Profile& profile);
 /// Reads a plan without figures. @throws Error naming the field, or with the first of problems_of()
 Plan plan_from_json(std::string_view text, const Profile& profile, int devices);
 
-/// "none", "selective", "full"; "gpipe", "1f1b".
+/// "none", "selective", "full".
 const char* name_of(Recompute recompute) noexcept;
-const char* name_of(ScheduleKind schedule) noexcept;
 const std::vector<std::pair<std::string, Recompute>>& recompute_names();
-const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
 /// Operators as names and ranges, as in to_json().
 std::vector<std::string> name_ranges(const std::vector<int>& operators, const Profile& profile);
 

@@ -22,7 +22,7 @@ namespace tw::pipeline {
 struct PlanOptions {
   int64_t batch = 1;                          ///< rows per step, over all devices
   std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to the batch, at most 4096, and divisors of the batch up to 64
-  std::optional<ScheduleKind> schedule = {};  ///< unset: tries both
+  std::optional<ScheduleKind> schedule = {};  ///< unset: tries gpipe and 1f1b
   std::optional<int> max_stages = {};         ///< unset: the number of devices
   std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any stages, with replicas
   ParameterMemory parameters = {};

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tw::pipeline {
@@ -10,14 +11,20 @@ namespace tw::pipeline {
 /// One computation of one stage on one micro-batch. Ref: the vocabulary of torch.distributed.pipelining.
 struct Action {
   enum class Kind {
-    forward,   ///< uses the previous stage's activations, makes those for the next stage
-    backward,  ///< uses cotangents from the next stage, makes those for the previous stage and this stage's gradients
+    forward,          ///< uses the previous stage's activations, makes those for the next stage
+    backward,         ///< uses cotangents from the next stage, makes those for the previous stage and this stage's gradients
+    backward_input,   ///< the half of it that makes the cotangents for the previous stage
+    backward_weight,  ///< the other half, any time after: makes this stage's gradients
   };
   Kind kind = Kind::forward;
   int stage = 0;
   int micro_batch = 0;
 
   bool is_forward() const noexcept { return kind == Kind::forward; }
+  /// Whether it makes the cotangents for the previous stage.
+  bool makes_cotangents() const noexcept { return kind == Kind::backward || kind == Kind::backward_input; }
+  /// Whether nothing of the micro-batch is held after it.
+  bool frees() const noexcept { return kind == Kind::backward || kind == Kind::backward_weight; }
   bool operator==(const Action&) const = default;
 };
 
@@ -27,6 +34,8 @@ struct Schedule {
   int micro_batches = 0;
   std::vector<std::vector<Action>> devices;  ///< actions of each device, in order
 
+  /// Whether a backward pass is made in two halves.
+  bool has_halves() const noexcept;
   bool operator==(const Schedule&) const = default;
 };
 
@@ -38,8 +47,20 @@ Schedule gpipe(int stages, int micro_batches);
 /// gpipe(), but stage i holds activations of at most min(micro_batches, stages - i) micro-batches. Ref: Narayanan et al. 2019, PipeDream-flush; arXiv
 /// 2104.04473.
 Schedule one_forward_one_backward(int stages, int micro_batches);
+/// Like one_forward_one_backward(), with backward passes in two halves: stage i makes the weights' half of a micro-batch i micro-batches late, where
+/// it would have to wait for cotangents. With at least as many micro-batches as stages, each device is idle for
+/// (stages - 1) max(F, F + B - 2 W), where W is the weights' part of a backward pass B. A stage holds at most min(micro_batches, stages)
+/// micro-batches until their last half, as many as the first stage of one_forward_one_backward(). Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
+Schedule zero_bubble_h1(int stages, int micro_batches);
 
-/// One line per device, such as "0F0 0F1 0B0 0B1": stage, F or B, micro-batch.
+enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1 };
+/// The schedule of that kind.
+Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
+/// "gpipe", "1f1b", "zb-h1".
+const char* name_of(ScheduleKind kind) noexcept;
+const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
+
+/// One line per device, such as "0F0 0F1 0B0 0I1 0W1": stage; F, B, or I and W for the halves of inputs and of weights; micro-batch.
 std::string to_text(const Schedule& schedule);
 /// The inverse of to_text(); counts the stages and micro-batches that occur. Ignores empty lines and comments that begin with #.
 /// @throws Error naming the line and the invalid text

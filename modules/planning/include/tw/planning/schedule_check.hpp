@@ -11,8 +11,8 @@ namespace tw::pipeline {
 /// @param channel_capacity maximum number of micro-batches in flight between two stages before the sender waits, at least 1
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity = 1);
 
-/// For each stage, the maximum number of micro-batches whose activations it holds, from their forward to their backward pass. @param schedule without
-/// problems
+/// For each stage, the maximum number of micro-batches of which it holds something, from their forward pass to their backward pass, or its last half.
+/// @param schedule without problems
 std::vector<int> max_in_flight(const Schedule& schedule);
 
 }  // namespace tw::pipeline

@@ -11,6 +11,7 @@ namespace tw::pipeline {
 struct PassTimes {
   double forward = 1;
   double backward = 2;
+  double weights = 0;   ///< the part of `backward` that its weights' half takes
   double transfer = 0;  ///< transfer to the next stage, and of cotangents back; one at a time per direction, overlaps computation
 };
 
@@ -33,7 +34,7 @@ struct Simulation {
 Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times);
 
 /// A Gantt chart of `width` characters with one line per device. A forward pass shows the micro-batch's last digit, a backward pass a letter from a
-/// on.
+/// on, the weights' half of one a capital.
 std::string gantt_text(const Simulation& simulation, int width = 100);
 /// The same as an SVG drawing.
 std::string gantt_svg(const Simulation& simulation);

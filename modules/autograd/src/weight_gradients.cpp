@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator's call is recorded as a graph of its own, from copies of its tensors that are leaves. A node takes its place in the caller's graph: its
+// backward pass lets the engine run the call's graph to the inputs' copies only, and keeps graph and cotangent. The weights' half runs the same graph
+// to the weights' copies. LibTorch's nodes leave out gradients that nobody asked for.
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <deque>
+#include <tw/autograd/weight_gradients.hpp>
+#include <utility>
+
+#include "recorded_graph.hpp"
+
+namespace tw {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+
+thread_local WeightGradients* recording = nullptr;
+
+/// Leaves that share memory with those of `tensors` that require a gradient, in place of these.
+class Copies {
+ public:
+  explicit Copies(const std::vector<at::Tensor>& tensors) : all_(tensors) {
+    for (at::Tensor& each : all_) {
+      if (!each.defined() || !each.requires_grad()) continue;
+      to_.push_back(torch::autograd::impl::gradient_edge(each));
+      each = each.detach().requires_grad_();
+      from_.push_back(torch::autograd::impl::gradient_edge(each));
+    }
+  }
+  const std::vector<at::Tensor>& all() const noexcept { return all_; }
+  /// By copy: where its gradient arrives.
+  const edge_list& from() const noexcept { return from_; }
+  /// By copy: where the gradient of the tensor that it stands for goes.
+  const edge_list& to() const noexcept { return to_; }
+
+ private:
+  std::vector<at::Tensor> all_;
+  edge_list from_;
+  edge_list to_;
+};
+
+variable_list run(const Edge& root, const at::Tensor& cotangent, bool keep_graph, const edge_list& ends) {
+  return torch::autograd::Engine::get_default_engine().execute({root}, {cotangent}, keep_graph, false, false, ends);
+}
+
+/// The recorded call of an operator.
+struct Call {
+  Edge root;           // of the result
+  edge_list inputs;    // the ends at the inputs' copies
+  edge_list weights;   // the ends at the weights' copies
+  edge_list to;        // where the weights' gradients go
+};
+
+/// What the weights' half of a call needs.
+struct Left {
+  Call call;
+  at::Tensor cotangent;
+};
+
+/// Makes the weights' gradients of one call, and then starts the node of the next call.
+struct WeightsNode : torch::autograd::Node {
+  /// @param next may be invalid
+  WeightsNode(Left left, Edge next) : Node(/*sequence_nr=*/0), left_(std::move(left)) {  // 0: gradients are added before the next call's are made
+    edge_list edges = left_.call.to;
+    edges.push_back(std::move(next));
+    set_next_edges(std::move(edges));
+    add_input_metadata(at::zeros({}));
+  }
+
+  std::string name() const override { return "tw::weight_gradients"; }
+
+  variable_list apply(variable_list&& /*cotangents*/) override {
+    const Left left = std::exchange(left_, {});
+    variable_list gradients = run(left.call.root, left.cotangent, false, left.call.weights);
+    gradients.emplace_back();  // for the next node
+    return gradients;
+  }
+
+  Left left_;
+};
+
+/// Stands for an operator's call in the caller's graph.
+struct InputsNode : torch::autograd::Node {
+  InputsNode(Call call, std::shared_ptr<std::deque<Left>> left) : call_(std::move(call)), left_(std::move(left)) {}
+
+  std::string name() const override { return "tw::input_gradients"; }
+  void release_variables() override { call_ = {}; }
+
+  variable_list apply(variable_list&& cotangents) override {
+    variable_list gradients(call_.inputs.size());
+    if (!cotangents[0].defined()) return gradients;
+    edge_list ends;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (task_should_compute_output(i)) ends.push_back(call_.inputs[i]);
+    }
+    if (!ends.empty()) {
+      variable_list made = run(call_.root, cotangents[0], true, ends);
+      for (size_t i = gradients.size(); i-- > 0;) {
+        if (!task_should_compute_output(i)) continue;
+        gradients[i] = std::move(made.back());
+        made.pop_back();
+      }
+    }
+    left_->push_back({call_, std::move(cotangents[0])});
+    return gradients;
+  }
+
+  Call call_;
+  std::shared_ptr<std::deque<Left>> left_;
+};
+
+}  // namespace
+
+struct WeightGradients::Kept {
+  std::deque<Left> left;
+};
+
+WeightGradients::WeightGradients() : kept_(std::make_shared<Kept>()) {}
+
+at::Tensor WeightGradients::record(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights, const Operator& op) {
+  if (!c10::GradMode::is_enabled()) return op(inputs, weights);
+  const Copies of_weights(weights);
+  if (of_weights.to().empty()) return op(inputs, weights);
+  const Copies of_inputs(inputs);
+  at::Tensor result = op(of_inputs.all(), of_weights.all());
+  Call call{.root = torch::autograd::impl::gradient_edge(result), .inputs = of_inputs.from(), .weights = of_weights.from(), .to = of_weights.to()};
+  result = result.detach();
+  const auto node = make_graph_node<InputsNode>(std::move(call), std::shared_ptr<std::deque<Left>>(kept_, &kept_->left));
+  node->set_next_edges(edge_list(of_inputs.to()));
+  torch::autograd::set_history(result, node);
+  return result;
+}
+
+void WeightGradients::accumulate() {
+  Edge next;
+  for (auto& left = kept_->left; !left.empty(); left.pop_back()) {
+    next = Edge(make_graph_node<WeightsNode>(std::move(left.back()), std::move(next)), 0);
+  }
+  if (next.is_valid()) torch::autograd::Engine::get_default_engine().execute({next}, {at::zeros({})}, false, false, true);
+}
+
+bool WeightGradients::empty() const noexcept { return kept_->left.empty(); }
+
+WeightGradients::Recording::Recording(WeightGradients& gradients) : before_(std::exchange(recording, &gradients)) {}
+WeightGradients::Recording::~Recording() { recording = before_; }
+WeightGradients* WeightGradients::here() noexcept { return recording; }
+
+}  // namespace tw
