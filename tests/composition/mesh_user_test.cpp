@@ -7,10 +7,14 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <sstream>
 #include <string_view>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/data_parallel/local_sgd.hpp>
 #include <tw/data_parallel/sync_batch_norm.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/parallel_model.hpp>
@@ -120,7 +124,7 @@ TEST(MeshUser, TrainsAndEvaluatesInTheModeOfTheModule) {
     Net net = make_net();
     ParallelModel model = divide({{"data", 2}, {"stage", 2}}, net, {.replicas = replicas});
     if (world().rank() > 0) net->drop->eval();
-    expect_error(world().rank() > 0 ? "part 'drop'" : "its module has changed", [&] { model.train_step(rows(), labels(), loss()); });
+    expect_error(world().rank() > 0 ? "part 'drop'" : "cannot make a pass, for the reason that it gives", [&] { model.train_step(rows(), labels(), loss()); });
     net->train();
     EXPECT_GT(model.train_step(rows(), labels(), loss()), 0) << "nothing had begun";
   }
@@ -375,6 +379,271 @@ TEST(MeshUser, RefusesLossesWithoutAGradient) {
     const auto detached = [](const at::Tensor& y, const at::Tensor& t) { return torch::nn::functional::cross_entropy(y, t).detach(); };
     expect_error("depends on no parameter that is trained", [&] { model.train_step(rows(), labels(), detached); });
   });
+}
+
+TEST(MeshUser, RefusesInputsThatOtherModulesCompute) {
+  on_each_mesh([](const Axes& axes) {
+    torch::manual_seed(3);
+    torch::nn::Linear body(6, 6);
+    body->to(torch::kDouble);
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    expect_error("detach() them", [&] { model.train_step(body(rows()), labels(), loss()); });
+    EXPECT_GT(model.train_step(body(rows()).detach(), labels(), loss()), 0) << "nothing had begun";
+  });
+}
+
+TEST(MeshUser, RefusesGradientsThatNoStepMakes) {
+  for (const Axes& axes : {shapes[0], shapes[1]}) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    model.train_step(rows(), labels(), loss());
+    expect_error("gradients of a ParallelModel are made by train_step()", [&] { net->second->weight.square().sum().backward(); });
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+  }
+}
+
+TEST(MeshUser, CountsGradientsOnceThatWereEditedBetweenTwoSteps) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net();
+    pass(plain, rows(), labels());
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& each : plain->parameters()) {
+      if (each.grad().defined()) each.grad().mul_(0.5);
+    }
+    {
+      const torch::AutoGradMode gradients(true);
+      pass(plain, rows(), labels());
+    }
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    model.train_step(rows(), labels(), loss());
+    for (const at::Tensor& each : model.parameters()) {
+      if (each.grad().defined()) each.grad().mul_(0.5);
+    }
+    model.train_step(rows(), labels(), loss());
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+TEST(MeshUser, KeepsGradientsOfWhatIsFrozenBetweenTwoSteps) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    model.train_step(rows(), labels(), loss());
+    if (model.parameters().empty()) {
+      model.train_step(rows(), labels(), loss());
+      return;
+    }
+    const at::Tensor frozen = model.parameters().front();
+    const at::Tensor before = frozen.grad().clone();
+    frozen.requires_grad_(false);
+    model.train_step(rows(), labels(), loss());
+    EXPECT_TRUE(frozen.grad().equal(before));
+  });
+}
+
+// The module's own tensors get other memory.
+TEST(MeshUser, AveragesBuffersOfAModuleThatWasLoaded) {
+  const Axes axes{{"data", -1}};
+  const auto rows_of = [](int place) {
+    torch::manual_seed(20 + place);
+    return torch::randn({6, 6}, torch::kDouble);
+  };
+  Net net = make_net();
+  std::ostringstream saved;
+  torch::save(net, saved);
+  ParallelModel model = divide(axes, net);
+  std::istringstream file(saved.str());
+  torch::load(net, file);
+  at::Tensor expected = torch::zeros({8}, torch::kDouble);
+  for (int place = 0; place < model.places(); ++place) {
+    Net plain = make_net();
+    (void)plain(rows_of(place));
+    expected += plain->norm->running_mean / model.places();
+  }
+  model.train_step(rows_of(model.place()), labels(), loss());
+  EXPECT_TRUE(net->norm->running_mean.allclose(expected, 1e-10, 1e-12)) << net->norm->running_mean << expected;
+}
+
+TEST(MeshUser, StepsTensorsOfTheModelOnly) {
+  on_each_mesh([](const Axes& axes) {
+    const at::Tensor scale = torch::ones({2}, torch::kDouble).requires_grad_();
+    for (const bool clips : {true, false}) {
+      ParallelModel model = divide(axes, make_net());
+      std::vector<at::Tensor> all = model.parameters();
+      if (world().rank() == world().size() - 1) all.push_back(scale);
+      torch::optim::SGD sgd(all, 0.1);
+      tw::LossScaler scaler;
+      model.train_step(rows(), labels(), loss());
+      const tw::StepOptions options{.max_norm = clips ? 1.0 : 0.0, .scaler = clips ? nullptr : &scaler};
+      expect_error("a tensor of shape [2] that is not the model's", [&] { model.step(sgd, options); });
+      EXPECT_TRUE(model.step(sgd));
+    }
+  });
+}
+
+TEST(MeshUser, RefusesRanksThatDoDifferentThings) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    if (world().rank() == 0) model.eval();
+    expect_error("have the model in different modes", [&] { model.train_step(rows(), labels(), loss()); });
+    model.train();
+    const auto count = [](const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>&) { return double(outputs.front().size(0)); };
+    expect_error("rank 0 calls train_step(), rank 1 calls evaluate()", [&] {
+      if (world().rank() == 0) {
+        model.train_step(rows(), labels(), loss());
+      } else {
+        (void)model.evaluate({rows()}, {labels()}, {count});
+      }
+    });
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0) << "nothing had begun";
+  });
+}
+
+TEST(MeshUser, RefusesHooksThatNobodyCalls) {
+  Net net = make_net();
+  ParallelModel model = divide({{"shard", -1}}, net);
+  model.parameters().front().register_hook([](const at::Tensor& gradient) { return gradient * 0; });
+  expect_error("has a hook, which no backward pass calls", [&] { model.train_step(rows(), labels(), loss()); });
+}
+
+TEST(MeshUser, RefusesSparseGradientsOfReplicatedStages) {
+  torch::nn::Sequential words(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)), torch::nn::Linear(6, 6), torch::nn::Linear(6, 6));
+  expect_error("'0.weight' has sparse gradients, which stages do not sum along `data`",
+               [&] { (void)tw::parallelize(tw::Mesh(world(), {{"data", 2}, {"stage", 2}}), *words, {torch::zeros({4}, torch::kLong)}); });
+}
+
+struct ScaledImpl : torch::nn::Module {
+  ScaledImpl() {
+    body = register_module("body", torch::nn::Sequential(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 8), torch::nn::Tanh(),
+                                                         torch::nn::Linear(8, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3)));
+    scale = register_parameter("scale", torch::full({1}, 0.5));
+  }
+  at::Tensor forward(const at::Tensor& x) { return body->forward(x); }
+  torch::nn::Sequential body{nullptr};
+  at::Tensor scale;  ///< of the loss
+};
+TORCH_MODULE(Scaled);
+
+// A loss may use parameters that forward() does not, if they are the module's.
+TEST(MeshUser, TrainsParametersOfTheLoss) {
+  const auto make = [] {
+    torch::manual_seed(5);
+    Scaled net;
+    net->to(torch::kDouble);
+    return net;
+  };
+  const auto scaled = [](const Scaled& net, const at::Tensor& y, const at::Tensor& t) {
+    return torch::nn::functional::cross_entropy(y, t) * torch::exp(-net->scale).sum() + net->scale.sum();
+  };
+  on_each_mesh([&](const Axes& axes) {
+    Scaled plain = make();
+    scaled(plain, plain(rows()), labels()).backward();
+    Scaled net = make();
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), *net, {rows()});
+    model.train_step(rows(), labels(), [&](const at::Tensor& y, const at::Tensor& t) { return scaled(net, y, t); });
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+struct ReadEarlyImpl : torch::nn::Module {
+  ReadEarlyImpl() {
+    first = register_module("first", torch::nn::Linear(6, 8));
+    second = register_module("second", torch::nn::Linear(8, 8));
+    third = register_module("third", torch::nn::Linear(8, 8));
+    last = register_parameter("last", torch::randn({3, 8}));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = first(x * (1 + last.detach().mean()));
+    return torch::tanh(third(torch::tanh(second(y)))).matmul(last.t());
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+  at::Tensor last;  ///< the first stage reads it without a gradient
+};
+TORCH_MODULE(ReadEarly);
+
+TEST(MeshUser, AddsToGradientsThatTheFirstStageDoesNotMake) {
+  const auto make = [] {
+    torch::manual_seed(5);
+    ReadEarly net;
+    net->to(torch::kDouble);
+    return net;
+  };
+  on_each_mesh([&](const Axes& axes) {
+    ReadEarly plain = make();
+    ReadEarly net = make();
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), *net, {rows()});
+    for (int step = 0; step < 2; ++step) {
+      torch::nn::functional::cross_entropy(plain(rows()), labels()).backward();
+      model.train_step(rows(), labels(), loss());
+    }
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+  });
+}
+
+TEST(MeshUser, TakesModulesThatNoPointerHolds) {
+  on_each_mesh([](const Axes& axes) {
+    torch::manual_seed(5);
+    ScaledImpl net;
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), net, {rows().to(torch::kFloat)});
+    EXPECT_GT(model.train_step(rows().to(torch::kFloat), labels(), loss()), 0);
+  });
+}
+
+std::filesystem::path directory() { return std::filesystem::path(std::getenv("TEST_TMPDIR")) / "mesh_user"; }
+
+// Its optimizer may also have tensors that this rank does not train: frozen ones, and those of other stages.
+TEST(MeshUser, SavesAnOptimizerOfTheWholeModule) {
+  for (const Axes& axes : {shapes[0], shapes[2], shapes[3]}) {
+    Net net = make_net();
+    net->third->weight.requires_grad_(false);
+    ParallelModel model = divide(axes, net);
+    torch::optim::AdamW adam(net->parameters(), 1e-2);
+    model.train_step(rows(), labels(), loss());
+    EXPECT_TRUE(model.step(adam));
+    tw::CheckpointStore store(world(), directory());
+    EXPECT_NO_THROW(model.save(store, 1, adam));
+    store.wait();
+    EXPECT_NO_THROW(model.load(store, 1, adam));
+  }
+}
+
+TEST(MeshUser, LoadsACheckpointAfterAFailedStep) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    ParallelModel model = divide(axes, net, {.unit_bytes = 500});
+    torch::optim::AdamW adam(model.parameters(), 1e-2);
+    model.train_step(rows(), labels(), loss());
+    model.step(adam);
+    tw::CheckpointStore store(world(), directory());
+    model.save(store, 1, adam);
+    store.wait();
+    const double expected = model.train_step(rows(), labels(), loss());
+    model.step(adam);
+    const auto failing = [&](const at::Tensor& y, const at::Tensor& t) {
+      if (model.place() == model.places() - 1) throw std::runtime_error("no memory");
+      return torch::nn::functional::cross_entropy(y, t);
+    };
+    EXPECT_ANY_THROW(model.train_step(rows(), labels(), failing));
+    EXPECT_NO_THROW(model.load(store, 1, adam));
+    expect_near(model.train_step(rows(), labels(), loss()), expected);
+  });
+}
+
+TEST(MeshUser, MeetsWithItsBuffers) {
+  Net net = make_net();
+  ParallelModel model = divide({{"data", -1}}, net, {.replicas = tw::ReplicaMeeting::apart});
+  std::vector<tw::NamedTensor> tensors = model.named_parameters();
+  for (const tw::NamedTensor& each : model.named_buffers()) tensors.push_back(each);
+  const tw::Mesh mesh(world(), {{"data", -1}});
+  tw::LocalSgd local(mesh["data"], tensors, tw::LocalSgdOptions{.period = 1, .average_buffers = true});
+  torch::manual_seed(30 + world().rank());
+  model.train_step(torch::randn({6, 6}, torch::kDouble), labels(), loss());
+  local.step();
+  const double sum = net->norm->running_mean.sum().item<double>();
+  for (const double each : tw::allgather_objects(world(), sum)) EXPECT_EQ(each, sum);
 }
 
 }  // namespace mesh_user_test

@@ -172,7 +172,17 @@ class DataParallel::Hooks {
     begin_pass();
     end_pass();
   }
-  void change_reduced(const std::function<void()>& change) { reduced_.change(change); }
+  void only_in_updates(std::string otherwise) { otherwise_ = std::move(otherwise); }
+  std::shared_ptr<void> begin_update() {
+    if (!sharded_) {
+      reduced_.take_all_there();
+      for (size_t id = 0; id < parameters_.size(); ++id) make_local(static_cast<int64_t>(id));  // before stages sum tied gradients
+    }
+    in_update_ = true;
+    return {nullptr, [weak = self_](void*) {
+              if (const auto alive = weak.lock()) alive->in_update_ = false;
+            }};
+  }
   void observe_passes(std::function<void()> begin, std::function<void()> end) {
     on_begin_ = std::move(begin);
     on_end_ = std::move(end);
@@ -262,6 +272,7 @@ class DataParallel::Hooks {
   }
 
   void before_accumulation(int64_t id) {
+    TW_EXPECTS(in_update_ || otherwise_.empty(), otherwise_);
     if (has_failed()) OpenPasses::end_failed();
     if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
     make_local(id);
@@ -356,6 +367,8 @@ class DataParallel::Hooks {
   bool sharded_;
   int64_t number_;
   Reducer reducer_;
+  std::string otherwise_;  // see only_in_updates(); empty: passes may run at any time
+  bool in_update_ = false;
   std::optional<int64_t> samples_;
   struct Pass {};
   bool in_pass() const noexcept { return !pass_.expired(); }
@@ -429,7 +442,8 @@ void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); 
 void DataParallel::vote(int kind) { hooks_->reducer().vote(kind); }
 int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
-void DataParallel::change_reduced(const std::function<void()>& change) { hooks_->change_reduced(change); }
+std::shared_ptr<void> DataParallel::update() { return hooks_->begin_update(); }
+void DataParallel::only_in_updates(std::string otherwise) { hooks_->only_in_updates(std::move(otherwise)); }
 void DataParallel::observe_passes(std::function<void()> begin, std::function<void()> end) {
   hooks_->observe_passes(std::move(begin), std::move(end));
 }

@@ -11,6 +11,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -151,6 +152,7 @@ class FullySharded::Impl final : public MemoryOwner {
   int64_t payload_bytes() const noexcept { return parallel_->reducer().payload_bytes() + figures().payload_bytes + over_replicas_; }
   double clip(double max_norm) const;
   std::shared_ptr<void> begin_step();
+  std::shared_ptr<void> begin_update();
   void fail_step();
   void restart_over(const Communicator& comm, const Communicator* replicas);
   void slices_changed() {
@@ -169,6 +171,7 @@ class FullySharded::Impl final : public MemoryOwner {
 
   std::vector<TensorSpec> computed(const std::vector<NamedTensor>& parameters) const;
   void make_equal(const std::vector<NamedTensor>& tensors, const InitialValues* initial) const;
+  void drop_where_dropped(size_t slice);
   void begin_pass();
   void before_reduction();
   void end_pass();
@@ -318,15 +321,29 @@ void FullySharded::Impl::restart() {
   has_failed_ = false;
 }
 
-// The reducer is about to overwrite the memory of the last pass's gradients, but the user may accumulate into those, so they are copied. What the
-// module's zero_grad() dropped is dropped in the slices, too.
+// What the module's zero_grad() dropped is dropped in the slices, too.
+void FullySharded::Impl::drop_where_dropped(size_t slice) {
+  if (placeholders_->was_dropped(slice)) trained_slices()[slice].tensor.mutable_grad() = at::Tensor();
+}
+
+std::shared_ptr<void> FullySharded::Impl::begin_update() {
+  for (size_t i = 0; i < trained_slices().size(); ++i) {
+    drop_where_dropped(i);
+    placeholders_->remove(i);
+  }
+  return parallel_->update();
+}
+
+// The reducer is about to overwrite the memory of the last pass's gradients, but the user may accumulate into those, so they are copied.
 void FullySharded::Impl::begin_pass() {
   values_->begin_pass();
   for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
   slices_.expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
+    TW_EXPECTS(torch::autograd::impl::hooks(trained_slices()[i].tensor).empty(), "the slice of ", trained_slices()[i].name,
+               " has a hook, which no backward pass calls: register hooks of the module's parameters");
+    drop_where_dropped(i);
     at::Tensor& gradient = trained_slices()[i].tensor.mutable_grad();
-    if (placeholders_->was_dropped(i)) gradient = at::Tensor();
     if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) gradient = slice_gradients_.watched(gradient.clone());
   }
 }
@@ -415,6 +432,7 @@ void FullySharded::slices_changed() { impl_->slices_changed(); }
 std::vector<OptimizedTensor> FullySharded::optimized() const { return impl_->slices().optimized(); }
 std::vector<NamedShard> FullySharded::shards() const { return impl_->slices().shards(); }
 bool FullySharded::gradients_finite() const noexcept { return impl_->finite(); }
+std::shared_ptr<void> FullySharded::update() { return impl_->begin_update(); }
 DataParallel& FullySharded::parallel() noexcept { return impl_->parallel(); }
 const DataParallel& FullySharded::parallel() const noexcept { return impl_->parallel(); }
 Seconds FullySharded::exposed_time() const noexcept { return impl_->parallel().exposed_time() + impl_->figures().exposed; }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/util/ScopeExit.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <tw/tensor/named_tensor.hpp>
 #include <utility>
@@ -33,16 +31,12 @@ class ReducedGradients {
     const Note note = std::exchange(notes_[id], {});
     return is_valid(note, gradient_of(id)) ? std::optional(note.by) : std::nullopt;
   }
-  /// Calls `change`, after which reduced gradients count as such, though it wrote to them.
-  void change(const std::function<void()>& change) {
-    std::vector<std::optional<By>> reduced;
-    for (size_t id = 0; id < notes_.size(); ++id) reduced.push_back(take(id));
-    const auto note_again = c10::make_scope_exit([&] {
-      for (size_t id = 0; id < notes_.size(); ++id) {
-        if (reduced[id]) note(id, *reduced[id]);
-      }
-    });
-    change();
+  /// All gradients that are there count as reduced, but those that somebody else may have reduced.
+  void take_all_there() {
+    for (size_t id = 0; id < notes_.size(); ++id) {
+      const bool is_foreign = notes_[id].by == By::unknown && is_valid(notes_[id], gradient_of(id));
+      if (gradient_of(id).defined() && !is_foreign) note(id, By::this_one);
+    }
   }
 
  private:

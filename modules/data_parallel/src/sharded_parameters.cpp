@@ -41,6 +41,10 @@ class ShardedParameters : public GradientSums {
   }
 
   bool gathers_in_passes() const override { return true; }
+  void only_in_updates(const std::string& otherwise) override {
+    if (sharded_) sharded_->parallel().only_in_updates(otherwise);
+  }
+  std::shared_ptr<void> update() override { return sharded_ ? sharded_->update() : nullptr; }
   std::shared_ptr<void> hold() override {
     if (!sharded_) return nullptr;
     return std::make_shared<DataParallel::NoSync>(sharded_->parallel().no_sync());

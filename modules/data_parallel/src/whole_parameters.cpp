@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <string>
 #include <tw/data_parallel/gradient_sums.hpp>
 
 #include "expect_replicable.hpp"
@@ -24,6 +25,11 @@ class WholeParameters : public GradientSums {
     meet(ranks);
   }
 
+  void only_in_updates(const std::string& otherwise) override {
+    otherwise_ = otherwise;
+    if (parallel_) parallel_->only_in_updates(otherwise);
+  }
+  std::shared_ptr<void> update() override { return parallel_ ? parallel_->update() : nullptr; }
   std::shared_ptr<void> hold() override {
     if (!parallel_) return nullptr;
     return std::make_shared<DataParallel::NoSync>(parallel_->no_sync());
@@ -31,7 +37,6 @@ class WholeParameters : public GradientSums {
   void join() override {
     if (parallel_) parallel_->join_backward();
   }
-  void change(const std::function<void()>& change) override { parallel_ ? parallel_->change_reduced(change) : change(); }
   std::vector<OptimizedTensor> optimized() const override { return model_.trained_tensors(); }
   std::vector<NamedShard> parameters() const override {
     std::vector<NamedShard> shards = model_.shards();
@@ -51,10 +56,12 @@ class WholeParameters : public GradientSums {
     const ModelTensors tensors = model_.tensors();
     if (tensors.trained_elements() == 0) return;
     parallel_ = std::make_unique<DataParallel>(*ranks.data, tensors.all_tensors(), options_);
+    if (!otherwise_.empty()) parallel_->only_in_updates(otherwise_);
   }
 
   TrainableModel& model_;
   DataParallelOptions options_;
+  std::string otherwise_;                   // see only_in_updates()
   std::unique_ptr<DataParallel> parallel_;  // none where nothing is summed
 };
 

@@ -10,6 +10,7 @@
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/generator.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
+#include <tw/gradients/module_modes.hpp>
 #include <tw/planning/stage_ranks.hpp>
 
 #include "module_check.hpp"
@@ -43,6 +44,12 @@ class AutogradProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   std::string problem() const override { return check_ ? check_->problem() : ""; }
+  int64_t modes() const override {
+    if (setup_.module == nullptr) return mode_of(*setup_.model);
+    uint64_t hash = 1;
+    for (const auto& each : with_parts(*setup_.module)) hash = hash * 1099511628211U + (each->is_training() ? 2 : 1);
+    return static_cast<int64_t>(hash);
+  }
   std::shared_ptr<torch::nn::Module> module() const override { return setup_.module; }
   const InitialValues* initial() const override { return setup_.initial.get(); }
   bool reuses_parameters() const override { return setup_.module == nullptr; }

@@ -8,14 +8,17 @@
 namespace tw {
 
 BufferRules::BufferRules(const std::vector<NamedTensor>& buffers) {
-  for (const NamedTensor& each : buffers) {
-    buffers_.push_back(each.tensor.detach());
-    before_.push_back(buffers_.back().clone());
-  }
+  for (const NamedTensor& each : buffers) buffers_.push_back(each.tensor);
+  before_.resize(buffers_.size());
+  remember();
 }
 
 void BufferRules::remember() {
-  for (size_t i = 0; i < buffers_.size(); ++i) before_[i].copy_(buffers_[i]);
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const at::Tensor now = buffers_[i].detach();
+    const bool fits = before_[i].defined() && before_[i].sizes() == now.sizes() && before_[i].options().type_equal(now.options());
+    fits ? before_[i].copy_(now) : before_[i] = now.clone();
+  }
 }
 
 void BufferRules::restore() const {
@@ -35,7 +38,7 @@ void BufferRules::apply(const Communicator& comm, const std::vector<double>& cha
   std::vector<at::Tensor> maxima;
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (changed[i] == 0) continue;
-    const at::Tensor& buffer = buffers_[i];
+    const at::Tensor buffer = buffers_[i].detach();
     if (buffer.is_floating_point() || buffer.is_complex()) {
       if (share == 0) buffer.zero_();
       means.push_back(buffer.mul_(share));

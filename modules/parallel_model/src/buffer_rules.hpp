@@ -24,10 +24,8 @@ class BufferRules {
   /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share of this rank in all rows
   void apply(const Communicator& comm, const std::vector<double>& changed, double share) const;
 
-  size_t size() const noexcept { return buffers_.size(); }
-
  private:
-  std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> buffers_;  // the module's own tensors: loading gives them other memory
   std::vector<at::Tensor> before_;
 };
 

@@ -53,6 +53,8 @@ std::string CutModule::problem() const {
   return check_.problem();
 }
 
+int64_t CutModule::mode() const { return module_->is_training() ? 1 : 2; }
+
 void CutModule::lead(pipeline::Pipeline& stages) const {
   if (stages.is_training() != module_->is_training()) stages.train(module_->is_training());
 }

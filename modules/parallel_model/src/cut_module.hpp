@@ -22,6 +22,8 @@ class CutModule {
   void set_training(bool training) { switch_.set(*module_, training); }
   /// Names a part that is in another mode than when it was captured; also as ModuleCheck. Empty: there is none.
   std::string problem() const;
+  /// 1: training, 2: evaluation.
+  int64_t mode() const;
   /// Puts the stages into the mode of the module.
   void lead(pipeline::Pipeline& stages) const;
 

@@ -21,6 +21,7 @@
 #include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "buffer_rules.hpp"
@@ -99,7 +100,12 @@ class ParallelModel::Impl {
         explanation_(program_->explain()) {
     if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
     others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
-    for (size_t i = 0; i < optimized_.size(); ++i) named_.push_back({names_[i], optimized_[i].tensor});
+    for (size_t i = 0; i < optimized_.size(); ++i) {
+      named_.push_back({names_[i], optimized_[i].tensor});
+      own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
+    }
+    sums_->only_in_updates(
+        "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: make what backward() was called on a part of the loss");
     // Also: no rank still waits here when another one's first call fails.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
@@ -146,32 +152,48 @@ class ParallelModel::Impl {
   /// Not with communicators of the user's, and not where replicas make calls apart from one another.
   bool can_restart() const { return !split_layers_ && (replicas_ == ReplicaMeeting::every_step || size_along(mesh().shape(), "data") == 1); }
 
+  /// Why this rank cannot make a pass; empty: it can.
+  std::string problem_of(const Tensors& inputs) const {
+    const auto is_computed = [](const at::Tensor& each) { return each.defined() && each.requires_grad() && !each.is_leaf(); };
+    if (std::ranges::any_of(inputs, is_computed)) {
+      return "the inputs depend on tensors that require gradients, to which a ParallelModel sends none: detach() them, or divide one module of all";
+    }
+    return program_->problem();
+  }
+
   /// The facts of this rank's batch, and what all ranks agree on. Throws on all ranks alike, before anything has changed.
-  std::pair<BatchFacts, Update> agree(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const std::string problem = program_->problem();
+  std::pair<BatchFacts, Update> agree(BatchFacts::Call call, const Tensors& inputs, const Tensors& targets, const Loss& loss) {
+    const std::string problem = problem_of(inputs);
     BatchFacts facts{.rows = BatchFacts::refused};
     if (problem.empty()) facts = together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
+    facts.call = call;
+    facts.modes = program_->modes();
     try {
       return {facts, agree_on_update(ranks_->comm(), facts, place_of_)};
     } catch (const ContractError&) {
       TW_EXPECTS(problem.empty(), problem);
       throw;
-    } catch (const RevokedError&) {
+    } catch (const RevokedError&) {  // another rank has begun, and failed
       fail();
+      if (call == BatchFacts::Call::train_step) drop_gradients();
       throw;
     }
   }
 
+  void drop_gradients() const {
+    for (const NamedTensor& each : model().tensors().parameters) each.tensor.mutable_grad() = at::Tensor();
+    for (const OptimizedTensor& each : optimized_) each.tensor.mutable_grad() = at::Tensor();
+  }
+
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
     begin();
-    const auto [facts, update] = agree(inputs, targets, loss);
+    const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
     buffers_.remember();
     try {
       return together([&, here = facts.weight, &all = update] { return make_step(inputs, targets, loss, here, all); });
     } catch (...) {
       buffers_.restore();
-      for (const NamedTensor& each : model().tensors().parameters) each.tensor.mutable_grad() = at::Tensor();
-      for (const OptimizedTensor& each : optimized_) each.tensor.mutable_grad() = at::Tensor();
+      drop_gradients();
       throw;
     }
   }
@@ -179,6 +201,7 @@ class ParallelModel::Impl {
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double here, const Update& update) {
     const RanksAlong& samples = ranks_->samples();
     const auto place = static_cast<size_t>(samples.rank());
+    const std::vector<std::pair<at::Tensor, at::Tensor>> frozen = frozen_gradients();
     double total = accumulate({.inputs = inputs,
                                .targets = targets,
                                .loss = loss,
@@ -190,10 +213,7 @@ class ParallelModel::Impl {
                                .warns = !has_stepped_ && ranks_->places().size() > 1 && ranks_->places().rank() == 0,
                                .parameters = parameters_});
     has_stepped_ = true;
-    // An optimizer skips them, as it skips parameters that were frozen.
-    for (const OptimizedTensor& each : optimized_) {
-      if (!each.tensor.requires_grad()) each.tensor.mutable_grad() = at::Tensor();
-    }
+    for (const auto& [tensor, gradient] : frozen) tensor.mutable_grad() = gradient;
     if (samples.size() > 1) {
       std::vector<double> changed = buffers_.changed();
       changed.push_back(total);
@@ -209,7 +229,18 @@ class ParallelModel::Impl {
     return total / loss.scale();
   }
 
+  /// Tensors that were frozen since, to which passes add nothing, with their gradients.
+  std::vector<std::pair<at::Tensor, at::Tensor>> frozen_gradients() const {
+    std::vector<std::pair<at::Tensor, at::Tensor>> frozen;
+    for (const OptimizedTensor& each : optimized_) {
+      const at::Tensor& gradient = each.tensor.grad();
+      if (!each.tensor.requires_grad()) frozen.emplace_back(each.tensor, gradient.defined() ? gradient.clone() : gradient);
+    }
+    return frozen;
+  }
+
   double accumulate(const ProgramPass& pass) {
+    const auto update = sums_->update();
     const ComputeScope compute(compute_, kind_);
     return program_->accumulate(pass, *sums_);
   }
@@ -231,7 +262,7 @@ class ParallelModel::Impl {
 
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
     begin();
-    const Update batch = agree(inputs, targets, Loss::over_rows()).second;
+    const Update batch = agree(BatchFacts::Call::evaluate, inputs, targets, Loss::over_rows()).second;
     return together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
   }
 
@@ -260,9 +291,23 @@ class ParallelModel::Impl {
       if (gradient.defined()) (counted_[i] != 0 ? share.counted : share.others).push_back(gradient);
     }
     if (ranks_->parts().comm() != nullptr) share.sum_over.push_back(ranks_->parts().comm());
-    double norm = 0;
-    sums_->change([&] { norm = clip_gradient_norm(share, max_norm); });
-    return norm;
+    return clip_gradient_norm(share, max_norm);
+  }
+
+  /// A tensor of others would be neither unscaled nor clipped. Frozen ones are let through, and those of other stages, which have no memory. Looks at
+  /// the first step alone, and throws on all ranks alike.
+  void expect_own(const torch::optim::Optimizer& optimizer, const StepOptions& options) {
+    if (std::exchange(knows_optimizer_, true) || (options.scaler == nullptr && options.max_norm == 0)) return;
+    on_all_ranks(ranks_->comm(), "a step of an optimizer", [&] {
+      for (const auto& group : optimizer.param_groups()) {
+        for (const at::Tensor& each : group.params()) {
+          const bool is_trained = each.requires_grad() && each.has_storage() && each.storage().nbytes() > 0;
+          TW_EXPECTS(!is_trained || own_tensors_.contains(each.unsafeGetTensorImpl()), "the optimizer has a tensor of shape ", each.sizes(),
+                     " that is not the model's, whose gradient step() would neither divide by the scale of the loss nor clip: give it an optimizer ",
+                     "of its own");
+        }
+      }
+    });
   }
 
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
@@ -273,14 +318,16 @@ class ParallelModel::Impl {
     if (!is_finite) return false;
     if (scale != 1) {
       const at::NoGradGuard no_grad;
-      sums_->change([&] {
-        for (const OptimizedTensor& each : optimized_) {
-          if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(scale);
-        }
-      });
+      for (const OptimizedTensor& each : optimized_) {
+        if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(scale);
+      }
     }
     optimizer.step();
     return true;
+  }
+
+  OptimizerState state_of(torch::optim::Optimizer& optimizer) const {
+    return on_all_ranks(mesh().comm(), "the state of an optimizer", [&] { return OptimizerState(optimizer, optimized_); });
   }
 
   std::vector<NamedShard> shards() const {
@@ -299,7 +346,9 @@ class ParallelModel::Impl {
 
   std::unique_ptr<GradientSums> make_sums(const ParallelOptions& options) const {
     on_all_ranks(mesh().comm(), "mixed precision", [&] { expect_autocast(compute_, model().tensors().parameters, kind_); });  // before sharding
-    if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), with_memory(model().tensors().all_tensors()));
+    const std::vector<NamedTensor> filled = with_memory(model().tensors().all_tensors());
+    if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), filled);
+    if (ranks_->model().comm() != nullptr) expect_equal_replicas({model_parts(*ranks_->model().comm(), model())}, filled);
     const SumRanks ranks = sum_ranks();
     if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
     const int64_t resident = program_->reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes;
@@ -321,6 +370,7 @@ class ParallelModel::Impl {
   std::vector<int> place_of_;  // by rank of those that meet, among those with other samples
   Tensors parameters_;         // of the model on this rank
   bool has_stepped_ = false;
+  bool knows_optimizer_ = false;    // a step() has looked at it
   std::vector<NamedShard> others_;  // buffers, and the number of updates
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
@@ -330,6 +380,7 @@ class ParallelModel::Impl {
   std::unique_ptr<GradientSums> sums_;
   std::vector<OptimizedTensor> optimized_;
   std::vector<NamedTensor> named_;  // tensors of optimized_
+  std::unordered_set<const c10::TensorImpl*> own_tensors_;
   at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
   std::string failure_;  // message of the last call that failed on this rank; empty: none
@@ -350,6 +401,7 @@ std::vector<at::Tensor> ParallelModel::parameters() const {
   return tensors;
 }
 const std::vector<NamedTensor>& ParallelModel::named_parameters() const noexcept { return impl_->named_; }
+std::vector<NamedTensor> ParallelModel::named_buffers() const { return impl_->model().tensors().buffers; }
 std::vector<OptimizedTensor> ParallelModel::optimized() const { return impl_->optimized_; }
 
 double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss) {
@@ -364,6 +416,7 @@ double ParallelModel::clip_grad_norm(double max_norm) {
 bool ParallelModel::step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
   TW_EXPECTS(options.max_norm >= 0, "max_norm must be at least 0, got ", options.max_norm);
   impl_->begin();
+  impl_->expect_own(optimizer, options);
   return impl_->together([&] { return impl_->step(optimizer, options); });
 }
 
@@ -393,14 +446,15 @@ std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); 
 
 void ParallelModel::save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata) const {
   std::vector<NamedShard> all = shards();
-  const std::vector<NamedShard> state = OptimizerState(optimizer, impl_->optimized_).shards();
+  const std::vector<NamedShard> state = impl_->state_of(optimizer).shards();
   all.insert(all.end(), state.begin(), state.end());
   store.save(step, all, metadata);
 }
 
 std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer) {
+  impl_->begin();
   const at::NoGradGuard no_grad;
-  OptimizerState state(optimizer, impl_->optimized_);
+  OptimizerState state = impl_->state_of(optimizer);
   state.prepare(store.names(step));
   std::vector<NamedShard> all = shards();
   const std::vector<NamedShard> of_optimizer = state.shards();

@@ -94,6 +94,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                               .model = stages_of_module(made, cut),
                                                               .example = example,
                                                               .problem = [cut] { return cut->problem(); },
+                                                              .mode = [cut] { return cut->mode(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->lead(*stages); },
                                                               .explanation = plan.explain(),
                                                               .initial = initial}),
@@ -135,6 +136,8 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
   if (!split) {
     const ModelTensors of_module = model_tensors(*module);
     if (size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1) of_module.expect_replicable();  // stages forget what renormalises
+    TW_EXPECTS(stages == 1 || size_along(mesh.shape(), "data") == 1 || of_module.sparse.empty(), "'", of_module.sparse.front(),
+               "' has sparse gradients, which stages do not sum along `data`: make its embedding with sparse(false), or leave out one of the axes");
     const std::vector<NamedTensor> tensors = of_module.all_tensors();
     if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
     synchronize(mesh.comm(), with_memory(tensors));

@@ -16,6 +16,7 @@ class PipelineProgram : public Program {
 
   TrainableModel& model() override { return *setup_.model; }
   std::string problem() const override { return setup_.problem ? setup_.problem() : ""; }
+  int64_t modes() const override { return setup_.mode ? setup_.mode() : mode_of(*setup_.pipeline); }
   Tensors forward(const Tensors& inputs) override {
     if (setup_.before_pass) setup_.before_pass();
     return setup_.pipeline->forward(inputs);

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <set>
@@ -42,6 +43,12 @@ std::string other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& ou
     for (const auto& edge : node->next_edges()) open.push_back(edge.function.get());
   }
   return "";
+}
+
+int64_t mode_of(const TrainableModel& model) {
+  const auto* module = dynamic_cast<const torch::nn::Module*>(&model);
+  if (module == nullptr) return 0;
+  return module->is_training() ? 1 : 2;
 }
 
 void ProgramPass::warn_of_others(const at::Tensor& mean, const std::vector<at::Tensor>& outputs) const {

@@ -67,6 +67,8 @@ class Program {
   virtual TrainableModel& model() = 0;
   /// What the user has done to the module that passes cannot follow. Empty: nothing.
   virtual std::string problem() const { return ""; }
+  /// A hash of which parts are in training mode, the same on all ranks that have the same modes.
+  virtual int64_t modes() const { return 0; }
   /// What FullySharded divides; null: the parameters of model().
   virtual std::shared_ptr<torch::nn::Module> module() const { return nullptr; }
   /// Initial values of parameters without memory; null: all have memory.
@@ -92,6 +94,9 @@ class Program {
   Program& operator=(const Program&) = default;
 };
 
+/// 1: `model` is a module in training mode; 2: in evaluation mode; 0: it is no module.
+int64_t mode_of(const TrainableModel& model);
+
 /// A module under autograd.
 struct AutogradProgramSetup {
   std::shared_ptr<torch::nn::Module> module = nullptr;  ///< null: its passes use parameters many times
@@ -113,6 +118,7 @@ struct PipelineProgramSetup {
   std::vector<at::Tensor> example = {};       ///< inputs for passes that do not count
   bool reads = true;                          ///< whether this rank of those with the same stage gets the outputs of evaluate()
   std::function<std::string()> problem = {};  ///< see Program::problem(); may be empty
+  std::function<int64_t()> mode = {};         ///< see Program::modes(); empty: of `pipeline`
   std::function<void()> before_pass = {};     ///< called before each pass, also without gradients; may be empty
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
   std::function<void(const Mesh& mesh)> restart = {};                           ///< of stages that communicate themselves, see Program::restart()

@@ -12,8 +12,9 @@
 namespace tw {
 
 bool has_split_layers(const torch::nn::Module& module) {
-  const auto modules = module.modules();
-  return std::ranges::any_of(modules, [](const auto& each) { return dynamic_cast<const SlicedModule*>(each.get()) != nullptr; });
+  const auto is_sliced = [](const torch::nn::Module& each) { return dynamic_cast<const SlicedModule*>(&each) != nullptr; };
+  const auto parts = module.modules(/*include_self=*/false);  // itself: only if a shared pointer holds it
+  return is_sliced(module) || std::ranges::any_of(parts, [&](const auto& each) { return is_sliced(*each); });
 }
 
 void expect_split_layers(const Mesh& mesh, bool has_some) {

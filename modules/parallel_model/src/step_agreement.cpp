@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
@@ -30,7 +31,17 @@ int64_t hash_of(const Tensors& tensors) {
   return hash == 0 ? 1 : static_cast<int64_t>(hash);
 }
 
-constexpr int64_t fields = 5;
+constexpr int64_t fields = 7;
+
+void expect_equal_calls(const std::vector<BatchFacts>& facts) {
+  constexpr std::array names{"train_step()", "evaluate()"};
+  for (size_t rank = 1; rank < facts.size(); ++rank) {
+    TW_EXPECTS(facts[rank].call == facts[0].call, "rank 0 calls ", names.at(static_cast<size_t>(facts[0].call)), ", rank ", rank, " calls ",
+               names.at(static_cast<size_t>(facts[rank].call)), ": all ranks make the same calls of a ParallelModel, in the same order");
+    TW_EXPECTS(facts[rank].modes == facts[0].modes, "ranks 0 and ", rank,
+               " have the model in different modes: call train() and eval() on all ranks alike");
+  }
+}
 
 }  // namespace
 
@@ -55,10 +66,13 @@ Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& p
   std::vector<int64_t> targets(places, 0);
   std::vector<bool> weighed(places, false);
   for (size_t rank = 0; rank < facts.size(); ++rank) {
+    TW_EXPECTS(facts[rank].rows != BatchFacts::refused, "rank ", rank, " cannot make a pass, for the reason that it gives");
+  }
+  expect_equal_calls(facts);
+  for (size_t rank = 0; rank < facts.size(); ++rank) {
     const BatchFacts& mine = facts[rank];
     const auto place = static_cast<size_t>(place_of[rank]);
     TW_EXPECTS(mine.rows != BatchFacts::uneven, "the inputs and targets of rank ", rank, " have different numbers of rows");
-    TW_EXPECTS(mine.rows != BatchFacts::refused, "rank ", rank, " cannot make a pass: its module has changed since parallelize()");
     if (mine.rows == BatchFacts::unknown) continue;
     if (first[place] < 0) {
       first[place] = static_cast<int>(rank);
@@ -96,11 +110,15 @@ Update agree_on_update(const Communicator& comm, const BatchFacts& mine, const s
   values[2] = mine.knows_weight ? 1 : 0;
   values[3] = mine.inputs;
   values[4] = mine.targets;
+  values[5] = static_cast<int64_t>(mine.call);
+  values[6] = mine.modes;
   const at::Tensor all = at::empty({comm.size(), fields}, at::kLong);
   allgather(comm, here, all);
   std::vector<BatchFacts> facts;
   const int64_t* of = all.const_data_ptr<int64_t>();
-  for (int rank = 0; rank < comm.size(); ++rank, of += fields) facts.push_back({of[0], std::bit_cast<double>(of[1]), of[2] != 0, of[3], of[4]});
+  for (int rank = 0; rank < comm.size(); ++rank, of += fields) {
+    facts.push_back({of[0], std::bit_cast<double>(of[1]), of[2] != 0, of[3], of[4], static_cast<BatchFacts::Call>(of[5]), of[6]});
+  }
   return update_of(facts, place_of);
 }
 

@@ -7,17 +7,20 @@
 
 namespace tw {
 
-/// What a rank knows of its batch before an update.
+/// What a rank knows of its batch before a call that all ranks make together.
 struct BatchFacts {
   static constexpr int64_t unknown = -1;  ///< the rank has none, as inner stages
   static constexpr int64_t uneven = -2;   ///< its tensors differ in rows
-  static constexpr int64_t refused = -3;  ///< the rank cannot make a pass, because its module has changed
+  static constexpr int64_t refused = -3;  ///< the rank cannot make a pass, and throws an error of its own
+  enum class Call : uint8_t { train_step, evaluate };
 
   int64_t rows = unknown;
   double weight = 0;  ///< of its targets
   bool knows_weight = false;
   int64_t inputs = 0;  ///< hash; 0: it has none
   int64_t targets = 0;
+  Call call = Call::train_step;
+  int64_t modes = 0;  ///< hash of which parts of the module are in training mode
 };
 
 /// @param hashes whether to hash the batch, which is needed only where several ranks hold a model together
@@ -32,7 +35,7 @@ struct Update {
 
 /// Combines the facts of all ranks. Pure. @param place_of the place of each rank along the sample axes; places are counted from 0
 /// @throws ContractError if ranks of one place pass different batches, or there are no samples, or no target counts, or a rank
-/// cannot make a pass
+/// cannot make a pass, or ranks make different calls or have modules in different modes
 Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& place_of);
 
 /// Exchanges the facts. Collective; throws on all ranks alike.

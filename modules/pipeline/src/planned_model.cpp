@@ -217,14 +217,15 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   TW_EXPECTS(index >= 0 && at(index) < best().stages.size(), "there is no stage ", index, " of ", best().stages.size());
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
+  const bool is_last = at(index) + 1 == best().stages.size();
   StageModel made{.module = std::make_shared<torch::nn::Module>(), .forward = {}};
-  // Registers tensors under all their names in the module. Those that neither graph uses go to the first stage.
+  // Registers tensors under all their names in the module. Those that neither graph uses go to the last stage, where the loss may use them.
   const auto add = [&](const auto& tensors, const auto& register_one) {
     std::map<const c10::TensorImpl*, std::string> first_names;
     for (const auto& each : tensors) {
       const std::string& first = first_names.emplace(each.value().unsafeGetTensorImpl(), each.key()).first->second;
       const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(first); });
-      if (users == 0 ? index != 0 : !stages.tensors[at(index)].contains(first)) continue;
+      if (users == 0 ? !is_last : !stages.tensors[at(index)].contains(first)) continue;
       const auto [owner, name] = graph::place_in_module(*made.module, each.key());
       register_one(owner, name, each.value());
       if (users > 1) made.tied[each.key()] = first;
@@ -236,7 +237,6 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   add(module.named_buffers(),
       [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) { owner.register_buffer(name, tensor); });
   std::erase_if(made.tied, [&](const auto& tie) { return module.named_buffers().contains(tie.first); });
-  const bool is_last = at(index) + 1 == best().stages.size();
   const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
     return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };

@@ -98,9 +98,11 @@ class DataParallel {
   /// with their backward(). @throws Error on all ranks if this rank's last backward pass threw, because its gradients are lost
   void join_backward();
 
-  /// Calls `change`, which writes to reduced gradients, alike on all ranks, such as to clip them. Passes that follow before zero_grad() then add to
-  /// them. What is written otherwise counts as this rank's share of the next pass. Local.
-  void change_reduced(const std::function<void()>& change);
+  /// Begins an update of several passes: gradients that are there, and equal on all ranks, count once, also if somebody has written to them since
+  /// they were reduced. Without it, what was written counts as this rank's share of the next pass. Local. @return ends the update when dropped
+  [[nodiscard]] std::shared_ptr<void> update();
+  /// From now on, a backward pass to the parameters outside of an update() throws ContractError with the message `otherwise`. Local.
+  void only_in_updates(std::string otherwise);
 
   /// Sets the number of samples that this rank's loss averages over, for all later backward passes; may be 0. Reduction::sample_weighted needs it
   /// before the first pass.

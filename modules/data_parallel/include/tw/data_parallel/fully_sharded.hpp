@@ -126,6 +126,9 @@ class FullySharded {
   /// This rank's slices of all parameters, the frozen ones too, for checkpoints; shares memory.
   std::vector<NamedShard> shards() const;
 
+  /// Begins an update of several passes, as DataParallel::update(): what is written to the parameters' `.grad()` from now on is this rank's share.
+  [[nodiscard]] std::shared_ptr<void> update();
+
   /// The DataParallel that reduces gradients; for statistics, and for passes with several losses.
   DataParallel& parallel() noexcept;
   const DataParallel& parallel() const noexcept;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <tw/base/clock.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
@@ -25,12 +26,14 @@ class GradientSums {
  public:
   virtual ~GradientSums() = default;
 
+  /// From now on, a backward pass to the parameters is an error with this message, except between update() and the end of its result. Local.
+  virtual void only_in_updates(const std::string& /*otherwise*/) {}
+  /// Begins an update: gradients that are there are those of all ranks, and count once. Local. @return ends the update when dropped
+  virtual std::shared_ptr<void> update() { return nullptr; }
   /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
   virtual void join() {}
-  /// Calls `change`, which writes to gradients that are summed, alike on all ranks; later passes may still add to them. Local.
-  virtual void change(const std::function<void()>& change) { change(); }
   /// Call after the optimizer's tensors were written: what was gathered is out of date. Local.
   virtual void parameters_written() {}
   /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.

@@ -69,14 +69,17 @@ class ParallelModel {
   std::vector<at::Tensor> parameters() const;
   /// The same with the names of their parameters. Local.
   const std::vector<NamedTensor>& named_parameters() const noexcept;
-  /// The same, with their place in the model, for OptimizerState. Local.
+  /// This rank's buffers, such as running statistics; for LocalSgd, beside named_parameters(). Local.
+  std::vector<NamedTensor> named_buffers() const;
+  /// The same as named_parameters(), with their place in the model, for OptimizerState. Local.
   std::vector<OptimizedTensor> optimized() const;
 
   /// Adds the gradients of the mean loss over all samples of the mesh to those of parameters(). @param inputs [n, ...], the samples of this rank's
   /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
-  /// last one targets; others may pass undefined tensors.
+  /// last one targets; others may pass undefined tensors. Inputs must not depend on tensors that require gradients.
   /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
-  /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples. If the
+  /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples, or
+  /// ranks have the model in different modes, or make other calls. If the
   /// model or the loss throws on one rank, the others throw RevokedError with its message. You may catch these, and make the next step: it follows as
   /// if this one had not been, except that all gradients are dropped. With split layers, or with ReplicaMeeting::apart, no other call can follow
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
@@ -85,7 +88,8 @@ class ParallelModel {
   /// norm before scaling. Ref: Pascanu et al. 2013.
   double clip_grad_norm(double max_norm);
   /// Makes the optimizer's step on all ranks, or on none if an element of the gradients is not finite anywhere on the mesh: divides gradients by the
-  /// scale of the loss, and clips them. @return whether the step was made
+  /// scale of the loss, and clips them. @return whether the step was made. @throws ContractError on every rank in the first step that divides or
+  /// clips, if the optimizer has other tensors
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
   /// The output for this rank's batch, without gradients; along the axes that hold the model together, on every rank. Collective over these, and
   /// along `shard`, where each rank needs samples.
