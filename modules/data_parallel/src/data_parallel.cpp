@@ -87,7 +87,9 @@ class DataParallel::Hooks {
     auto hooks = std::make_shared<Hooks>(comm, std::move(wrapped), options);
     hooks->is_part_ = true;
     hooks->placeholders_ = no_broadcast.placeholders;
+    hooks->on_begin_ = no_broadcast.begin;
     hooks->before_reduction_ = no_broadcast.before_reduction;
+    hooks->on_end_ = no_broadcast.end;
     attach(hooks);
     return hooks;
   }
@@ -182,10 +184,6 @@ class DataParallel::Hooks {
     return {nullptr, [weak = self_](void*) {
               if (const auto alive = weak.lock()) alive->in_update_ = false;
             }};
-  }
-  void observe_passes(std::function<void()> begin, std::function<void()> end) {
-    on_begin_ = std::move(begin);
-    on_end_ = std::move(end);
   }
   void set_buffers(std::vector<at::Tensor> buffers) { buffers_ = std::move(buffers); }
   Reducer& reducer() noexcept { return reducer_; }
@@ -439,14 +437,9 @@ void DataParallel::restart_over(const Communicator& comm) { hooks_->restart_over
 void DataParallel::drop_gradients() { hooks_->drop_gradients(); }
 void DataParallel::join_backward() { hooks_->join_backward(); }
 void DataParallel::set_samples(int64_t samples) { hooks_->set_samples(samples); }
-void DataParallel::vote(int kind) { hooks_->reducer().vote(kind); }
-int64_t DataParallel::notices(int kind) const { return hooks_->reducer().notices(kind); }
 bool DataParallel::gradients_finite() const noexcept { return hooks_->reducer().finite(); }
 std::shared_ptr<void> DataParallel::update() { return hooks_->begin_update(); }
 void DataParallel::only_in_updates(std::string otherwise) { hooks_->only_in_updates(std::move(otherwise)); }
-void DataParallel::observe_passes(std::function<void()> begin, std::function<void()> end) {
-  hooks_->observe_passes(std::move(begin), std::move(end));
-}
 Seconds DataParallel::exposed_time() const noexcept { return hooks_->reducer().exposed_time(); }
 const BucketPlan& DataParallel::plan() const noexcept { return hooks_->reducer().plan(); }
 Reducer& DataParallel::reducer() noexcept { return hooks_->reducer(); }

@@ -127,7 +127,8 @@ class FullySharded::Impl final : public MemoryOwner {
     if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
     // not make_unique: the constructor is private
-    parallel_.reset(new DataParallel(DataParallel::NoInitialBroadcast{placeholders_, [this] { before_reduction(); }}, comm_, model, reducer));
+    const DataParallel::NoInitialBroadcast part{placeholders_, [this] { begin_pass(); }, [this] { before_reduction(); }, [this] { end_pass(); }};
+    parallel_.reset(new DataParallel(part, comm_, model, reducer));
     find_reduced();
     if (options_.one_copy_per_node) {
       values_ = one_copy_values(comm_, slices_);
@@ -136,7 +137,6 @@ class FullySharded::Impl final : public MemoryOwner {
       values_ = gathered_values(comm_, orders_, slices_, this->reducer(), options_, [this](const std::string& why) { give_up(why); });
     }
     if constexpr (std::is_same_v<Model, torch::nn::Module>) buffers_ = model.buffers();
-    parallel_->observe_passes([this] { begin_pass(); }, [this] { end_pass(); });
     busy_ = false;
     steps_.meet();
     if (replicas_) replicas_->meet();
@@ -340,10 +340,11 @@ void FullySharded::Impl::begin_pass() {
   for (size_t unit = 0; unit < slices_.units(); ++unit) slices_.unit(unit).expect_in_place();
   slices_.expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
-    TW_EXPECTS(torch::autograd::impl::hooks(trained_slices()[i].tensor).empty(), "the slice of ", trained_slices()[i].name,
+    const at::Tensor& slice = trained_slices()[i].tensor;
+    TW_EXPECTS(!slice.requires_grad() || torch::autograd::impl::hooks(slice).empty(), "the slice of ", trained_slices()[i].name,
                " has a hook, which no backward pass calls: register hooks of the module's parameters");
     drop_where_dropped(i);
-    at::Tensor& gradient = trained_slices()[i].tensor.mutable_grad();
+    at::Tensor& gradient = slice.mutable_grad();
     if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) gradient = slice_gradients_.watched(gradient.clone());
   }
 }

@@ -42,10 +42,15 @@ std::vector<SlicesOf> slices_by_holders(const torch::nn::Module& module) {
   return all;
 }
 
+/// A tensor's part of the whole model; empty: it has none.
+std::string slice_of(const OptimizedTensor& tensor) {
+  if (tensor.slices.empty()) return "";
+  const NamedShard& first = tensor.slices.front();
+  return concat(first.name, ' ', at::IntArrayRef(first.offsets), ' ', first.tensor.sizes());
+}
+
 /// By slice of the whole model, in the same order on all ranks: ranks that hold it, ascending.
-std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ranks, const std::map<std::string, std::string>& mine) {
-  std::vector<std::string> slices;
-  for (const auto& [slice, name] : mine) slices.push_back(slice);
+std::map<std::string, std::vector<int>> holders_of_slices(const Communicator& ranks, const std::vector<std::string>& slices) {
   std::map<std::string, std::vector<int>> holders;
   const auto of_ranks = allgather_objects(ranks, slices);
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
@@ -110,11 +115,12 @@ std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const T
     const auto parameter =
         std::find_if(parameters.begin(), parameters.end(), [&](const NamedTensor& each) { return each.tensor.is_same(optimized.tensor); });
     if (parameter == parameters.end() || optimized.slices.empty()) continue;
-    const NamedShard& first = optimized.slices.front();
-    mine.emplace(concat(first.name, ' ', at::IntArrayRef(first.offsets), ' ', first.tensor.sizes()), parameter->name);
+    mine.emplace(slice_of(optimized), parameter->name);
   }
+  std::vector<std::string> here;
+  for (const auto& [slice, name] : mine) here.push_back(slice);
   std::map<std::vector<int>, std::vector<std::string>> sets;  // by set of two or more holders: slices they share
-  for (const auto& [slice, holders] : holders_of_slices(ranks, mine)) {
+  for (const auto& [slice, holders] : holders_of_slices(ranks, here)) {
     if (holders.size() > 1) sets[holders].push_back(slice);
   }
   auto parts = std::make_shared<ModelParts>(ModelParts{mpi::share(ranks)});
@@ -128,6 +134,16 @@ std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const T
     parts->replicated.push_back({std::move(among), std::move(names)});
   }
   return parts;
+}
+
+std::vector<uint8_t> counted_here(const Communicator* ranks, const std::vector<OptimizedTensor>& tensors) {
+  if (ranks == nullptr) return std::vector<uint8_t>(tensors.size(), 1);
+  std::vector<std::string> mine;
+  for (const OptimizedTensor& each : tensors) mine.push_back(slice_of(each));
+  const auto holders = holders_of_slices(*ranks, mine);
+  std::vector<uint8_t> counted;
+  for (const std::string& each : mine) counted.push_back(holders.at(each).front() == ranks->rank() ? 1 : 0);
+  return counted;
 }
 
 void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors) {

@@ -3,12 +3,12 @@
 #include <memory>
 #include <tw/parallel_model/parallel_model.hpp>
 
-#include "own_mesh.hpp"
+#include "calls.hpp"
 #include "program.hpp"
 
 namespace tw {
 
-/// Collective over the mesh. @param of the user's mesh, on which split layers communicate. @param own the same, with communicators of the model's own
-ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program, const ParallelOptions& options);
+/// Collective over the mesh. @param of the user's mesh, on which split layers communicate. @param calls over the same, with communicators of the model's own
+ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options);
 
 }  // namespace tw

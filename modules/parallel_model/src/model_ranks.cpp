@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_ranks.hpp"
 
+#include <string>
+
+#include "mesh_axes.hpp"
+
 namespace tw {
 namespace {
 
@@ -36,5 +40,26 @@ ModelRanks::ModelRanks(const Mesh& mesh, ReplicaMeeting replicas)
       samples_(meeting(), sample_axes),
       model_(mesh, model_axes),
       parts_(mesh, with_shard()) {}
+
+std::vector<int> ModelRanks::place_of() const {
+  const MeshShape& shape = meeting().shape();
+  const std::vector<std::string> along = long_axes(shape, sample_axes);
+  std::vector<int> places;
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    const std::vector<int> coordinates = shape.coordinates_of(rank);
+    int place = 0;
+    for (const std::string& axis : along) {
+      const size_t index = shape.index_of(axis);
+      place = place * shape.axes()[index].size + coordinates[index];
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+SumRanks ModelRanks::of_sums() const {
+  const auto along = [](const Mesh& mesh, const char* axis) { return size_along(mesh.shape(), axis) > 1 ? &mesh[axis] : nullptr; };
+  return {.data = along(meeting(), "data"), .shard = along(mesh_, "shard"), .model = model_.comm()};
+}
 
 }  // namespace tw

@@ -2,10 +2,10 @@
 #pragma once
 #include <optional>
 #include <tw/comm/mesh.hpp>
+#include <tw/comm/ranks_along.hpp>
+#include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/parallel_model/options.hpp>
 #include <vector>
-
-#include "mesh_axes.hpp"
 
 namespace tw {
 
@@ -23,6 +23,10 @@ class ModelRanks {
   const RanksAlong& samples() const noexcept { return samples_; }  ///< those among them that meet
   const RanksAlong& model() const noexcept { return model_; }      ///< ranks that hold the model together
   const RanksAlong& parts() const noexcept { return parts_; }      ///< ranks with other elements
+  /// By rank of meeting(): its place among samples().
+  std::vector<int> place_of() const;
+  /// Those that sum gradients.
+  SumRanks of_sums() const;
 
  private:
   const Mesh& mesh_;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -16,9 +15,8 @@
 #include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
-#include <tw/gradients/counted.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/mpi/error.hpp>
-#include <tw/mpi/library.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
 #include <unordered_set>
@@ -28,28 +26,13 @@
 #include "load_files.hpp"
 #include "make_parallel_model.hpp"
 #include "model_ranks.hpp"
+#include "model_state.hpp"
 #include "step_agreement.hpp"
 
 namespace tw {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-/// By rank of the mesh: its place along the sample axes.
-std::vector<int> places_of(const MeshShape& shape) {
-  const std::vector<std::string> along = long_axes(shape, sample_axes);
-  std::vector<int> places;
-  for (int rank = 0; rank < shape.ranks(); ++rank) {
-    const std::vector<int> coordinates = shape.coordinates_of(rank);
-    int place = 0;
-    for (const std::string& axis : along) {
-      const size_t index = shape.index_of(axis);
-      place = place * shape.axes()[index].size + coordinates[index];
-    }
-    places.push_back(place);
-  }
-  return places;
-}
 
 std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   std::vector<std::string> names;
@@ -70,36 +53,27 @@ Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
   return parts;
 }
 
-/// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
-std::vector<NamedShard> buffers_of(std::vector<NamedShard> shards) {
-  std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
-  return shards;
-}
-
 }  // namespace
 
 class ParallelModel::Impl {
  public:
-  Impl(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program, const ParallelOptions& options)
-      : own_(std::move(own)),
+  Impl(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options)
+      : calls_(std::move(calls)),
         replicas_(options.replicas),
         ranks_(std::make_unique<ModelRanks>(mesh(), replicas_)),
         micro_batches_(options.micro_batches),
         program_(std::move(program)),
-        place_of_(places_of(ranks_->meeting().shape())),
+        place_of_(ranks_->place_of()),
         parameters_(model().tensors().tensors()),
-        others_(buffers_of(model().shards())),
         names_(names_of(model().trained_tensors())),
         counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
         compute_(options.compute),
         kind_(kind_of(model().tensors())),
         sums_(make_sums(options)),
+        state_(*sums_, model().shards()),
         optimized_(sums_->optimized()),
-        updates_(at::zeros({}, at::kLong)),
         explanation_(program_->explain()) {
-    if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
-    others_.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
     for (size_t i = 0; i < optimized_.size(); ++i) {
       named_.push_back({names_[i], optimized_[i].tensor});
       own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
@@ -113,44 +87,14 @@ class ParallelModel::Impl {
     });
   }
 
-  // A call, in the order of events: begin(), and fail() if anything throws on this rank. That ends the call on all ranks, and the next begin() makes
-  // again what belongs to communicators.
-
-  /// Runs `call`. If it throws on any rank, all ranks throw.
-  template <class Call>
-  auto together(const Call& call) {
-    try {
-      return call();
-    } catch (...) {
-      fail();
-      throw;
-    }
-  }
-
-  /// Collective over the mesh if a call has failed; else local.
   void begin() {
-    if (!can_restart()) {
-      TW_EXPECTS(!own_->has_failed(), "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. ",
-                 "What failed: ", failure_.empty() ? "another rank's part" : failure_);
-      return;
-    }
-    together([&] {
-      if (!own_->begin()) return;
+    calls_->begin([&] {
       ranks_.reset();
       ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
       program_->restart(mesh());
-      sums_->restart(sum_ranks());
+      sums_->restart(ranks_->of_sums());
     });
   }
-
-  void fail() {
-    own_->fail();
-    if (split_layers_ && !split_layers_->revoked()) split_layers_->revoke(message_of_current_exception());
-    failure_ = message_of_current_exception();
-  }
-
-  /// Not with communicators of the user's, and not where replicas make calls apart from one another.
-  bool can_restart() const { return !split_layers_ && (replicas_ == ReplicaMeeting::every_step || size_along(mesh().shape(), "data") == 1); }
 
   /// Why this rank cannot make a pass; empty: it can.
   std::string problem_of(const Tensors& inputs) const {
@@ -165,7 +109,7 @@ class ParallelModel::Impl {
   std::pair<BatchFacts, Update> agree(BatchFacts::Call call, const Tensors& inputs, const Tensors& targets, const Loss& loss) {
     const std::string problem = problem_of(inputs);
     BatchFacts facts{.rows = BatchFacts::refused};
-    if (problem.empty()) facts = together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
+    if (problem.empty()) facts = calls_->together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
     facts.call = call;
     facts.modes = program_->modes();
     try {
@@ -174,7 +118,7 @@ class ParallelModel::Impl {
       TW_EXPECTS(problem.empty(), problem);
       throw;
     } catch (const RevokedError&) {  // another rank has begun, and failed
-      fail();
+      calls_->fail();
       if (call == BatchFacts::Call::train_step) drop_gradients();
       throw;
     }
@@ -190,7 +134,7 @@ class ParallelModel::Impl {
     const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
     buffers_.remember();
     try {
-      return together([&, here = facts.weight, &all = update] { return make_step(inputs, targets, loss, here, all); });
+      return calls_->together([&, here = facts.weight, &all = update] { return make_step(inputs, targets, loss, here, all); });
     } catch (...) {
       buffers_.restore();
       drop_gradients();
@@ -208,7 +152,7 @@ class ParallelModel::Impl {
                                .rows = update.rows[place],
                                .here = here,
                                .weight = update.weight,
-                               .update = *updates_.const_data_ptr<int64_t>(),
+                               .update = state_.updates(),
                                .place = ranks_->places().rank(),
                                .warns = !has_stepped_ && ranks_->places().size() > 1 && ranks_->places().rank() == 0,
                                .parameters = parameters_});
@@ -225,7 +169,7 @@ class ParallelModel::Impl {
       }
     }
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
-    ++*updates_.mutable_data_ptr<int64_t>();
+    state_.count_update();
     return total / loss.scale();
   }
 
@@ -263,7 +207,7 @@ class ParallelModel::Impl {
   std::vector<double> evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
     begin();
     const Update batch = agree(BatchFacts::Call::evaluate, inputs, targets, Loss::over_rows()).second;
-    return together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
+    return calls_->together([&] { return make_evaluation(inputs, targets, sums, rows, batch); });
   }
 
   std::vector<double> make_evaluation(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows,
@@ -330,26 +274,15 @@ class ParallelModel::Impl {
     return on_all_ranks(mesh().comm(), "the state of an optimizer", [&] { return OptimizerState(optimizer, optimized_); });
   }
 
-  std::vector<NamedShard> shards() const {
-    std::vector<NamedShard> all = sums_->parameters();
-    all.insert(all.end(), others_.begin(), others_.end());
-    return all;
-  }
-
   TrainableModel& model() const { return program_->model(); }
-  const Mesh& mesh() const { return own_->mesh(); }
-
-  SumRanks sum_ranks() const {
-    const auto along = [&](const char* axis) { return size_along(mesh().shape(), axis) > 1 ? &mesh()[axis] : nullptr; };
-    return {.data = replicas_ == ReplicaMeeting::every_step ? along("data") : nullptr, .shard = along("shard"), .model = ranks_->model().comm()};
-  }
+  const Mesh& mesh() const { return calls_->mesh(); }
 
   std::unique_ptr<GradientSums> make_sums(const ParallelOptions& options) const {
     on_all_ranks(mesh().comm(), "mixed precision", [&] { expect_autocast(compute_, model().tensors().parameters, kind_); });  // before sharding
     const std::vector<NamedTensor> filled = with_memory(model().tensors().all_tensors());
     if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), filled);
     if (ranks_->model().comm() != nullptr) expect_equal_replicas({model_parts(*ranks_->model().comm(), model())}, filled);
-    const SumRanks ranks = sum_ranks();
+    const SumRanks ranks = ranks_->of_sums();
     if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
     const int64_t resident = program_->reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes;
     return sharded_parameters(ranks, model(),
@@ -361,9 +294,8 @@ class ParallelModel::Impl {
                                .initial = program_->initial()});
   }
 
-  std::shared_ptr<OwnMesh> own_;
+  std::shared_ptr<Calls> calls_;
   ReplicaMeeting replicas_;
-  std::optional<Communicator> split_layers_;  // of the user's mesh
   std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;
   std::unique_ptr<Program> program_;
@@ -371,23 +303,21 @@ class ParallelModel::Impl {
   Tensors parameters_;         // of the model on this rank
   bool has_stepped_ = false;
   bool knows_optimizer_ = false;    // a step() has looked at it
-  std::vector<NamedShard> others_;  // buffers, and the number of updates
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   ComputeType compute_;
   c10::DeviceType kind_;
   std::unique_ptr<GradientSums> sums_;
+  ModelState state_;
   std::vector<OptimizedTensor> optimized_;
   std::vector<NamedTensor> named_;  // tensors of optimized_
   std::unordered_set<const c10::TensorImpl*> own_tensors_;
-  at::Tensor updates_;              // a tensor, because checkpoints contain it
   std::string explanation_;
-  std::string failure_;  // message of the last call that failed on this rank; empty: none
 };
 
-ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program, const ParallelOptions& options) {
-  return ParallelModel(std::make_unique<ParallelModel::Impl>(of, std::move(own), std::move(program), options));
+ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options) {
+  return ParallelModel(std::make_unique<ParallelModel::Impl>(of, std::move(calls), std::move(program), options));
 }
 
 ParallelModel::ParallelModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -411,13 +341,13 @@ double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, 
 double ParallelModel::clip_grad_norm(double max_norm) {
   TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   impl_->begin();
-  return impl_->together([&] { return impl_->clip(max_norm); });
+  return impl_->calls_->together([&] { return impl_->clip(max_norm); });
 }
 bool ParallelModel::step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
   TW_EXPECTS(options.max_norm >= 0, "max_norm must be at least 0, got ", options.max_norm);
   impl_->begin();
   impl_->expect_own(optimizer, options);
-  return impl_->together([&] { return impl_->step(optimizer, options); });
+  return impl_->calls_->together([&] { return impl_->step(optimizer, options); });
 }
 
 at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
@@ -427,10 +357,10 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
 }
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
   const bool communicates = impl_->ranks_->model().size() > 1 || impl_->sums_->gathers_in_passes();
-  TW_EXPECTS(!impl_->own_->has_failed() || !communicates,
+  TW_EXPECTS(!impl_->calls_->has_failed() || !communicates,
              "a call of this model has failed: forward() follows after the next train_step(), evaluate() or clip_grad_norm(). What failed: ",
-             impl_->failure_);
-  return impl_->together([&] { return impl_->forward(inputs); });
+             impl_->calls_->failure());
+  return impl_->calls_->together([&] { return impl_->forward(inputs); });
 }
 std::vector<double> ParallelModel::evaluate(const Tensors& inputs, const Tensors& targets, const std::vector<OutputSum>& sums, int64_t rows) {
   TW_EXPECTS(rows >= 0, "rows must be at least 0, got ", rows);
@@ -442,7 +372,7 @@ int ParallelModel::places() const noexcept { return impl_->ranks_->places().size
 int ParallelModel::place() const noexcept { return impl_->ranks_->places().rank(); }
 DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const { return {samples, places(), place(), options}; }
 
-std::vector<NamedShard> ParallelModel::shards() const { return impl_->shards(); }
+std::vector<NamedShard> ParallelModel::shards() const { return impl_->state_.shards(); }
 
 void ParallelModel::save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata) const {
   std::vector<NamedShard> all = shards();
@@ -467,19 +397,15 @@ std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torc
 
 void ParallelModel::load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files) {
   impl_->begin();
-  std::vector<NamedShard> tensors = shards();
-  std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
-  load_files(impl_->mesh().comm(), tensors, files, name_in_files);
+  load_files(impl_->mesh().comm(), impl_->state_.tensors(), files, name_in_files);
   impl_->sums_->parameters_written();
 }
 
 std::vector<NamedTensor> ParallelModel::whole_on_root() const {
   impl_->begin();
-  std::vector<NamedShard> tensors = shards();
-  std::erase_if(tensors, [](const NamedShard& each) { return each.kind == ShardKind::counter; });
   std::vector<NamedTensor> all;
   const Communicator& comm = impl_->mesh().comm();
-  for_each_full_tensor(comm, tensors, [&](const std::string& name, const at::Tensor& values) {
+  for_each_full_tensor(comm, impl_->state_.tensors(), [&](const std::string& name, const at::Tensor& values) {
     if (comm.rank() == 0) all.push_back({name, values});
   });
   return all;

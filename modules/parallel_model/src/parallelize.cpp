@@ -62,7 +62,7 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
   allocate(initial, mesh, *module);
   auto model = with_split_layers(module, whole(module, forward));
   return make_parallel_model(
-      mesh, std::make_shared<OwnMesh>(mesh),
+      mesh, std::make_shared<Calls>(mesh, options.replicas),
       autograd_program(
           {.module = module, .model = std::move(model), .forward = forward, .example = example, .reads = reads_outputs(mesh), .initial = initial},
           options),
@@ -71,17 +71,17 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
 
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                              const Tensors& example, const ParallelOptions& options, const Initial& initial) {
-  const auto own = std::make_shared<OwnMesh>(mesh);
-  const Communicator& line = own->mesh()["stage"];
+  const auto calls = std::make_shared<Calls>(mesh, options.replicas);
+  const Communicator& line = calls->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
-  const pipeline::ModelPlan plan = pipeline::plan_together(own->mesh().comm(), *module, forward, example,
+  const pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
                                                            {.devices = line.size(),
                                                             .micro_batches = static_cast<int>(options.micro_batches),
                                                             .schedule = options.schedule,
                                                             .stages = line.size(),
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
-  pipeline::StageModel stage = on_all_ranks(own->mesh().comm(), "making the stages of a planned model", [&] {
+  pipeline::StageModel stage = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
     pipeline::StageModel mine = plan.stage(*module, line.rank());
     allocate(initial, mesh, *mine.module);
     return mine;
@@ -89,7 +89,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
   const std::shared_ptr<torch::nn::Module> mine = stage.module;
   auto made = std::make_shared<pipeline::Pipeline>(line, std::move(stage), plan.options(options.seed));
   const auto cut = std::make_shared<CutModule>(module);
-  ParallelModel model = make_parallel_model(mesh, own,
+  ParallelModel model = make_parallel_model(mesh, calls,
                                             pipeline_program({.pipeline = made,
                                                               .model = stages_of_module(made, cut),
                                                               .example = example,
@@ -167,12 +167,12 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
   expect_options(mesh, options);
   expect_axes(mesh.shape(), {{"layer", "these blocks do not run in parallel along `layer`: pass blocks of layer_parallel"}});
   if (size_along(mesh.shape(), "stage") == 1) return one_module(mesh, blocks, example, options);
-  const auto own = std::make_shared<OwnMesh>(mesh);
-  auto made = std::make_shared<pipeline::Pipeline>(own->mesh()["stage"], blocks, stage_options(own->mesh(), options));
+  const auto calls = std::make_shared<Calls>(mesh, options.replicas);
+  auto made = std::make_shared<pipeline::Pipeline>(calls->mesh()["stage"], blocks, stage_options(calls->mesh(), options));
   on_all_ranks(mesh.comm(), "making the stages", [&] { expect_no_exchanges(*made); });
   expect_split_layers(mesh, has_split_layers(*made));
   return make_parallel_model(
-      mesh, own, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh)}),
+      mesh, calls, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh)}),
       options);
 }
 
@@ -180,8 +180,8 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Bl
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options) {
   expect_options(mesh, options);
   expect_axes(mesh.shape(), {});
-  const auto own = std::make_shared<OwnMesh>(mesh);
-  return make_parallel_model(mesh, own, layer_program(own->mesh(), blocks, example, layers, options), options);
+  const auto calls = std::make_shared<Calls>(mesh, options.replicas);
+  return make_parallel_model(mesh, calls, layer_program(calls->mesh(), blocks, example, layers, options), options);
 }
 
 }  // namespace tw

@@ -9,9 +9,9 @@
 #include <array>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/step_communicator.hpp>
 #include <tw/mpi/error.hpp>
 
-#include "problem_text.hpp"
 #include "random_key.hpp"
 
 namespace tw::pipeline {
@@ -53,9 +53,9 @@ double BatchRun::execute() {
       execute(action, i + 1 < actions().size() && actions()[i + 1].makes_cotangents() && actions()[i + 1].micro_batch == action.micro_batch);
     } catch (const RevokedError&) {
       throw;
-    } catch (const std::exception& e) {
+    } catch (const std::exception&) {
       throw Error(concat("stage ", place_.stage, ", replica ", place_.replica, ", ", pass_names.at(static_cast<size_t>(action.kind)),
-                         " of micro-batch ", action.micro_batch, ": ", text_of(e)));
+                         " of micro-batch ", action.micro_batch, ": ", message_of_current_exception()));
     }
     if (on_phase_) on_phase_(phase_names.at(static_cast<size_t>(action.kind)), begin, std::chrono::steady_clock::now());
     std::erase_if(sends_, [](Work& work) { return work.test(); });

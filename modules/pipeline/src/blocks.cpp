@@ -7,12 +7,12 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/comm/step_communicator.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/error.hpp>
 
 #include "impl.hpp"
 #include "in_turn.hpp"
-#include "problem_text.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -62,8 +62,8 @@ StageModel::Forward segment_of(Block block, int64_t index) {
     TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
     try {
       return {block.forward(values.front())};
-    } catch (const std::exception& e) {
-      throw Error(concat("block ", index, ": ", text_of(e)));
+    } catch (const std::exception&) {
+      throw Error(concat("block ", index, ": ", message_of_current_exception()));
     }
   };
 }

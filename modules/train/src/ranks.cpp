@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks.hpp"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/comm/ranks_along.hpp>
-#include <tw/comm/typed_objects.hpp>
+#include <tw/gradients/model_parts.hpp>
 
 namespace tw::train {
 
@@ -68,29 +70,15 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
           .owner = owned};
 }
 
-namespace {
-struct SliceSize {
-  std::string name;
-  std::vector<int64_t> offsets;
-  int64_t elements;
-  static constexpr auto fields = std::tuple(&SliceSize::name, &SliceSize::offsets, &SliceSize::elements);
-};
-}  // namespace
-
 int64_t trained_elements(const Ranks& ranks, const Model& model) {
-  const int64_t here = model.trained_elements();
-  if (ranks.parts == nullptr) return here;
-  std::vector<SliceSize> mine;
-  for (const OptimizedTensor& tensor : model.trained->optimized_tensors()) {
-    for (const NamedShard& slice : tensor.slices) mine.push_back({slice.name, slice.offsets, slice.tensor.numel()});
-  }
-  std::map<std::pair<std::string, std::vector<int64_t>>, int64_t> slices;  // several ranks may have the same
-  for (const std::vector<SliceSize>& of_rank : allgather_objects(*ranks.parts, mine)) {
-    for (const SliceSize& each : of_rank) slices[{each.name, each.offsets}] = each.elements;
-  }
-  int64_t all = 0;
-  for (const auto& [slice, elements] : slices) all += elements;
-  return all;
+  if (ranks.parts == nullptr) return model.trained_elements();
+  const std::vector<OptimizedTensor> tensors = model.trained->trained_tensors();
+  const std::vector<uint8_t> counted = counted_here(ranks.parts, tensors);
+  int64_t here = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) here += counted[i] != 0 ? tensors[i].tensor.numel() : 0;
+  const at::Tensor all = at::full({}, here, at::kLong);
+  allreduce(*ranks.parts, all, ReduceOp::sum);
+  return all.item<int64_t>();
 }
 
 void expect_parameters(const Ranks& ranks, const Model& model) {

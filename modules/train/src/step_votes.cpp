@@ -9,9 +9,9 @@
 namespace tw::train {
 
 void StepVotes::hear() {
-  heard_.non_finite |= sums_.parallel()->notices(static_cast<int>(Signal::non_finite)) > 0;
+  heard_.non_finite |= sums_.parallel()->reducer().notices(static_cast<int>(Signal::non_finite)) > 0;
   heard_.overflow |= !sums_.gradients_finite();
-  heard_.stop |= sums_.parallel()->notices(static_cast<int>(Signal::stop)) > 0;
+  heard_.stop |= sums_.parallel()->reducer().notices(static_cast<int>(Signal::stop)) > 0;
 }
 
 Outcome StepVotes::outcome(double loss_scale) {

@@ -12,7 +12,7 @@ class StepVotes {
   /// @param sums must reduce on this rank @param others all ranks that those which sum do not reach; null: there are none. Borrowed
   StepVotes(GradientSums& sums, const Communicator* others) : sums_(sums), others_(others) {}
 
-  void raise(Signal word) { sums_.parallel()->vote(static_cast<int>(word)); }
+  void raise(Signal word) { sums_.parallel()->reducer().vote(static_cast<int>(word)); }
   /// Call after each sum.
   void hear();
   /// What was heard since the last call, the same on all ranks. Collective if votes do not reach all of them.

@@ -10,7 +10,7 @@
 #include <tw/comm/full_tensors.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
-#include <tw/gradients/counted.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
 #include "non_finite.hpp"

@@ -108,16 +108,8 @@ class DataParallel {
   /// before the first pass.
   void set_samples(int64_t samples);
 
-  /// Sends a vote to all ranks with the next backward pass; see Reducer::vote().
-  void vote(int kind);
-  /// Number of ranks that voted `kind` with the last backward pass.
-  int64_t notices(int kind) const;
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs DataParallelOptions::check_finite.
   bool gradients_finite() const noexcept;
-
-  /// Sets callbacks for every pass that reduces, on this rank: `begin` at its first gradient, `end` when all gradients are reduced, before backward()
-  /// returns.
-  void observe_passes(std::function<void()> begin, std::function<void()> end);
 
   /// Total time, over all passes, that this rank only communicated.
   Seconds exposed_time() const noexcept;
@@ -133,7 +125,9 @@ class DataParallel {
   /// Skips the initial broadcast: values are already equal, or have no memory.
   struct NoInitialBroadcast {
     std::shared_ptr<GradientPlaceholders> placeholders;  // stored in `.grad()`, because gradients are sharded
-    std::function<void()> before_reduction;              // called in every pass that reduces, once this rank has all its gradients
+    std::function<void()> begin;                         // called in every pass that reduces, at this rank's first gradient
+    std::function<void()> before_reduction;              // once this rank has all its gradients
+    std::function<void()> end;                           // when all gradients are reduced, before backward() returns
   };
   DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const torch::nn::Module& module, const DataParallelOptions& options);
   DataParallel(const NoInitialBroadcast& no_broadcast, const Communicator& comm, const std::vector<NamedTensor>& parameters,

@@ -69,4 +69,8 @@ void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedT
 /// @param groups the caller's groups, which are subdivided; empty: one group
 std::vector<int64_t> groups_of_replicas(const std::vector<TensorSpec>& gradients, const ModelPartsList& parts, const std::vector<int64_t>& groups);
 
+/// By tensor: whether this rank counts its elements, such as in a norm. Of the ranks with the same part of the model, the first one does.
+/// Collective. @param ranks those that hold a model together; null: this rank alone
+std::vector<uint8_t> counted_here(const Communicator* ranks, const std::vector<OptimizedTensor>& tensors);
+
 }  // namespace tw

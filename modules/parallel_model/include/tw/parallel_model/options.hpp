@@ -6,7 +6,6 @@
 #include <tw/autograd/compute_type.hpp>
 #include <tw/base/option.hpp>
 #include <tw/gradients/compressor.hpp>
-#include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/planning/plan.hpp>
 
 namespace tw {

@@ -22,7 +22,7 @@ class Optimizer;
 
 namespace tw {
 
-class OwnMesh;
+class Calls;
 class Program;
 
 /// A sum over the samples of a part of a batch, such as of their losses or of right answers.
@@ -128,7 +128,7 @@ class ParallelModel {
   const std::string& explain() const;
 
  private:
-  friend ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<OwnMesh> own, std::unique_ptr<Program> program,
+  friend ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program,
                                            const ParallelOptions& options);
   class Impl;
   explicit ParallelModel(std::unique_ptr<Impl> impl);

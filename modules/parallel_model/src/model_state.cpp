@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_state.hpp"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+namespace tw {
+
+// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
+ModelState::ModelState(const GradientSums& sums, std::vector<NamedShard> of_model)
+    : sums_(sums), buffers_(std::move(of_model)), updates_(at::zeros({}, at::kLong)) {
+  std::erase_if(buffers_, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
+}
+
+std::vector<NamedShard> ModelState::shards() const {
+  std::vector<NamedShard> all = tensors();
+  all.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
+  return all;
+}
+
+std::vector<NamedShard> ModelState::tensors() const {
+  std::vector<NamedShard> all = sums_.parameters();
+  all.insert(all.end(), buffers_.begin(), buffers_.end());
+  return all;
+}
+
+}  // namespace tw
