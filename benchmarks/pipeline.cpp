@@ -2,8 +2,8 @@
 // pipeline/step: a forward and backward pass of a batch in micro-batches, in one stage per rank. It is compared with one rank that runs the same
 // micro-batches ("one_rank_micro") or the whole batch ("one_rank"). A third baseline ("stages_apart") is the schedule's time if stages compute
 // concurrently at their usual speed and nothing else takes time.
-// pipeline/halves: the same blocks as one captured module, zb-h1 against 1f1b with the same stages, for two numbers of micro-batches; and on one rank,
-// where halves gain nothing: what they cost.
+// pipeline/halves: the same blocks as one captured module, zb-h1 against 1f1b with the same stages, for two numbers of micro-batches; and on one
+// rank, where halves gain nothing: what they cost.
 #include "measure.hpp"
 
 #include <torch/torch.h>

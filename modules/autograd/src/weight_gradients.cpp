@@ -51,10 +51,10 @@ variable_list run(const Edge& root, const at::Tensor& cotangent, bool keep_graph
 
 /// The recorded call of an operator.
 struct Call {
-  Edge root;           // of the result
-  edge_list inputs;    // the ends at the inputs' copies
-  edge_list weights;   // the ends at the weights' copies
-  edge_list to;        // where the weights' gradients go
+  Edge root;          // of the result
+  edge_list inputs;   // the ends at the inputs' copies
+  edge_list weights;  // the ends at the weights' copies
+  edge_list to;       // where the weights' gradients go
 };
 
 /// What the weights' half of a call needs.

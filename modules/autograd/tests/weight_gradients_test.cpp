@@ -25,9 +25,14 @@ std::vector<Case> products() {
   return {
       {"mm", trained({5, 4}), {trained({4, 3})}, [](const Tensors& x, const Tensors& w) { return at::mm(x[0], w[0]); }},
       {"addmm", trained({5, 4}), {trained({3}), trained({4, 3})}, [](const Tensors& x, const Tensors& w) { return at::addmm(w[0], x[0], w[1]); }},
-      {"linear", trained({2, 5, 4}), {trained({3, 4}), trained({3})}, [](const Tensors& x, const Tensors& w) { return at::linear(x[0], w[0], w[1]); }},
+      {"linear",
+       trained({2, 5, 4}),
+       {trained({3, 4}), trained({3})},
+       [](const Tensors& x, const Tensors& w) { return at::linear(x[0], w[0], w[1]); }},
       {"matmul", trained({2, 5, 4}), {trained({4, 3})}, [](const Tensors& x, const Tensors& w) { return at::matmul(x[0], w[0]); }},
-      {"conv2d", trained({2, 3, 6, 6}), {trained({4, 3, 3, 3}), trained({4})},
+      {"conv2d",
+       trained({2, 3, 6, 6}),
+       {trained({4, 3, 3, 3}), trained({4})},
        [](const Tensors& x, const Tensors& w) { return at::conv2d(x[0], w[0], w[1]); }},
       {"embedding", torch::randint(7, {2, 5}), {trained({7, 3})}, [](const Tensors& x, const Tensors& w) { return at::embedding(w[0], x[0]); }},
   };

@@ -52,10 +52,10 @@ struct Step {
 
 /// Products: bilinear in a tensor of the batch and a weight, so that the gradients of the two share no work.
 bool is_product(const std::string& op) {
-  static const std::set<std::string> products{"aten::mm",     "aten::addmm",  "aten::bmm",         "aten::baddbmm", "aten::matmul",
-                                              "aten::linear", "aten::conv1d", "aten::conv2d",      "aten::conv3d",  "aten::convolution",
-                                              "aten::addbmm", "aten::mv",     "aten::conv_tbc",    "aten::addmv",   "aten::embedding",
-                                              "aten::conv_transpose1d",       "aten::conv_transpose2d",             "aten::conv_transpose3d"};
+  static const std::set<std::string> products{
+      "aten::mm",       "aten::addmm",  "aten::bmm",       "aten::baddbmm",          "aten::matmul",           "aten::linear",
+      "aten::conv1d",   "aten::conv2d", "aten::conv3d",    "aten::convolution",      "aten::addbmm",           "aten::mv",
+      "aten::conv_tbc", "aten::addmv",  "aten::embedding", "aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"};
   return products.contains(op);
 }
 

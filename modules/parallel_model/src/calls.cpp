@@ -17,7 +17,8 @@ Calls::Calls(const Mesh& of, ReplicaMeeting replicas)
 }
 
 void Calls::begin(const std::function<void()>& make_again) {
-  TW_EXPECTS(can_restart_ || !has_failed(), "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. ",
+  TW_EXPECTS(can_restart_ || !has_failed(),
+             "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. ",
              "What failed: ", failure_.empty() ? "another rank's part" : failure_);
   if (!can_restart_) return;
   together([&] {

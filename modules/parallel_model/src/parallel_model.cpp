@@ -79,7 +79,8 @@ class ParallelModel::Impl {
       own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
     }
     sums_->only_in_updates(
-        "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: make what backward() was called on a part of the loss");
+        "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: make what backward() was called on a part of the "
+        "loss");
     // Also: no rank still waits here when another one's first call fails.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
@@ -247,7 +248,7 @@ class ParallelModel::Impl {
         for (const at::Tensor& each : group.params()) {
           const bool is_trained = each.requires_grad() && each.has_storage() && each.storage().nbytes() > 0;
           TW_EXPECTS(!is_trained || own_tensors_.contains(each.unsafeGetTensorImpl()), "the optimizer has a tensor of shape ", each.sizes(),
-                     " that is not the model's, whose gradient step() would neither divide by the scale of the loss nor clip: give it an optimizer ",
+                     " that is not the model's, whose gradient step() would neither divide by the scale of the loss nor clip: it needs an optimizer ",
                      "of its own");
         }
       }

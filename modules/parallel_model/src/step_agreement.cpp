@@ -66,7 +66,7 @@ Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& p
   std::vector<int64_t> targets(places, 0);
   std::vector<bool> weighed(places, false);
   for (size_t rank = 0; rank < facts.size(); ++rank) {
-    TW_EXPECTS(facts[rank].rows != BatchFacts::refused, "rank ", rank, " cannot make a pass, for the reason that it gives");
+    TW_EXPECTS(facts[rank].rows != BatchFacts::refused, "rank ", rank, " cannot make a pass, for the reason in its own error");
   }
   expect_equal_calls(facts);
   for (size_t rank = 0; rank < facts.size(); ++rank) {

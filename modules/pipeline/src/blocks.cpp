@@ -7,8 +7,8 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
-#include <tw/comm/step_communicator.hpp>
 #include <tw/comm/agreement.hpp>
+#include <tw/comm/step_communicator.hpp>
 #include <tw/mpi/error.hpp>
 
 #include "impl.hpp"

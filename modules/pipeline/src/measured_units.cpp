@@ -150,7 +150,8 @@ std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::ve
   for (size_t u = 0; u < all.size(); ++u) {
     if (!wanted[u]) continue;
     std::vector<UnitCosts>& of = found[forms_[u]];
-    all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::weights_s), median(of, &UnitCosts::workspace_bytes)};
+    all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::weights_s),
+              median(of, &UnitCosts::workspace_bytes)};
   }
   return all;
 }

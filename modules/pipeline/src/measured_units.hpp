@@ -12,7 +12,7 @@ namespace tw::pipeline {
 struct UnitCosts {
   double forward_s = 0;
   double backward_s = 0;
-  double weights_s = 0;  ///< see ProfiledOperator
+  double weights_s = 0;        ///< see ProfiledOperator
   double workspace_bytes = 0;  ///< see ProfiledOperator
 };
 

@@ -169,7 +169,9 @@ TEST(PlannedModel, equalsOneProcess) {
           if (!cut(plan, replicas, ScheduleKind::one_forward_one_backward, recompute)) continue;
           const auto stages = static_cast<int>(replicas.size());
           std::vector<Schedule> schedules{zero_bubble_h1(stages, micro_batches)};
-          if (!is_short) schedules.insert(schedules.end(), {one_forward_one_backward(stages, micro_batches), gpipe(stages, micro_batches), last_in_first_out(stages)});
+          if (!is_short)
+            schedules.insert(schedules.end(),
+                             {one_forward_one_backward(stages, micro_batches), gpipe(stages, micro_batches), last_in_first_out(stages)});
           for (const Schedule& schedule : schedules) {
             PipelineOptions options = plan.options(5);
             options.schedule = schedule;

@@ -73,9 +73,7 @@ int Plan::devices() const {
   return sum;
 }
 
-Schedule schedule_of(const Plan& plan) {
-  return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()), plan.micro_batches);
-}
+Schedule schedule_of(const Plan& plan) { return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()), plan.micro_batches); }
 
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices) {
   std::vector<std::string> problems = problems_of(profile);

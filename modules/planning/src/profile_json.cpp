@@ -20,9 +20,10 @@ Affine affine(const nlohmann::json& object, const char* name, const std::string&
 }
 
 ProfiledOperator operator_from(const nlohmann::json& json, const std::string& where) {
-  refuse_others(json, {"name", "inputs", "parameters", "forward_s", "backward_s", "weights_s", "output_bytes", "saved_bytes", "workspace_bytes",
-                 "waiting_bytes"},
-                where);
+  refuse_others(
+      json,
+      {"name", "inputs", "parameters", "forward_s", "backward_s", "weights_s", "output_bytes", "saved_bytes", "workspace_bytes", "waiting_bytes"},
+      where);
   return {.name = field<std::string>(json, "name", where),
           .inputs = field<std::vector<int>>(json, "inputs", where),
           .parameters = field<std::vector<int>>(json, "parameters", where),

@@ -86,8 +86,7 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
 }
 
 Schedule zero_bubble_h1(int stages, int micro_batches) {
-  return in_halves(
-      stages, micro_batches, [&](int stage) { return stages - 1 - stage; }, [](int stage) { return stage; });
+  return in_halves(stages, micro_batches, [&](int stage) { return stages - 1 - stage; }, [](int stage) { return stage; });
 }
 
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
@@ -127,7 +126,8 @@ Schedule schedule_from_text(std::string_view text) {
     std::vector<Action> actions;
     for (std::string word; words >> word;) {
       const std::optional<Action> action = parse(word);
-      if (!action) throw Error(concat("line ", number, ": '", word, "' is not an action; actions look like 0F3 or 1B0: stage, F, B, I or W, micro-batch"));
+      if (!action)
+        throw Error(concat("line ", number, ": '", word, "' is not an action; actions look like 0F3 or 1B0: stage, F, B, I or W, micro-batch"));
       actions.push_back(*action);
       schedule.stages = std::max(schedule.stages, action->stage + 1);
       schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);

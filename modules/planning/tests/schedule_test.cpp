@@ -115,7 +115,8 @@ TEST(Schedules, AreAsShortAsAnyOrder) {
 
 TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   // One micro-batch passes through all stages and back.
-  const std::vector<PassTimes> times{{.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {.forward = 5, .backward = 6}};
+  const std::vector<PassTimes> times{
+      {.forward = 1, .backward = 2, .transfer = 0.5}, {.forward = 3, .backward = 4, .transfer = 0.25}, {.forward = 5, .backward = 6}};
   const Simulation simulation = simulate(gpipe(3, 1), times);
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
   EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);

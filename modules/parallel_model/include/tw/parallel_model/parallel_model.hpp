@@ -69,7 +69,7 @@ class ParallelModel {
   std::vector<at::Tensor> parameters() const;
   /// The same with the names of their parameters. Local.
   const std::vector<NamedTensor>& named_parameters() const noexcept;
-  /// This rank's buffers, such as running statistics; for LocalSgd, beside named_parameters(). Local.
+  /// This rank's buffers, such as running statistics; for LocalSgd, with named_parameters(). Local.
   std::vector<NamedTensor> named_buffers() const;
   /// The same as named_parameters(), with their place in the model, for OptimizerState. Local.
   std::vector<OptimizedTensor> optimized() const;

@@ -50,7 +50,7 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 /// Like one_forward_one_backward(), with backward passes in two halves: stage i makes the weights' half of a micro-batch i micro-batches late, where
 /// it would have to wait for cotangents. With at least as many micro-batches as stages, each device is idle for
 /// (stages - 1) max(F, F + B - 2 W), where W is the weights' part of a backward pass B. A stage holds at most min(micro_batches, stages)
-/// micro-batches until their last half, as many as the first stage of one_forward_one_backward(). Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
+/// micro-batches until their last half, like the first stage of one_forward_one_backward(). Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1 };
