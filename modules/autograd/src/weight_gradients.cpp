@@ -138,11 +138,13 @@ at::Tensor WeightGradients::record(const std::vector<at::Tensor>& inputs, const 
 }
 
 void WeightGradients::accumulate() {
-  Edge next;
-  for (auto& left = kept_->left; !left.empty(); left.pop_back()) {
-    next = Edge(make_graph_node<WeightsNode>(std::move(left.back()), std::move(next)), 0);
+  while (!empty()) {  // a weight may be the result of another call
+    Edge next;
+    for (auto& left = kept_->left; !left.empty(); left.pop_back()) {
+      next = Edge(make_graph_node<WeightsNode>(std::move(left.back()), std::move(next)), 0);
+    }
+    torch::autograd::Engine::get_default_engine().execute({next}, {at::zeros({})}, false, false, true);
   }
-  if (next.is_valid()) torch::autograd::Engine::get_default_engine().execute({next}, {at::zeros({})}, false, false, true);
 }
 
 bool WeightGradients::empty() const noexcept { return kept_->left.empty(); }

@@ -103,6 +103,25 @@ TEST(WeightGradients, OfSharedTransposedAndFrozenWeights) {
   EXPECT_LT((w.grad() - whole[1]).abs().max().item<double>(), 1e-13) << "added in another order";
 }
 
+/// As in spectral normalisation: a product makes the weight of another one.
+TEST(WeightGradients, OfWeightsThatAreProducts) {
+  const at::Tensor w = trained({3, 3});
+  const at::Tensor v = torch::randn({3, 3}, at::kDouble);
+  const at::Tensor x = trained({2, 3});
+  const auto net = [&](const auto& product) { return product(x, product(v, w).tanh()).square().sum(); };
+  net([](const at::Tensor& a, const at::Tensor& b) { return at::mm(a, b); }).backward();
+  const at::Tensor whole = w.grad().clone();
+  w.mutable_grad() = at::Tensor();
+  WeightGradients later;
+  net([&](const at::Tensor& a, const at::Tensor& b) {
+    return later.record({a}, {b}, [](const Tensors& p, const Tensors& q) { return at::mm(p[0], q[0]); });
+  }).backward();
+  later.accumulate();
+  EXPECT_TRUE(later.empty());
+  ASSERT_TRUE(w.grad().defined());
+  EXPECT_TRUE(w.grad().equal(whole));
+}
+
 TEST(WeightGradients, RunHooksOnce) {
   const at::Tensor w = trained({4, 3});
   const at::Tensor x = trained({2, 4});

@@ -29,6 +29,7 @@ class WeightGradients {
 
   /// Runs `op`. Backward passes through the result make the gradients of `inputs`, and leave those of `weights` to accumulate(). Worth it for
   /// operators whose two halves share no work, such as products of matrices. If nothing of `weights` requires a gradient, it just runs `op`.
+  /// @param weights parameters or views of them; what computes others must not be part of a pass before accumulate()
   at::Tensor record(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights, const Operator& op);
   /// Makes the gradients that were left, in one backward pass, and adds them to the weights'; hooks on weights run now. Frees what was kept.
   void accumulate();
