@@ -2,12 +2,14 @@
 // An operator's call is recorded as a graph of its own, from copies of its tensors that are leaves. A node takes its place in the caller's graph: its
 // backward pass lets the engine run the call's graph to the inputs' copies only, and keeps graph and cotangent. The weights' half runs the same graph
 // to the weights' copies. LibTorch's nodes leave out gradients that nobody asked for.
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <deque>
+#include <tw/autograd/autocast.hpp>
 #include <tw/autograd/weight_gradients.hpp>
 #include <utility>
 
@@ -43,6 +45,18 @@ class Copies {
   std::vector<at::Tensor> all_;
   edge_list from_;
   edge_list to_;
+};
+
+/// Without it, autocast would keep a cast of each copy.
+class NoCachedCasts {
+ public:
+  NoCachedCasts() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoCachedCasts() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoCachedCasts(const NoCachedCasts&) = delete;
+  NoCachedCasts& operator=(const NoCachedCasts&) = delete;
+
+ private:
+  bool before_ = at::autocast::is_autocast_cache_enabled();
 };
 
 variable_list run(const Edge& root, const at::Tensor& cotangent, bool keep_graph, const edge_list& ends) {
@@ -128,7 +142,10 @@ at::Tensor WeightGradients::record(const std::vector<at::Tensor>& inputs, const 
   const Copies of_weights(weights);
   if (of_weights.to().empty()) return op(inputs, weights);
   const Copies of_inputs(inputs);
-  at::Tensor result = op(of_inputs.all(), of_weights.all());
+  at::Tensor result = [&] {
+    const NoCachedCasts no_cache;
+    return op(of_inputs.all(), of_weights.all());
+  }();
   Call call{.root = torch::autograd::impl::gradient_edge(result), .inputs = of_inputs.from(), .weights = of_weights.from(), .to = of_weights.to()};
   result = result.detach();
   const auto node = make_graph_node<InputsNode>(std::move(call), std::shared_ptr<std::deque<Left>>(kept_, &kept_->left));
@@ -138,6 +155,7 @@ at::Tensor WeightGradients::record(const std::vector<at::Tensor>& inputs, const 
 }
 
 void WeightGradients::accumulate() {
+  const AutocastScope plain(AutocastState::here().off());
   while (!empty()) {  // a weight may be the result of another call
     Edge next;
     for (auto& left = kept_->left; !left.empty(); left.pop_back()) {
