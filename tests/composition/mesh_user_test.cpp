@@ -512,8 +512,11 @@ TEST(MeshUser, RefusesHooksThatNobodyCalls) {
 
 TEST(MeshUser, RefusesSparseGradientsOfReplicatedStages) {
   torch::nn::Sequential words(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)), torch::nn::Linear(6, 6), torch::nn::Linear(6, 6));
-  expect_error("'0.weight' has sparse gradients, which stages do not sum along `data`",
-               [&] { (void)tw::parallelize(tw::Mesh(world(), {{"data", 2}, {"stage", 2}}), *words, {torch::zeros({4}, torch::kLong)}); });
+  for (const char* axis : {"data", "shard"}) {
+    const tw::Mesh mesh(world(), {{axis, 2}, {"stage", 2}});
+    expect_error("'0.weight' has sparse gradients, which stages do not sum",
+                 [&] { (void)tw::parallelize(mesh, *words, {torch::zeros({4}, torch::kLong)}); });
+  }
 }
 
 struct ScaledImpl : torch::nn::Module {
@@ -609,6 +612,23 @@ TEST(MeshUser, SavesAnOptimizerOfTheWholeModule) {
     store.wait();
     EXPECT_NO_THROW(model.load(store, 1, adam));
   }
+}
+
+TEST(MeshUser, SavesAModelWhoseStepHasFailed) {
+  on_each_mesh([](const Axes& axes) {
+    Net net = make_net();
+    const auto replicas = has(axes, "data") && !has(axes, "stage") ? tw::ReplicaMeeting::apart : tw::ReplicaMeeting::every_step;
+    ParallelModel model = divide(axes, net, {.replicas = replicas});
+    torch::optim::AdamW adam(model.parameters(), 1e-2);
+    const auto failing = [&](const at::Tensor& y, const at::Tensor& t) {
+      if (model.place() == model.places() - 1) throw std::runtime_error("no memory");
+      return torch::nn::functional::cross_entropy(y, t);
+    };
+    (void)message_of([&] { model.train_step(rows(), labels(), failing); });  // with replicas apart, some go on
+    tw::CheckpointStore store(world(), directory());
+    model.save(store, 1, adam);
+    store.wait();
+  });
 }
 
 TEST(MeshUser, LoadsACheckpointAfterAFailedStep) {

@@ -176,9 +176,8 @@ class DataParallel::Hooks {
   }
   void only_in_updates(std::string otherwise) { otherwise_ = std::move(otherwise); }
   std::shared_ptr<void> begin_update() {
-    if (!sharded_) {
-      reduced_.take_all_there();
-      for (size_t id = 0; id < parameters_.size(); ++id) make_local(static_cast<int64_t>(id));  // before stages sum tied gradients
+    for (size_t id = 0; id < parameters_.size(); ++id) {  // at once: stages sum tied gradients before this rank's passes add to them
+      if (!sharded_ && !reduced_.is_foreign(id)) share_out(static_cast<int64_t>(id));
     }
     in_update_ = true;
     return {nullptr, [weak = self_](void*) {
@@ -346,13 +345,19 @@ class DataParallel::Hooks {
   // A gradient reduced by an earlier pass is equal on all ranks. Averaging it again changes nothing; a sum would count it once per rank.
   void make_local(int64_t id) {
     const std::optional<ReducedGradients::By> by = reduced_.take(static_cast<size_t>(id));
-    const at::NoGradGuard no_grad;
-    const at::Tensor& gradient = parameter(id).mutable_grad();
-    if (reducer_.options().reduction != Reduction::sum || comm().size() == 1 || !by) return;
-    TW_EXPECTS(by == ReducedGradients::By::this_one, "'", parameters_[static_cast<size_t>(id)].name,
+    if (!by) return;
+    TW_EXPECTS(by == ReducedGradients::By::this_one || reducer_.options().reduction != Reduction::sum || comm().size() == 1, "'",
+               parameters_[static_cast<size_t>(id)].name,
                "' still has the gradient that it had when DataParallel was made, which may be reduced already: call zero_grad() "
                "before the first backward pass");
-    gradient.div_(comm().size());
+    share_out(id);
+  }
+
+  void share_out(int64_t id) {
+    reduced_.forget(static_cast<size_t>(id));
+    const at::NoGradGuard no_grad;
+    const at::Tensor& gradient = parameter(id).mutable_grad();
+    if (gradient.defined() && reducer_.options().reduction == Reduction::sum && comm().size() > 1) gradient.div_(comm().size());
   }
 
   at::Tensor& parameter(int64_t id) { return parameters_[static_cast<size_t>(id)].tensor; }

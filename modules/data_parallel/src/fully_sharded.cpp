@@ -49,6 +49,12 @@ constexpr const char* in_slices =
     "use those of FullySharded::slices() (of a ParallelModel: parameters()), over which the optimizer must be made, call its zero_grad(), and "
     "clip by FullySharded::clip_gradient_norm() (clip_grad_norm())";
 
+bool has_hook(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr || meta->cpp_hooks_list_ == nullptr) return false;
+  return std::any_of(meta->cpp_hooks_list_->begin(), meta->cpp_hooks_list_->end(), [](const auto& hook) { return hook != nullptr; });  // not removed
+}
+
 UseMoment moment_of_use() {
   using enum UseMoment::Pass;
   if (const auto node = torch::autograd::get_current_node()) return {backward, node->sequence_nr()};
@@ -341,7 +347,7 @@ void FullySharded::Impl::begin_pass() {
   slices_.expect_in_place();
   for (size_t i = 0; i < reduced_.size(); ++i) {
     const at::Tensor& slice = trained_slices()[i].tensor;
-    TW_EXPECTS(!slice.requires_grad() || torch::autograd::impl::hooks(slice).empty(), "the slice of ", trained_slices()[i].name,
+    TW_EXPECTS(!has_hook(slice), "the slice of ", trained_slices()[i].name,
                " has a hook, which no backward pass calls: register hooks of the module's parameters");
     drop_where_dropped(i);
     at::Tensor& gradient = slice.mutable_grad();

@@ -31,13 +31,8 @@ class ReducedGradients {
     const Note note = std::exchange(notes_[id], {});
     return is_valid(note, gradient_of(id)) ? std::optional(note.by) : std::nullopt;
   }
-  /// All gradients that are there count as reduced, but those that somebody else may have reduced.
-  void take_all_there() {
-    for (size_t id = 0; id < notes_.size(); ++id) {
-      const bool is_foreign = notes_[id].by == By::unknown && is_valid(notes_[id], gradient_of(id));
-      if (gradient_of(id).defined() && !is_foreign) note(id, By::this_one);
-    }
-  }
+  /// Whether the gradient may have been reduced by somebody else.
+  bool is_foreign(size_t id) const { return notes_[id].by == By::unknown && is_valid(notes_[id], gradient_of(id)); }
 
  private:
   using Gradient = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;

@@ -22,7 +22,7 @@ LossScaler::LossScaler(const LossScalerOptions& options, std::shared_ptr<Compres
 void LossScaler::update(bool finite) {
   if (!finite) {
     set_scale(scale_ * options_.backoff);
-  } else if (++good_updates_ == options_.growth_interval) {
+  } else if (++good_updates_ >= options_.growth_interval) {
     set_scale(scale_ * options_.growth);
   }
 }

@@ -59,6 +59,12 @@ bool is_product(const std::string& op) {
   return products.contains(op);
 }
 
+/// Whether an operator writes to the memory of a value.
+bool is_changed(const Graph& graph, int value) {
+  const auto shares = [&](int other) { return graph.values[at(other)].storage == graph.values[at(value)].storage; };
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) { return std::ranges::any_of(node.changes, shares); });
+}
+
 /// Whether a value is a parameter, buffer or constant, or a view of one.
 bool shares_parameter(const Graph& graph, int value) {
   const auto is_given = [&](const Value& each) { return each.kind != Value::Kind::computed && each.storage == graph.values[at(value)].storage; };
@@ -172,9 +178,11 @@ class Interpreter::Impl {
     step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
     // Not of weights that are computed: what computes them may have a part in the first half, too, and frees its tensors then.
     const auto is_computed = [&](const Step::Tensors& each) { return !each.of_batch && !shares_parameter(graph, each.values[0]); };
+    // Nor of buffers that passes write to, which may come before the other half.
+    const auto is_written = [&](const Step::Tensors& each) { return !each.of_batch && is_changed(graph, each.values[0]); };
     const bool has_weight = std::ranges::any_of(step.tensors, [](const Step::Tensors& each) { return !each.of_batch; });
-    step.has_halves = is_product(node.op) && has_weight && std::ranges::none_of(step.tensors, is_computed) && node.outputs.size() == 1 &&
-                      node.changes.empty();
+    step.has_halves = is_product(node.op) && has_weight && std::ranges::none_of(step.tensors, is_computed) &&
+                      std::ranges::none_of(step.tensors, is_written) && node.outputs.size() == 1 && node.changes.empty();
     if (looks_past_views(node)) step.order = graph.values[at(std::get<Ref>(node.arguments[0]).value)].order;
     return step;
   }

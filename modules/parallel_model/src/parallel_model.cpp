@@ -60,6 +60,7 @@ class ParallelModel::Impl {
   Impl(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options)
       : calls_(std::move(calls)),
         replicas_(options.replicas),
+        lasting_(is_apart(of) ? of.comm().split(of.coordinate("data"), of.comm().rank()) : of.comm().dup()),
         ranks_(std::make_unique<ModelRanks>(mesh(), replicas_)),
         micro_batches_(options.micro_batches),
         program_(std::move(program)),
@@ -98,9 +99,9 @@ class ParallelModel::Impl {
   }
 
   /// Why this rank cannot make a pass; empty: it can.
-  std::string problem_of(const Tensors& inputs) const {
+  std::string problem_of(BatchFacts::Call call, const Tensors& inputs) const {
     const auto is_computed = [](const at::Tensor& each) { return each.defined() && each.requires_grad() && !each.is_leaf(); };
-    if (std::ranges::any_of(inputs, is_computed)) {
+    if (call == BatchFacts::Call::train_step && std::ranges::any_of(inputs, is_computed)) {
       return "the inputs depend on tensors that require gradients, to which a ParallelModel sends none: detach() them, or divide one module of all";
     }
     return program_->problem();
@@ -108,7 +109,7 @@ class ParallelModel::Impl {
 
   /// The facts of this rank's batch, and what all ranks agree on. Throws on all ranks alike, before anything has changed.
   std::pair<BatchFacts, Update> agree(BatchFacts::Call call, const Tensors& inputs, const Tensors& targets, const Loss& loss) {
-    const std::string problem = problem_of(inputs);
+    const std::string problem = problem_of(call, inputs);
     BatchFacts facts{.rows = BatchFacts::refused};
     if (problem.empty()) facts = calls_->together([&] { return facts_of(inputs, targets, loss, ranks_->model().size() > 1); });
     facts.call = call;
@@ -240,9 +241,9 @@ class ParallelModel::Impl {
   }
 
   /// A tensor of others would be neither unscaled nor clipped. Frozen ones are let through, and those of other stages, which have no memory. Looks at
-  /// the first step alone, and throws on all ranks alike.
+  /// the first step alone that divides or clips, and throws on all ranks alike.
   void expect_own(const torch::optim::Optimizer& optimizer, const StepOptions& options) {
-    if (std::exchange(knows_optimizer_, true) || (options.scaler == nullptr && options.max_norm == 0)) return;
+    if (knows_optimizer_ || (options.scaler == nullptr && options.max_norm == 0)) return;
     on_all_ranks(ranks_->comm(), "a step of an optimizer", [&] {
       for (const auto& group : optimizer.param_groups()) {
         for (const at::Tensor& each : group.params()) {
@@ -253,6 +254,7 @@ class ParallelModel::Impl {
         }
       }
     });
+    knows_optimizer_ = true;
   }
 
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
@@ -272,9 +274,10 @@ class ParallelModel::Impl {
   }
 
   OptimizerState state_of(torch::optim::Optimizer& optimizer) const {
-    return on_all_ranks(mesh().comm(), "the state of an optimizer", [&] { return OptimizerState(optimizer, optimized_); });
+    return on_all_ranks(lasting_, "the state of an optimizer", [&] { return OptimizerState(optimizer, optimized_); });
   }
 
+  bool is_apart(const Mesh& mesh) const { return replicas_ == ReplicaMeeting::apart && size_along(mesh.shape(), "data") > 1; }
   TrainableModel& model() const { return program_->model(); }
   const Mesh& mesh() const { return calls_->mesh(); }
 
@@ -282,7 +285,10 @@ class ParallelModel::Impl {
     on_all_ranks(mesh().comm(), "mixed precision", [&] { expect_autocast(compute_, model().tensors().parameters, kind_); });  // before sharding
     const std::vector<NamedTensor> filled = with_memory(model().tensors().all_tensors());
     if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), filled);
-    if (ranks_->model().comm() != nullptr) expect_equal_replicas({model_parts(*ranks_->model().comm(), model())}, filled);
+    if (const Communicator* holders = ranks_->model().comm()) {
+      const auto parts = model_parts(*holders, model());
+      on_all_ranks(mesh().comm(), "comparing what several ranks hold", [&] { expect_equal_replicas({parts}, filled); });
+    }
     const SumRanks ranks = ranks_->of_sums();
     if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
     const int64_t resident = program_->reuses_parameters() ? std::numeric_limits<int64_t>::max() : options.resident_bytes;
@@ -297,6 +303,7 @@ class ParallelModel::Impl {
 
   std::shared_ptr<Calls> calls_;
   ReplicaMeeting replicas_;
+  Communicator lasting_;  // the ranks that meet; never revoked, so that a model whose call has failed can be saved
   std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;
   std::unique_ptr<Program> program_;

@@ -135,9 +135,11 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
              ", but a module with split layers cannot be cut by itself: pass it as a list of blocks");
   if (!split) {
     const ModelTensors of_module = model_tensors(*module);
-    if (size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1) of_module.expect_replicable();  // stages forget what renormalises
-    TW_EXPECTS(stages == 1 || size_along(mesh.shape(), "data") == 1 || of_module.sparse.empty(), "'", of_module.sparse.front(),
-               "' has sparse gradients, which stages do not sum along `data`: make its embedding with sparse(false), or leave out one of the axes");
+    const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
+    if (has_samples_apart) of_module.expect_replicable();  // stages forget what renormalises
+    TW_EXPECTS(
+        stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
+        "' has sparse gradients, which stages do not sum over other samples: make its embedding with sparse(false), or leave out one of the axes");
     const std::vector<NamedTensor> tensors = of_module.all_tensors();
     if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
     synchronize(mesh.comm(), with_memory(tensors));

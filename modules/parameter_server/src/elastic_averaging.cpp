@@ -30,12 +30,21 @@ ElasticAveraging::ElasticAveraging(const Communicator& comm, std::vector<at::Ten
 
 bool ElasticAveraging::step() {
   if (++steps_ % options_.period != 0) return false;
+  elastic_step();
+  return true;
+}
+
+// finish() replaces the parameters by the centre, which would lose the steps since the last exchange.
+void ElasticAveraging::push_rest() {
+  if (steps_ % options_.period != 0) elastic_step();
+}
+
+void ElasticAveraging::elastic_step() {
   const at::NoGradGuard no_grad;
   const at::Tensor x = parameters().values();
   const at::Tensor pull = at::sub(servers().pull(), x).mul_(alpha_);  // alpha d
   parameters().set(at::add(x, pull));
   servers().push(pull.neg());
-  return true;
 }
 
 }  // namespace tw::parameter_server

@@ -121,7 +121,8 @@ OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<O
   for (const OptimizedTensor& parameter : parameters_) named.insert(parameter.tensor.unsafeGetTensorImpl());
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : optimizer.param_groups()[group].params()) {
-      const bool is_idle = !tensor.grad().defined() && optimizer.state().count(tensor.unsafeGetTensorImpl()) == 0;  // frozen, or another rank's
+      const bool has_no_memory = tensor.has_storage() && tensor.storage().nbytes() == 0 && tensor.numel() > 0;  // as of another stage
+      const bool is_idle = (!tensor.requires_grad() || has_no_memory) && optimizer.state().count(tensor.unsafeGetTensorImpl()) == 0;
       if (is_idle && !named.contains(tensor.unsafeGetTensorImpl())) continue;
       TW_EXPECTS(named.contains(tensor.unsafeGetTensorImpl()), "a parameter of shape ", shape_text(tensor.sizes().vec()), " in group ", group,
                  " of the optimizer has no name");

@@ -12,7 +12,7 @@ namespace tw::train {
 
 IndependentReplicas::IndependentReplicas(const StrategySetup& setup) : ranks_(setup.ranks), part_(setup, /*meets=*/false) {}
 
-void IndependentReplicas::zero_grad() { part_.optimizer().zero_grad(); }
+void IndependentReplicas::zero_grad() { part_.zero_grad(); }
 
 // Weights the pass so that the mean over the replicas' gradients is the gradient of the mean over all samples.
 void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
@@ -54,7 +54,7 @@ std::vector<NamedShard> IndependentReplicas::shards() const {
   std::vector<NamedShard> shards = part_.shards();
   for (NamedShard& shard : shards) {
     if (shard.kind == ShardKind::counter) shard.tensor = shard.tensor.to(at::kDouble);  // integers have no mean
-    shard.on_reshard = OnReshard::mean;
+    if (shard.tensor.is_floating_point() || shard.tensor.is_complex()) shard.on_reshard = OnReshard::mean;
   }
   append(shards, own_shards());
   return shards;

@@ -3,6 +3,7 @@
 
 #include <torch/nn/functional/loss.h>
 
+#include <algorithm>
 #include <tw/base/contract.hpp>
 
 namespace tw::train {
@@ -33,7 +34,8 @@ Objective classification() {
   };
   const auto correct = [](const at::Tensor& outputs, const at::Tensor& targets) {
     expect_classes(outputs, targets);
-    return outputs.argmax(1).eq(targets).sum().item<double>();
+    const auto places = std::max<int64_t>(1, targets.numel() / std::max<int64_t>(1, targets.size(0)));
+    return outputs.argmax(1).eq(targets).sum().item<double>() / static_cast<double>(places);
   };
   return {.loss = loss, .metrics = {{.name = "accuracy", .larger_is_better = true, .sum = correct}}};
 }

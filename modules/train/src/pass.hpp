@@ -4,18 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <tw/data/dataset.hpp>
-#include <tw/train/model.hpp>
 
 namespace tw::train {
 
 /// The seed for a model's random numbers (dropout) in a pass. Depends only on the run's seed and the pass, so a resumed run draws the same numbers.
 /// @param number of the pass, among those of all ranks
 uint64_t seed_of_pass(int64_t seed, int64_t number);
-
-/// For a rank without samples: contributes zeros for every parameter to the reduction. @param on_loss see TrainingPass
-void pass_over_nothing(const Model& model, const std::function<void(const at::Tensor& outputs, at::Tensor& loss)>& on_loss);
 
 /// One or two samples for a rank that has none in a batch but must make a pass with the others. Two if available: batch norms refuse one.
 Batch first_samples(const Dataset& dataset, c10::Device device);

@@ -103,6 +103,7 @@ Summary Trainer::Run::run() {
   model_.set_training(true);
   notify(&Hook::on_start);
   while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+  put_back_learning_rates();
   return finish();
 }
 

@@ -82,6 +82,7 @@ class Trainer::Run {
   /// @return whether all losses are finite
   bool read_losses();
   void set_learning_rate();
+  void put_back_learning_rates();
   void react();
   void act_on(const Outcome& outcome);
   std::string reason_to_stop();
@@ -105,6 +106,7 @@ class Trainer::Run {
   std::optional<Loader> loader_;
   std::vector<Hook*> hooks_;
   std::vector<double> base_rates_;  // of the optimizer's groups
+  double rate_factor_ = 1;          // by which they were multiplied last
   RunLength length_;
   int64_t begin_after_ = 0;  // in epochs
   int64_t first_step_ = 0;   // step at which this run began or resumed

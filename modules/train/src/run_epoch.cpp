@@ -55,8 +55,9 @@ void Trainer::Run::end_epoch(Seconds time) {
   ++progress_.epoch;
   stop_out_of_patience();
   notify(&Hook::on_end_epoch, report);
-  const int64_t every = options_.checkpoint.every_epochs;
-  if (!last && !stopped() && every > 0 && report.epoch % every == 0) save();
+  const auto is_due = [](int64_t every, int64_t number) { return every > 0 && number % every == 0; };
+  const bool due = is_due(options_.checkpoint.every_epochs, report.epoch) || is_due(options_.checkpoint.every_steps, report.step);
+  if (!last && !stopped() && due) save();
 }
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {

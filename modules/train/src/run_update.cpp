@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
+#include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/objects.hpp>
@@ -116,6 +118,8 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.samples.size() + ranks_.samples.rank());
   torch::manual_seed(seed);
   notify(&Hook::on_sample);
+  TW_EXPECTS(state_->batch.size() == here, "a hook has changed the number of a batch's samples from ", here, " to ", state_->batch.size(),
+             ", by which its loss is weighed: give samples that do not count a weight in the loss, or leave them out of the data set");
   // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
@@ -125,18 +129,24 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     if (known && !read_losses()) strategy_->raise(Signal::non_finite);
     begin = span("forward", begin);
     memory_->phase("backward");
+    const at::Tensor made = state_->loss;
     notify(&Hook::on_forward);
+    TW_EXPECTS(state_->loss.is_same(made) || model_.trained->makes_one_backward_pass(),
+               "a hook has replaced State::loss, which has no effect on this model, whose backward passes are made by then: change Objective::loss");
     loss = known ? state_->loss : poison_if_non_finite(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->raise(Signal::stop);
   };
   const MicroBatchShare share{.here = here,
                               .samples = samples,
                               .last = loader_->consumed() >= progress_.consumed + samples,
-                              .one_backward = (here == 0 && !passes_in_step()) || model_.trained->makes_one_backward_pass()};
+                              .one_backward = (here > 0 || passes_in_step()) && model_.trained->makes_one_backward_pass()};
   const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.samples.size();  // lower bound
   const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
   const auto pass_over_batch = [&](double weight) {
-    if (here == 0 && !passes_in_step()) return pass_over_nothing(model_, on_loss);
+    if (here == 0 && !passes_in_step()) {
+      at::Tensor nothing = at::zeros({}, model_.device());
+      return on_loss({}, nothing);
+    }
     std::optional<IdlePass> idle;
     if (here == 0) idle.emplace(model_.buffers);
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
@@ -165,11 +175,26 @@ bool Trainer::Run::read_losses() {
   return all_finite;
 }
 
+// A rate that a hook has set since the last update becomes the one that the schedule goes on from.
 void Trainer::Run::set_learning_rate() {
-  const double factor = learning_rate_factor(options_.schedule, length_, progress_.step);
   auto& groups = strategy_->optimizer().param_groups();
-  for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_rates_[i] * factor);
+  TW_EXPECTS(groups.size() == base_rates_.size(), "the optimizer had ", base_rates_.size(), " parameter groups when the Trainer was made, and has ",
+             groups.size(), ": add groups before");
+  const double factor = learning_rate_factor(options_.schedule, length_, progress_.step);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const double now = groups[i].options().get_lr();
+    if (rate_factor_ > 0 && now != base_rates_[i] * rate_factor_) base_rates_[i] = now / rate_factor_;
+    groups[i].options().set_lr(base_rates_[i] * factor);
+  }
+  rate_factor_ = factor;
   state_->learning_rate = base_rates_.front() * factor;
+}
+
+// Another Trainer of the same optimizer begins with the rates that this one had.
+void Trainer::Run::put_back_learning_rates() {
+  auto& groups = strategy_->optimizer().param_groups();
+  for (size_t i = 0; i < std::min(groups.size(), base_rates_.size()); ++i) groups[i].options().set_lr(base_rates_[i]);
+  rate_factor_ = 1;
 }
 
 // Reacts to non-finite gradients on some rank.

@@ -32,7 +32,7 @@ class EveryStep : public Strategy {
       : compressor_(compressor), part_(setup, /*meets=*/true, compressor), votes_(part_.sums(), beyond_sums(setup.ranks)) {}
 
   bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
-  void zero_grad() override { part_.optimizer().zero_grad(); }
+  void zero_grad() override { part_.zero_grad(); }
   // The sum over ranks and passes is the mean over the update's samples.
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
     const double weight = static_cast<double>(share.here) / static_cast<double>(share.samples);

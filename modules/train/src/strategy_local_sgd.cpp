@@ -6,7 +6,7 @@
 namespace tw::train {
 
 std::unique_ptr<Strategy> make_local_sgd(const StrategySetup& setup) {
-  return std::make_unique<Infrequent<LocalSgd>>(setup, LocalSgdOptions{.period = setup.replicas.period});
+  return std::make_unique<Infrequent<LocalSgd>>(setup, LocalSgdOptions{.period = setup.replicas.period, .average_buffers = true});
 }
 
 void add_local_sgd(StrategyMemory& memory, const MeshSizes& mesh, const ModelMemory& model) {

@@ -67,6 +67,11 @@ TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr
   state_.emplace(*of_slices_, tensors_);
 }
 
+void TrainedPart::zero_grad() {
+  optimizer_->zero_grad();
+  for (const OptimizedTensor& each : tensors_) each.tensor.mutable_grad() = at::Tensor();  // also those that the optimizer does not have
+}
+
 std::vector<OptimizedTensor> TrainedPart::counted() const {
   std::vector<OptimizedTensor> counted;
   for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -15,6 +15,8 @@ class TrainedPart {
 
   GradientSums& sums() const noexcept { return *sums_; }
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
+  /// Drops the gradients of all that is trained.
+  void zero_grad();
   /// What the optimizer updates, and its place in the model.
   const std::vector<OptimizedTensor>& tensors() const noexcept { return tensors_; }
   /// Those of them whose elements count here: of the ranks of a replica that have the same part, the first one's.

@@ -13,10 +13,7 @@ namespace tw {
 ///
 /// ```
 /// WeightGradients later;
-/// {
-///   const WeightGradients::Recording recording(later);
-///   y = later.record({x}, {w}, [](const auto& inputs, const auto& weights) { return at::mm(inputs[0], weights[0]); });
-/// }
+/// at::Tensor y = later.record({x}, {w}, [](const auto& inputs, const auto& weights) { return at::mm(inputs[0], weights[0]); });
 /// y.sum().backward();   // x.grad()
 /// later.accumulate();   // w.grad()
 /// ```
@@ -31,7 +28,8 @@ class WeightGradients {
   /// operators whose two halves share no work, such as products of matrices. If nothing of `weights` requires a gradient, it just runs `op`.
   /// @param weights parameters or views of them; what computes others must not be part of a pass before accumulate()
   at::Tensor record(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights, const Operator& op);
-  /// Makes the gradients that were left, in one backward pass, and adds them to the weights'; hooks on weights run now. Frees what was kept.
+  /// Makes the gradients that were left, in one backward pass if none of `weights` is itself a result, and adds them to the weights'; hooks on
+  /// weights run now. Frees what was kept.
   void accumulate();
   /// Whether no gradient is left.
   bool empty() const noexcept;

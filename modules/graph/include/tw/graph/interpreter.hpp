@@ -18,8 +18,8 @@ struct PassRows {
 };
 
 /// Runs nodes of a graph, operator by operator, so that autograd records as usual. Under a WeightGradients::Recording, products of the batch with
-/// weights are recorded there. Random numbers come from a counter-based generator keyed by pass,
-/// node and row. They do not depend on how the batch is divided, or on the kind of device.
+/// weights are recorded there. Random numbers come from a counter-based generator keyed by pass, node and row. They do not depend on how the batch is
+/// divided, or on the kind of device.
 ///
 /// The graph's tensors for an accelerator, such as constants, are placed on the thread's current one at construction. Random numbers are drawn on the
 /// host and copied there. The host waits only for values that the module itself reads: the answers that are checked.

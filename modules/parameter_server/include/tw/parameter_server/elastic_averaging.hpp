@@ -43,12 +43,16 @@ class ElasticAveraging final : public Worker {
   double alpha() const noexcept { return alpha_; }
 
  private:
+  void push_rest() override;
+  void restart() override { steps_ = 0; }
   Position position() const override { return {.counts = {steps_}}; }
   void go_on_from(const Position& position) override { steps_ = position.counts.at(0); }
 
+  void elastic_step();
+
   ElasticOptions options_;
   double alpha_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0;  // since the beginning, or since finish()
 };
 
 }  // namespace tw::parameter_server

@@ -38,7 +38,7 @@ struct State {
   at::Tensor loss;     ///< loss of this rank's batch; on_forward() may replace it, if autograd's backward pass comes later
   double mean_loss =
       0;  ///< the loss as a number; 0 for an empty batch. On an accelerator it is up to date from on_update(), and the previous step's before
-  double learning_rate = 0;
+  double learning_rate = 0;  ///< of the first group in this update. A hook may set rates in `optimizer`; the schedule goes on from there
   std::vector<std::string> figures{"loss"};  ///< names of the values that an evaluation returns, in order
 
   /// Ends the run with a checkpoint: after this step, or after the next one if called in on_backward() or later. Any rank may call it. With

@@ -21,12 +21,15 @@ struct Metric {
 
 /// The loss that training minimises, and the metrics that evaluation reports.
 struct Objective {
+  /// One number, the mean over the samples of a batch: ranks and passes are weighed by their samples. Means over something else, such as over valid
+  /// targets (`ignore_index`) or by class weights, are for ParallelModel, see tw::Loss.
   LossFunction loss;
   /// Metrics in addition to the loss, which is always reported as "loss".
   std::vector<Metric> metrics;
 };
 
-/// Cross-entropy of logits [n, classes] against int64 [n]; metric "accuracy", 0 to 1. Loss and metric throw ContractError for other shapes.
+/// Cross-entropy of logits [n, classes] against int64 [n], or [n, classes, ...] against [n, ...], in which all targets count; metric "accuracy", 0 to
+/// 1. Loss and metric throw ContractError for other shapes.
 Objective classification();
 
 /// Mean squared error (a sample's error is the mean over its elements); metric "mae", the mean absolute error. Both throw ContractError if outputs
