@@ -119,7 +119,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   torch::manual_seed(seed);
   notify(&Hook::on_sample);
   TW_EXPECTS(state_->batch.size() == here, "a hook has changed the number of a batch's samples from ", here, " to ", state_->batch.size(),
-             ", by which its loss is weighed: give samples that do not count a weight in the loss, or leave them out of the data set");
+             ", by which its loss is weighed: samples that do not count need a weight in the loss, or must be left out of the data set");
   // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
