@@ -11,9 +11,9 @@
 #include <tw/comm/mesh.hpp>
 #include <tw/data_parallel/gradient_sums.hpp>
 #include <tw/data_parallel/initial_values.hpp>
+#include <tw/gradients/loss.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/graph/capture.hpp>
-#include <tw/parallel_model/loss.hpp>
 #include <tw/parallel_model/options.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <vector>

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <tw/comm/mesh.hpp>
-#include <tw/parallel_model/loss.hpp>
+#include <tw/gradients/loss.hpp>
 #include <vector>
 
 namespace tw {

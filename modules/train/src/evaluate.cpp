@@ -33,7 +33,7 @@ namespace {
 
 // Sums over this rank's samples.
 struct Sums {
-  std::vector<double> values;  // loss, then metrics
+  std::vector<double> values;  // loss, then metrics, then the weights of each
   bool known = false;          // this rank had outputs of a pass
 };
 
@@ -44,7 +44,8 @@ Sums sums_here(const Communicator& data, const Model& model, const Objective& ob
   Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), data.size(), data.rank(), {.shuffle = false}),
                 {.global_batch = rows * data.size(), .device = model.device()});
   loader.begin_epoch(0);
-  Sums sums{std::vector<double>(1 + objective.metrics.size())};
+  const size_t figures = 1 + objective.metrics.size();
+  Sums sums{std::vector<double>(2 * figures)};
   while (const auto batch = loader.next()) {
     if (batch->size() == 0) {
       const IdlePass idle({});
@@ -55,8 +56,14 @@ Sums sums_here(const Communicator& data, const Model& model, const Objective& ob
     if (!looks || !outputs.defined()) continue;
     sums.known = true;
     const at::Tensor targets = batch->targets.to(outputs.device());  // a rank without parameters cannot tell the loader the device
-    sums.values[0] += objective.loss(outputs, targets).item<double>() * static_cast<double>(batch->size());
-    for (size_t i = 0; i < objective.metrics.size(); ++i) sums.values[i + 1] += objective.metrics[i].sum(outputs, targets);
+    const auto weight_of = [&](const Weight& weight) { return weight ? weight(targets) : static_cast<double>(batch->size()); };
+    const double weight = weight_of(objective.weight);
+    if (weight > 0) sums.values[0] += objective.loss(outputs, targets).item<double>() * weight;
+    sums.values[figures] += weight;
+    for (size_t i = 0; i < objective.metrics.size(); ++i) {
+      sums.values[i + 1] += objective.metrics[i].sum(outputs, targets);
+      sums.values[figures + i + 1] += weight_of(objective.metrics[i].weight);
+    }
   }
   return sums;
 }
@@ -82,9 +89,9 @@ Figures evaluate(const Ranks& ranks, const Model& model, const Objective& object
   sums.values.push_back(sums.known ? 1 : 0);  // a rank with outputs may have had no samples
   sums.values = sum_over_ranks(ranks.samples, std::move(sums.values));
   if (ranks.parts != nullptr) share(*ranks.parts, sums.values.back() > 0, sums.values);
-  const auto samples = static_cast<double>(dataset.size());
-  Figures figures{{"loss", sums.values[0] / samples}};
-  for (size_t i = 0; i < objective.metrics.size(); ++i) figures.emplace_back(objective.metrics[i].name, sums.values[i + 1] / samples);
+  const size_t count = 1 + objective.metrics.size();
+  Figures figures{{"loss", sums.values[0] / sums.values[count]}};
+  for (size_t i = 1; i < count; ++i) figures.emplace_back(objective.metrics[i - 1].name, sums.values[i] / sums.values[count + i]);
   return figures;
 }
 

@@ -16,8 +16,7 @@ void IndependentReplicas::zero_grad() { part_.zero_grad(); }
 
 // Weights the pass so that the mean over the replicas' gradients is the gradient of the mean over all samples.
 void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
-  const double weight = static_cast<double>(share.here * ranks_.data.size()) / static_cast<double>(share.samples);
-  (void)pass_and_sum(part_.sums(), share, [&] { pass(weight); });
+  (void)pass_and_sum(part_.sums(), share, [&] { pass(share.weight * ranks_.data.size()); });
 }
 
 void IndependentReplicas::raise(Signal word) {
@@ -34,8 +33,8 @@ Outcome IndependentReplicas::outcome(double loss_scale) {
   return outcome_of(values[0] != 0, values[1] == 0, false, loss_scale);
 }
 
-Outcome IndependentReplicas::update(double loss_scale) {
-  part_.divide_gradients(loss_scale);
+Outcome IndependentReplicas::update(double loss_scale, double weight) {
+  part_.divide_gradients(loss_scale * weight);
   const Outcome here = outcome(loss_scale);
   if (here.non_finite) raised_[static_cast<size_t>(Signal::non_finite)] = 1;
   if (!here.left_out) part_.optimizer().step();

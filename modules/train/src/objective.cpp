@@ -4,6 +4,7 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
+#include <limits>
 #include <tw/base/contract.hpp>
 
 namespace tw::train {
@@ -27,17 +28,30 @@ void expect_equal_shapes(const at::Tensor& outputs, const at::Tensor& targets) {
 
 }  // namespace
 
-Objective classification() {
-  const auto loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
+Objective objective_of(const Loss& loss, std::vector<Metric> metrics) {
+  TW_EXPECTS(!loss.is_sum(), "a loss with the reduction 'sum' has no mean: use 'mean'");
+  const auto mean = [loss](const at::Tensor& outputs, const at::Tensor& targets) { return loss.mean({outputs}, {targets}); };
+  const auto weight = [loss](const at::Tensor& targets) { return loss.weight({targets}, targets.size(0)); };
+  return {.loss = mean, .metrics = std::move(metrics), .weight = weight};
+}
+
+Objective classification(std::optional<int64_t> ignore_index) {
+  constexpr int64_t no_class = std::numeric_limits<int64_t>::min();  // LibTorch would ignore -100
+  const int64_t ignored = ignore_index.value_or(no_class);
+  const auto loss = [ignored](const at::Tensor& outputs, const at::Tensor& targets) {
     expect_classes(outputs, targets);
-    return torch::cross_entropy_loss(outputs, targets);
+    return torch::cross_entropy_loss(outputs, targets, {}, at::Reduction::Mean, ignored);
   };
   const auto correct = [](const at::Tensor& outputs, const at::Tensor& targets) {
     expect_classes(outputs, targets);
-    const auto places = std::max<int64_t>(1, targets.numel() / std::max<int64_t>(1, targets.size(0)));
-    return outputs.argmax(1).eq(targets).sum().item<double>() / static_cast<double>(places);
+    return outputs.argmax(1).eq(targets).sum().item<double>();
   };
-  return {.loss = loss, .metrics = {{.name = "accuracy", .larger_is_better = true, .sum = correct}}};
+  Weight weight = [ignored](const at::Tensor& targets) { return cross_entropy_weight(targets, {}, ignored); };
+  const Metric accuracy{.name = "accuracy", .larger_is_better = true, .sum = correct, .weight = [ignore_index, weight](const at::Tensor& t) {
+                          return ignore_index ? weight(t) : static_cast<double>(t.numel());
+                        }};
+  if (!ignore_index) weight = nullptr;  // each sample has as many places
+  return {.loss = loss, .metrics = {accuracy}, .weight = std::move(weight)};
 }
 
 Objective regression() {

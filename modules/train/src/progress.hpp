@@ -35,11 +35,11 @@ struct Progress {
 /// One rank's finite losses over the epoch's samples so far.
 struct EpochLoss {
   double sum = 0;
-  double samples = 0;
+  double samples = 0;  // their weights
 
-  void add(double mean, int64_t count) {
-    sum += mean * static_cast<double>(count);
-    samples += static_cast<double>(count);
+  void add(double mean, double weight) {
+    sum += mean * weight;
+    samples += weight;
   }
 };
 

@@ -67,7 +67,7 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
                              }});
   for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
   state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_,
-                 [this](double max_norm) { return strategy_->clip_gradients(max_norm, scaling_.scale()); });
+                 [this](double max_norm) { return strategy_->clip_gradients(max_norm, scaling_.scale() * weight_); });
   for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
 }
 

@@ -81,6 +81,9 @@ class Trainer::Run {
   bool passes_in_step() const;
   /// @return whether all losses are finite
   bool read_losses();
+  double weight_of(const Batch& batch) const;
+  LossFunction loss_of_pass(int64_t samples, double weight) const;
+  double weight_per_sample(int64_t samples) const;
   void set_learning_rate();
   void put_back_learning_rates();
   void react();
@@ -106,6 +109,8 @@ class Trainer::Run {
   std::optional<Loader> loader_;
   std::vector<Hook*> hooks_;
   std::vector<double> base_rates_;  // of the optimizer's groups
+  double weight_here_ = 0;          // of this rank's targets in this update
+  double weight_ = 1;               // of the update's targets, over its samples: a factor that gradients contain
   double rate_factor_ = 1;          // by which they were multiplied last
   RunLength length_;
   int64_t begin_after_ = 0;  // in epochs
@@ -115,6 +120,7 @@ class Trainer::Run {
   struct Unread {
     PendingScalar loss;
     Batch batch;
+    double weight;
     uint64_t seed;
   };
   std::vector<Unread> unread_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/optimizer.h>
 #include <torch/utils.h>
@@ -9,6 +11,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
+#include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
 #include <tw/tensor/device_memory.hpp>
@@ -64,13 +67,15 @@ void Trainer::Run::update() {
   }
   set_learning_rate();
   const TensorSnapshot buffers(model_.buffers);
+  weight_here_ = 0;
   for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
+  weight_ = weight_per_sample(samples);
   notify(&Hook::on_backward);
-  if (options_.clip.norm > 0) (void)strategy_->clip_gradients(options_.clip.norm, scaling_.scale());
+  if (options_.clip.norm > 0) (void)strategy_->clip_gradients(options_.clip.norm, scaling_.scale() * weight_);
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
   memory_->phase("update");
-  const Outcome outcome = strategy_->update(scaling_.scale());
+  const Outcome outcome = strategy_->update(scaling_.scale(), weight_);
   scaling_.update(outcome);
   span("update", begin);
   const bool finite = read_losses();
@@ -114,6 +119,8 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   state_->batch = loader_->next().value();
   begin = span("data", begin);
   const int64_t here = state_->batch.size();
+  const double weight_here = weight_of(state_->batch);
+  if (model_.trained->needs_samples()) weight_here_ += weight_here;
   const int64_t number = progress_.step * options_.accumulation + pass;
   const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.samples.size() + ranks_.samples.rank());
   torch::manual_seed(seed);
@@ -124,7 +131,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
     state_->loss = loss;
-    unread_.push_back({PendingScalar(loss), state_->batch, seed});
+    unread_.push_back({PendingScalar(loss), state_->batch, weight_here, seed});
     const bool known = !is_on_accelerator(loss);
     if (known && !read_losses()) strategy_->raise(Signal::non_finite);
     begin = span("forward", begin);
@@ -136,8 +143,7 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     loss = known ? state_->loss : poison_if_non_finite(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->raise(Signal::stop);
   };
-  const MicroBatchShare share{.here = here,
-                              .samples = samples,
+  const MicroBatchShare share{.weight = weight_here / static_cast<double>(samples),
                               .last = loader_->consumed() >= progress_.consumed + samples,
                               .one_backward = (here > 0 || passes_in_step()) && model_.trained->makes_one_backward_pass()};
   const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.samples.size();  // lower bound
@@ -149,10 +155,11 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     }
     std::optional<IdlePass> idle;
     if (here == 0) idle.emplace(model_.buffers);
+    if (here > 0 && weight_here == 0) idle.emplace(std::vector<NamedTensor>());  // its samples change buffers
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
-    run_on(here, usual, where, [&] {
-      model_.trained->pass({batch.inputs, batch.targets, objective_.loss, weight * scaling_.scale(), number, progress_.epoch, on_loss});
-    });
+    const LossFunction loss = here == 0 ? objective_.loss : loss_of_pass(here, weight_here);
+    run_on(here, usual, where,
+           [&] { model_.trained->pass({batch.inputs, batch.targets, loss, weight * scaling_.scale(), number, progress_.epoch, on_loss}); });
   };
   in_device_memory([&] { strategy_->accumulate(share, pass_over_batch); },
                    [&] { return concat(where(), "; use fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
@@ -165,14 +172,46 @@ bool Trainer::Run::passes_in_step() const { return strategy_->ranks_pass_in_step
 // Reads the losses of the passes since the last call. On a device, call it after the update has synchronized the host anyway.
 bool Trainer::Run::read_losses() {
   bool all_finite = true;
-  for (const auto& [loss, batch, seed] : std::exchange(unread_, {})) {
+  for (const auto& [loss, batch, weight, seed] : std::exchange(unread_, {})) {
     state_->mean_loss = batch.size() > 0 ? loss.value(ranks_.samples) : 0.0;
     const bool finite = std::isfinite(state_->mean_loss);
     suspect_.note(batch, seed, finite);
-    if (finite) loss_.add(state_->mean_loss, batch.size());
+    if (finite) loss_.add(state_->mean_loss, weight);
     all_finite = all_finite && finite;
   }
   return all_finite;
+}
+
+// What the mean over a batch is divided by. A rank that reads no targets weighs by samples; its share has no effect.
+double Trainer::Run::weight_of(const Batch& batch) const {
+  const bool states = objective_.weight && batch.size() > 0 && model_.trained->needs_samples();
+  return states ? objective_.weight(batch.targets) : static_cast<double>(batch.size());
+}
+
+// The loss of a pass, whose parts a model weighs by their samples. @param samples, weight of the pass
+LossFunction Trainer::Run::loss_of_pass(int64_t samples, double weight) const {
+  if (!objective_.weight) return objective_.loss;
+  return [this, samples, weight](const at::Tensor& outputs, const at::Tensor& targets) {
+    const double part = objective_.weight(targets);
+    if (part == 0) return at::nan_to_num(outputs, 0, 0, 0).sum() * 0;  // its mean is not a number
+    return objective_.loss(outputs, targets) * (part / weight * static_cast<double>(samples) / static_cast<double>(targets.size(0)));
+  };
+}
+
+// Gradients are summed with the weights of their passes over the update's samples, whose weight is known afterwards. Collective over the ranks that
+// meet in the update.
+double Trainer::Run::weight_per_sample(int64_t samples) const {
+  if (!objective_.weight) return 1;
+  const bool meets = options_.replicas.meet == Meeting::every_step;
+  const at::Tensor weight = at::full({}, weight_here_, at::kDouble);
+  if (ranks_.parts != nullptr) allreduce(*ranks_.parts, weight, ReduceOp::max);
+  if (meets) {
+    allreduce(ranks_.samples, weight, ReduceOp::sum);
+  } else if (ranks_.shard != nullptr) {
+    allreduce(*ranks_.shard, weight, ReduceOp::sum);
+  }
+  const double all = weight.item<double>() * (meets ? 1 : ranks_.data.size());
+  return all > 0 ? all / static_cast<double>(samples) : 1;
 }
 
 // A rate that a hook has set since the last update becomes the one that the schedule goes on from.

@@ -42,8 +42,7 @@ Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale);
 
 /// One pass of an update on this rank.
 struct MicroBatchShare {
-  int64_t here = 0;          ///< samples on this rank; may be 0
-  int64_t samples = 0;       ///< samples of the update over all ranks
+  double weight = 0;         ///< of the mean over this rank's samples, in the mean over all samples of the update
   bool last = true;          ///< last pass of the update
   bool one_backward = true;  ///< see TrainableModel::makes_one_backward_pass()
 };
@@ -61,9 +60,9 @@ class Strategy {
   /// Call between accumulate() and update(): see clip_gradient_norm() in <tw/gradients/clipping.hpp>. Collective if ranks meet in every update.
   /// @param loss_scale factor that the gradients contain @return the norm of gradients / loss_scale
   virtual double clip_gradients(double max_norm, double loss_scale) = 0;
-  /// Updates the parameters unless a value was not finite. Collective if ranks meet. @param loss_scale factor that the gradients contain. If it
-  /// exceeds 1, non-finite gradients of finite losses count as overflow
-  virtual Outcome update(double loss_scale) = 0;
+  /// Updates the parameters unless a value was not finite. Collective if ranks meet. @param loss_scale, weight factors that the gradients contain. If
+  /// the former exceeds 1, non-finite gradients of finite losses count as overflow
+  virtual Outcome update(double loss_scale, double weight) = 0;
   /// Makes parameters that have diverged equal on all ranks, and exchanges signals. Collective.
   virtual Outcome meet() { return {}; }
 

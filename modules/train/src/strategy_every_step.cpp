@@ -35,15 +35,14 @@ class EveryStep : public Strategy {
   void zero_grad() override { part_.zero_grad(); }
   // The sum over ranks and passes is the mean over the update's samples.
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
-    const double weight = static_cast<double>(share.here) / static_cast<double>(share.samples);
-    if (pass_and_sum(part_.sums(), share, [&] { pass(weight); })) votes_.hear();
+    if (pass_and_sum(part_.sums(), share, [&] { pass(share.weight); })) votes_.hear();
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return part_.clip_gradients(max_norm, loss_scale); }
-  Outcome update(double loss_scale) override {
+  Outcome update(double loss_scale, double weight) override {
     const Outcome result = votes_.outcome(loss_scale);
     if (result.left_out) return result;
-    part_.divide_gradients(loss_scale);
+    part_.divide_gradients(loss_scale * weight);
     part_.optimizer().step();
     return result;
   }

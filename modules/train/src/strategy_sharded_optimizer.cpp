@@ -36,17 +36,16 @@ class ShardedUpdates : public Strategy {
 
   void zero_grad() override { optimizer_.zero_grad(); }
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
-    const double weight = static_cast<double>(share.here) / static_cast<double>(share.samples);
-    if (pass_and_sum(*sums_, share, [&] { pass(weight); })) votes_.hear();
+    if (pass_and_sum(*sums_, share, [&] { pass(share.weight); })) votes_.hear();
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return optimizer_.clip_gradient_norm(max_norm, loss_scale); }
-  Outcome update(double loss_scale) override {
+  Outcome update(double loss_scale, double weight) override {
     const Outcome result = votes_.outcome(loss_scale);
     if (result.left_out) {
       optimizer_.skip();
     } else {
-      optimizer_.step(loss_scale);
+      optimizer_.step(loss_scale * weight);
     }
     return result;
   }

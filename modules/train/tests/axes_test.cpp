@@ -31,10 +31,10 @@ struct Ran {
   Options options;
 };
 
-Ran train(const Mesh& mesh, const Model& model, Options options) {
+Ran train(const Mesh& mesh, const Model& model, Options options, const tw::train::Objective& objective = tw::train::regression()) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const auto data = squares(31);
-  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+  Trainer trainer(mesh, model, sgd, objective, data, data, options, &data);
   return {trainer.run(), options};
 }
 
@@ -190,6 +190,26 @@ TEST(Axes, ClipByOneNorm) {
       const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
       const auto net = split_pipeline(mesh);
       expect_equal(train(mesh, model_of(split_model(net)), clipped("clipped")).summary, expected, mesh.shape().describe());
+    }
+  }
+}
+
+// Some samples do not count, so that parts of an update have other weights than rows, and some none.
+TEST(Axes, WeighALossByWhatCounts) {
+  const auto counts = [](const at::Tensor& t) { return t.gt(1.3).to(torch::kDouble); };
+  const tw::train::Objective objective{
+      .loss = [counts](const at::Tensor& y, const at::Tensor& t) { return ((y - t).square() * counts(t)).sum() / counts(t).sum(); },
+      .weight = [counts](const at::Tensor& t) { return counts(t).sum().item<double>(); }};
+  const auto expected = train(alone(), model_of(whole_net()), clipped("weighed_alone"), objective).summary;
+  EXPECT_NE(expected.test[0].second, train(alone(), model_of(whole_net()), clipped("tensor_alone")).summary.test[0].second);
+  for (const int shards : {1, 2}) {
+    for (const int stages : {1, 2}) {
+      for (const int split : {1, 2}) {
+        if (world().size() % (shards * stages * split) != 0) continue;
+        const Mesh mesh(world(), {{"data"}, {"shard", shards}, {"tensor", split}, {"stage", stages}});
+        expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), clipped("weighed"), objective).summary, expected,
+                     mesh.shape().describe());
+      }
     }
   }
 }

@@ -146,4 +146,55 @@ TEST(TrainerUser, KeepsWhatElasticAveragingHasNotExchanged) {
   EXPECT_FALSE(bitwise_equal(outcome.parameters, begin));
 }
 
+struct Weighted {
+  std::vector<at::Tensor> parameters;
+  tw::train::Figures test;
+};
+
+/// Trains a classifier of sequences in which most targets of some samples do not count.
+Weighted weighted(const tw::Communicator& comm, int64_t accumulation, const tw::train::Objective& objective) {
+  torch::manual_seed(9);
+  const at::Tensor inputs = torch::randn({24, 4, 5}, torch::kDouble);
+  at::Tensor targets = torch::randint(3, {24, 5});
+  targets.masked_fill_(torch::rand({24, 5}) < torch::linspace(0, 0.9, 24).unsqueeze(1), -100);
+  targets[3].fill_(-100);
+  const tw::TensorDataset data{inputs, targets};
+  torch::manual_seed(3);
+  torch::nn::Conv1d net(torch::nn::Conv1dOptions(4, 3, 1));
+  net->to(torch::kDouble);
+  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.5).momentum(0.9));
+  tw::train::Options options = quick(tw::concat("weighted_", comm.size(), "_of_", comm.size() == 1 ? world().rank() : tw::Rank(0)));
+  options.epochs = 2;
+  options.global_batch = 6;
+  options.accumulation = accumulation;
+  options.clip.norm = 0.3;
+  tw::train::Trainer trainer(tw::Mesh(comm, {{"data"}}), model, sgd, objective, data, data, options, &data);
+  const Summary summary = trainer.run();
+  return {copies(model), summary.test};
+}
+
+// As in one process that takes each update's samples at once, whatever the number of ranks and passes.
+TEST(TrainerUser, WeighsPartsByTheTargetsThatCount) {
+  const at::Tensor class_weights = torch::tensor({1.0, 2.0, 0.5}, torch::kDouble);
+  const torch::nn::CrossEntropyLoss weighing(torch::nn::CrossEntropyLossOptions().weight(class_weights));
+  for (const tw::train::Objective& objective : {tw::train::classification(-100), tw::train::objective_of(weighing)}) {
+    const Weighted expected = weighted(world().split(world().rank(), 0), 1, objective);
+    for (const int64_t accumulation : {1, 3}) {
+      const Weighted ours = weighted(world(), accumulation, objective);
+      for (size_t i = 0; i < expected.parameters.size(); ++i) {
+        EXPECT_TRUE(ours.parameters[i].allclose(expected.parameters[i], 1e-10, 1e-12)) << accumulation << '\n'
+                                                                                       << ours.parameters[i] << expected.parameters[i];
+      }
+      ASSERT_EQ(ours.test.size(), expected.test.size());
+      for (size_t i = 0; i < ours.test.size(); ++i) EXPECT_NEAR(ours.test[i].second, expected.test[i].second, 1e-10) << ours.test[i].first;
+    }
+  }
+}
+
+TEST(TrainerUser, IgnoresNoTargetsUnasked) {
+  const std::string error = message_of([] { (void)weighted(world().split(world().rank(), 0), 1, tw::train::classification()); });
+  EXPECT_NE(error, "nothing thrown");
+}
+
 }  // namespace trainer_user_test

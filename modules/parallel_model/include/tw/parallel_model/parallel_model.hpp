@@ -7,8 +7,8 @@
 #include <string>
 #include <tw/comm/mesh.hpp>
 #include <tw/data/distributed_sampler.hpp>
+#include <tw/gradients/loss.hpp>
 #include <tw/gradients/loss_scaler.hpp>
-#include <tw/parallel_model/loss.hpp>
 #include <tw/parallel_model/options.hpp>
 #include <tw/state/checkpoint_store.hpp>
 #include <tw/state/optimizer_state.hpp>

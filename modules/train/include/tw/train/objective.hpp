@@ -2,8 +2,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <tw/gradients/loss.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <vector>
 
@@ -11,26 +14,34 @@ namespace tw::train {
 
 using tw::LossFunction;
 
-/// A metric that is a mean over samples.
+/// What the mean over a batch is divided by, from its targets; at least 0. Empty: the number of samples.
+using Weight = std::function<double(const at::Tensor& targets)>;
+
+/// A metric that is a mean.
 struct Metric {
   std::string name;
   bool larger_is_better = false;
-  /// Returns the sum over the samples of a batch, in float64. Ranks exchange sums and counts, so the mean is exact on any number of ranks.
+  /// Returns the sum over a batch, in float64. Ranks exchange sums and weights, so the mean is exact on any number of ranks.
   std::function<double(const at::Tensor& outputs, const at::Tensor& targets)> sum;
+  Weight weight = {};
 };
 
 /// The loss that training minimises, and the metrics that evaluation reports.
 struct Objective {
-  /// One number, the mean over the samples of a batch: ranks and passes are weighed by their samples. Means over something else, such as over valid
-  /// targets (`ignore_index`) or by class weights, are for ParallelModel, see tw::Loss.
+  /// One number, a mean. The mean over passes and ranks is that of one process: each part is weighed by `weight`. A part of weight 0 is left out.
   LossFunction loss;
   /// Metrics in addition to the loss, which is always reported as "loss".
-  std::vector<Metric> metrics;
+  std::vector<Metric> metrics = {};
+  Weight weight = {};  ///< of the loss: costs two small messages an update
 };
 
-/// Cross-entropy of logits [n, classes] against int64 [n], or [n, classes, ...] against [n, ...], in which all targets count; metric "accuracy", 0 to
-/// 1. Loss and metric throw ContractError for other shapes.
-Objective classification();
+/// The objective of a loss that states its weight, such as `torch::nn::CrossEntropyLoss()` with `ignore_index` or class weights. @throws
+/// ContractError for a sum
+Objective objective_of(const Loss& loss, std::vector<Metric> metrics = {});
+
+/// Cross-entropy of logits [n, classes] against int64 [n], or [n, classes, ...] against [n, ...]; metric "accuracy", 0 to 1. Loss and metric throw
+/// ContractError for other shapes. @param ignore_index class of targets that do not count; none: all count, and must be classes
+Objective classification(std::optional<int64_t> ignore_index = std::nullopt);
 
 /// Mean squared error (a sample's error is the mean over its elements); metric "mae", the mean absolute error. Both throw ContractError if outputs
 /// and targets differ in shape, even if they could be broadcast.

@@ -2,7 +2,7 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 
-#include <tw/parallel_model/loss.hpp>
+#include <tw/gradients/loss.hpp>
 
 namespace tw {
 

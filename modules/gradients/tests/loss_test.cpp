@@ -4,7 +4,7 @@
 #include <torch/torch.h>
 
 #include <string>
-#include <tw/parallel_model/loss.hpp>
+#include <tw/gradients/loss.hpp>
 #include <vector>
 
 #include "message_of.hpp"
