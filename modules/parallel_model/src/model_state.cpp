@@ -8,19 +8,18 @@
 namespace tw {
 
 // Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
-ModelState::ModelState(const GradientSums& sums, std::vector<NamedShard> of_model)
-    : sums_(sums), buffers_(std::move(of_model)), updates_(at::zeros({}, at::kLong)) {
+ModelState::ModelState(std::vector<NamedShard> of_model) : buffers_(std::move(of_model)), updates_(at::zeros({}, at::kLong)) {
   std::erase_if(buffers_, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
 }
 
-std::vector<NamedShard> ModelState::shards() const {
-  std::vector<NamedShard> all = tensors();
+std::vector<NamedShard> ModelState::shards(const GradientSums& sums) const {
+  std::vector<NamedShard> all = tensors(sums);
   all.push_back(whole("parallel_model/updates", updates_, ShardKind::counter));
   return all;
 }
 
-std::vector<NamedShard> ModelState::tensors() const {
-  std::vector<NamedShard> all = sums_.parameters();
+std::vector<NamedShard> ModelState::tensors(const GradientSums& sums) const {
+  std::vector<NamedShard> all = sums.parameters();
   all.insert(all.end(), buffers_.begin(), buffers_.end());
   return all;
 }

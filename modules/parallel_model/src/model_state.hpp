@@ -12,20 +12,19 @@ namespace tw {
 /// What a checkpoint of a ParallelModel has, but for the optimizer's state.
 class ModelState {
  public:
-  /// @param sums borrowed. @param of_model the shards of the program's model, from which buffers are taken
-  ModelState(const GradientSums& sums, std::vector<NamedShard> of_model);
+  /// @param of_model the shards of the program's model, from which buffers are taken: before its parameters are sharded, which shards() would gather
+  explicit ModelState(std::vector<NamedShard> of_model);
 
   /// Parameters, buffers and the number of updates; shares memory.
-  std::vector<NamedShard> shards() const;
+  std::vector<NamedShard> shards(const GradientSums& sums) const;
   /// The same without the number.
-  std::vector<NamedShard> tensors() const;
+  std::vector<NamedShard> tensors(const GradientSums& sums) const;
 
   /// Of training.
   int64_t updates() const { return *updates_.const_data_ptr<int64_t>(); }
   void count_update() { ++*updates_.mutable_data_ptr<int64_t>(); }
 
  private:
-  const GradientSums& sums_;
   std::vector<NamedShard> buffers_;
   at::Tensor updates_;  // a tensor, because checkpoints contain it
 };

@@ -66,13 +66,13 @@ class ParallelModel::Impl {
         program_(std::move(program)),
         place_of_(ranks_->place_of()),
         parameters_(model().tensors().tensors()),
+        state_(model().shards()),
         names_(names_of(model().trained_tensors())),
         counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
         compute_(options.compute),
         kind_(kind_of(model().tensors())),
         sums_(make_sums(options)),
-        state_(*sums_, model().shards()),
         optimized_(sums_->optimized()),
         explanation_(program_->explain()) {
     for (size_t i = 0; i < optimized_.size(); ++i) {
@@ -310,14 +310,14 @@ class ParallelModel::Impl {
   std::vector<int> place_of_;  // by rank of those that meet, among those with other samples
   Tensors parameters_;         // of the model on this rank
   bool has_stepped_ = false;
-  bool knows_optimizer_ = false;    // a step() has looked at it
+  bool knows_optimizer_ = false;  // a step() has looked at it
+  ModelState state_;
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
   ComputeType compute_;
   c10::DeviceType kind_;
   std::unique_ptr<GradientSums> sums_;
-  ModelState state_;
   std::vector<OptimizedTensor> optimized_;
   std::vector<NamedTensor> named_;  // tensors of optimized_
   std::unordered_set<const c10::TensorImpl*> own_tensors_;
@@ -380,7 +380,7 @@ int ParallelModel::places() const noexcept { return impl_->ranks_->places().size
 int ParallelModel::place() const noexcept { return impl_->ranks_->places().rank(); }
 DistributedSampler ParallelModel::sampler(size_t samples, const SamplerOptions& options) const { return {samples, places(), place(), options}; }
 
-std::vector<NamedShard> ParallelModel::shards() const { return impl_->state_.shards(); }
+std::vector<NamedShard> ParallelModel::shards() const { return impl_->state_.shards(*impl_->sums_); }
 
 void ParallelModel::save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata) const {
   std::vector<NamedShard> all = shards();
@@ -405,7 +405,7 @@ std::string ParallelModel::load(const CheckpointStore& store, int64_t step, torc
 
 void ParallelModel::load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files) {
   impl_->begin();
-  load_files(impl_->mesh().comm(), impl_->state_.tensors(), files, name_in_files);
+  load_files(impl_->mesh().comm(), impl_->state_.tensors(*impl_->sums_), files, name_in_files);
   impl_->sums_->parameters_written();
 }
 
@@ -413,7 +413,7 @@ std::vector<NamedTensor> ParallelModel::whole_on_root() const {
   impl_->begin();
   std::vector<NamedTensor> all;
   const Communicator& comm = impl_->mesh().comm();
-  for_each_full_tensor(comm, impl_->state_.tensors(), [&](const std::string& name, const at::Tensor& values) {
+  for_each_full_tensor(comm, impl_->state_.tensors(*impl_->sums_), [&](const std::string& name, const at::Tensor& values) {
     if (comm.rank() == 0) all.push_back({name, values});
   });
   return all;

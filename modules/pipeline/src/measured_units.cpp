@@ -173,38 +173,48 @@ void MeasuredUnits::run(size_t unit, Tensors& values, int64_t rows) const {
   for (size_t i = 0; i < outputs.size(); ++i) values[at(pieces_[unit].outputs[i])] = std::move(outputs[i]);
 }
 
-UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c10::Device device) const {
-  const Tensors inputs = inputs_of(unit, values);
-  UnitCosts costs{.forward_s = time_of(device, [&] { run(unit, values, rows); })};
-  Tensors wanted = parameters_[unit];
-  Tensors gradients;
-  for (const at::Tensor& each : wanted) gradients.push_back(at::zeros_like(each));
-  std::ranges::copy_if(inputs, std::back_inserter(wanted), [](const at::Tensor& each) { return each.requires_grad(); });
-  Tensors ends;
-  Tensors cotangents;
+MeasuredUnits::Backward MeasuredUnits::backward_of(size_t unit, const Tensors& values) const {
+  Backward pass{.wanted = parameters_[unit]};
+  std::ranges::copy_if(inputs_of(unit, values), std::back_inserter(pass.inputs), [](const at::Tensor& each) { return each.requires_grad(); });
+  pass.wanted.insert(pass.wanted.end(), pass.inputs.begin(), pass.inputs.end());
   for (const int output : pieces_[unit].outputs) {
     if (!values[at(output)].requires_grad()) continue;
-    ends.push_back(values[at(output)]);
-    cotangents.push_back(at::ones_like(ends.back()));
+    pass.ends.push_back(values[at(output)]);
+    pass.cotangents.push_back(at::ones_like(pass.ends.back()));
   }
-  if (wanted.empty() || ends.empty()) return costs;
-  const Tensors for_inputs(wanted.begin() + static_cast<std::ptrdiff_t>(gradients.size()), wanted.end());
-  double inputs_s = 0;
-  if (has_products(unit) && !for_inputs.empty()) {
-    inputs_s = time_of(device, [&] { torch::autograd::grad(ends, for_inputs, cotangents, true, false, true); });
-  }
-  for (const at::Tensor& each : cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
-  const int64_t workspace = peak_bytes(device.type(), [&] {
-    costs.backward_s = time_of(device, [&] {
-      const Tensors made = torch::autograd::grad(ends, wanted, cotangents, false, false, true);
-      for (size_t i = 0; i < gradients.size(); ++i) {
-        if (made[i].defined()) gradients[i].add_(made[i]);
-      }
+  return pass;
+}
+
+UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c10::Device device) const {
+  UnitCosts costs{.forward_s = time_of(device, [&] { run(unit, values, rows); })};
+  Tensors gradients;
+  for (const at::Tensor& each : parameters_[unit]) gradients.push_back(at::zeros_like(each));
+  {
+    const Backward pass = backward_of(unit, values);
+    if (pass.wanted.empty() || pass.ends.empty()) return costs;
+    for (const at::Tensor& each : pass.cotangents) costs.workspace_bytes += static_cast<double>(each.nbytes());
+    const int64_t workspace = peak_bytes(device.type(), [&] {
+      costs.backward_s = time_of(device, [&] {
+        const Tensors made = torch::autograd::grad(pass.ends, pass.wanted, pass.cotangents, false, false, true);
+        for (size_t i = 0; i < gradients.size(); ++i) {
+          if (made[i].defined()) gradients[i].add_(made[i]);
+        }
+      });
     });
-  });
-  if (has_products(unit)) costs.weights_s = std::max(0.0, costs.backward_s - inputs_s);
-  costs.workspace_bytes += static_cast<double>(workspace);
+    costs.workspace_bytes += static_cast<double>(workspace);
+  }
+  if (has_products(unit)) costs.weights_s = costs.backward_s * weights_share(unit, values, rows, device);
   return costs;
+}
+
+// Of a second pass, whose caches are warm for both halves.
+double MeasuredUnits::weights_share(size_t unit, Tensors& values, int64_t rows, c10::Device device) const {
+  run(unit, values, rows);
+  const Backward pass = backward_of(unit, values);
+  if (pass.inputs.empty()) return 1;
+  const double inputs = time_of(device, [&] { torch::autograd::grad(pass.ends, pass.inputs, pass.cotangents, true, false, true); });
+  const double both = time_of(device, [&] { torch::autograd::grad(pass.ends, pass.wanted, pass.cotangents, false, false, true); });
+  return both > 0 ? std::clamp(1 - inputs / both, 0.0, 1.0) : 0;
 }
 
 }  // namespace tw::pipeline

@@ -43,6 +43,16 @@ class MeasuredUnits {
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& inputs) const;
   std::vector<at::Tensor> inputs_of(size_t unit, const std::vector<at::Tensor>& values) const;
   void run(size_t unit, std::vector<at::Tensor>& values, int64_t rows) const;
+  /// The arguments of a unit's backward pass.
+  struct Backward {
+    std::vector<at::Tensor> wanted;  // parameters, then inputs
+    std::vector<at::Tensor> inputs = {};
+    std::vector<at::Tensor> ends = {};
+    std::vector<at::Tensor> cotangents = {};
+  };
+  Backward backward_of(size_t unit, const std::vector<at::Tensor>& values) const;
+  /// The part of the unit's backward pass that gradients of weights take.
+  double weights_share(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;
   /// Runs the unit and its backward pass, including the accumulation of parameter gradients.
   UnitCosts costs_of(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;
 

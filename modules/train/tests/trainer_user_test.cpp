@@ -151,24 +151,35 @@ struct Weighted {
   tw::train::Figures test;
 };
 
-/// Trains a classifier of sequences in which most targets of some samples do not count.
-Weighted weighted(const tw::Communicator& comm, int64_t accumulation, const tw::train::Objective& objective) {
+/// Sequences in which most targets of some samples do not count.
+std::pair<at::Tensor, at::Tensor> sequences() {
   torch::manual_seed(9);
   const at::Tensor inputs = torch::randn({24, 4, 5}, torch::kDouble);
   at::Tensor targets = torch::randint(3, {24, 5});
   targets.masked_fill_(torch::rand({24, 5}) < torch::linspace(0, 0.9, 24).unsqueeze(1), -100);
   targets[3].fill_(-100);
-  const tw::TensorDataset data{inputs, targets};
+  return {inputs, targets};
+}
+
+torch::nn::Conv1d classifier() {
   torch::manual_seed(3);
   torch::nn::Conv1d net(torch::nn::Conv1dOptions(4, 3, 1));
   net->to(torch::kDouble);
+  return net;
+}
+
+Weighted weighted(const tw::Communicator& comm, int64_t accumulation, const tw::train::Objective& objective, int64_t global_batch = 6,
+                  double max_norm = 0.3) {
+  const auto [inputs, targets] = sequences();
+  const tw::TensorDataset data{inputs, targets};
+  torch::nn::Conv1d net = classifier();
   const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.5).momentum(0.9));
   tw::train::Options options = quick(tw::concat("weighted_", comm.size(), "_of_", comm.size() == 1 ? world().rank() : tw::Rank(0)));
   options.epochs = 2;
-  options.global_batch = 6;
+  options.global_batch = global_batch;
   options.accumulation = accumulation;
-  options.clip.norm = 0.3;
+  options.clip.norm = max_norm;
   tw::train::Trainer trainer(tw::Mesh(comm, {{"data"}}), model, sgd, objective, data, data, options, &data);
   const Summary summary = trainer.run();
   return {copies(model), summary.test};
@@ -190,6 +201,23 @@ TEST(TrainerUser, WeighsPartsByTheTargetsThatCount) {
       for (size_t i = 0; i < ours.test.size(); ++i) EXPECT_NEAR(ours.test[i].second, expected.test[i].second, 1e-10) << ours.test[i].first;
     }
   }
+}
+
+// All samples in one update, so that their order does not matter.
+TEST(TrainerUser, WeighsAsLibTorchDoes) {
+  const auto [inputs, targets] = sequences();
+  torch::nn::Conv1d net = classifier();
+  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
+  for (int update = 0; update < 2; ++update) {
+    sgd.zero_grad();
+    torch::cross_entropy_loss(net(inputs), targets).backward();
+    sgd.step();
+  }
+  const Weighted ours = weighted(world(), 2, tw::train::classification(-100), 24, 0);
+  for (size_t i = 0; i < ours.parameters.size(); ++i) EXPECT_TRUE(ours.parameters[i].allclose(net->parameters()[i], 1e-10, 1e-12));
+  EXPECT_NEAR(ours.test[0].second, torch::cross_entropy_loss(net(inputs), targets).item<double>(), 1e-10);
+  const double right = net(inputs).argmax(1).eq(targets).sum().item<double>() / targets.ne(-100).sum().item<double>();
+  EXPECT_NEAR(ours.test[1].second, right, 1e-12);
 }
 
 TEST(TrainerUser, IgnoresNoTargetsUnasked) {
