@@ -121,7 +121,8 @@ TEST(Objective, TakesNoShapesThatOnlyBroadcastingMakesFit) {
   refused(classification, torch::ones({4, 3}), classes({4, 1}), "[4, 3] and targets [4, 1]");
   refused(classification, torch::ones({4, 3}), torch::ones({4, 3}), "[4, 3] and targets [4, 3]");
   refused(classification, torch::ones({4}), torch::ones({4}), "[4] and targets [4]");
-  EXPECT_EQ(classification.metrics.at(0).sum(torch::ones({4, 3, 2}), classes({4, 2})), 4) << "the mean over the places of a sample";
+  EXPECT_EQ(classification.metrics.at(0).sum(torch::ones({4, 3, 2}), classes({4, 2})), 8) << "a class for each place";
+  EXPECT_EQ(classification.metrics.at(0).weight(classes({4, 2})), 8);
 }
 
 TEST(Model, KeepsTheNamesOfTiedTensorsOfTorchScript) {
