@@ -32,29 +32,27 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
   Recorded found;
   std::set<torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> next;
-  const auto visit = [&](torch::autograd::Node* node) {
-    if (node != nullptr && seen.insert(node).second) next.push_back(node);
-  };
   for (const at::Tensor& output : outputs) {
-    if (output.requires_grad()) visit(torch::autograd::impl::gradient_edge(output).function.get());
+    if (output.requires_grad()) next.push_back(torch::autograd::impl::gradient_edge(output).function.get());
   }
   while (!next.empty()) {
-    torch::autograd::Node& node = *next.back();
+    torch::autograd::Node* const node = next.back();
     next.pop_back();
-    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node)) {
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node)) {
       found.leaves.insert(leaf->variable.unsafeGetTensorImpl());
       continue;
     }
-    const std::string name = node.name();
+    const std::string name = node->name();
     if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
           "operators that TorchScript's optimiser made of a module that ran before: capture it before it runs, or as a graph::TorchScript";
     }
-    if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty()) {
+    if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
     }
-    for (const auto& edge : node.next_edges()) visit(edge.function.get());
+    for (const auto& edge : node->next_edges()) next.push_back(edge.function.get());
   }
   return found;
 }
