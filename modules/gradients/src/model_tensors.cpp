@@ -57,6 +57,7 @@ class WholeModel : public TrainableModel {
       : module_(std::move(module)), forward_(std::move(forward)) {}
 
   ModelTensors tensors() const override { return model_tensors(*module_); }
+  const torch::nn::Module* module() const override { return module_.get(); }
   at::Tensor forward(const at::Tensor& inputs) override { return forward_(inputs); }
   void set_training(bool training) override { switch_.set(*module_, training); }
 

@@ -52,6 +52,14 @@ Make maker_of(const Optimizer& optimizer) {
   return nullptr;
 }
 
+// Adagrad makes its state when it is made.
+bool has_stepped(const Optimizer& optimizer) {
+  return std::ranges::any_of(optimizer.state(), [](const auto& each) {
+    const auto* adagrad = dynamic_cast<const torch::optim::AdagradParamState*>(each.second.get());
+    return adagrad == nullptr || adagrad->step() > 0;
+  });
+}
+
 void expect_shardable(const Optimizer& optimizer, Sharding sharding) {
   TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS needs all parameters at once: it cannot be sharded");
   TW_EXPECTS(sharding == Sharding::tensors || maker_of(optimizer) != nullptr, kind_of(optimizer),
@@ -70,6 +78,8 @@ bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHal
 
 OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
   TW_EXPECTS(maker_of(prototype) != nullptr, "the optimizer ", kind_of(prototype), " is not supported: use SGD, Adam, AdamW, RMSprop or Adagrad");
+  TW_EXPECTS(!has_stepped(prototype), "the optimizer ", kind_of(prototype), " has state of earlier steps, which would be lost: its copy over slices ",
+             "begins without. Make a new optimizer, and load the state from a checkpoint");
   std::map<std::string, std::vector<size_t>> groups_of;  // a module registered twice has its parameters listed, and stepped, twice
   for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {

@@ -32,30 +32,31 @@ std::vector<int64_t> spread(int64_t count, int64_t size) {
   return {indices.begin(), indices.end()};
 }
 
-std::string hash_of(const Dataset& data, const std::vector<int64_t>& indices) {
-  constexpr size_t at_once = 64;
-  std::string hashes;
-  for (size_t begin = 0; begin < indices.size(); begin += at_once) {
-    const Batch batch = data.batch(std::span(indices).subspan(begin, std::min(at_once, indices.size() - begin)));
-    hashes += hash_of({batch.inputs, batch.targets});
-  }
-  return hashes;
-}
-
 // "60000 samples, content 1f3a", "60000 samples, 1024 of which have content 1f3a", or "60000 samples".
 std::string identity_of(const Dataset& data) {
   std::string samples = concat(data.size(), " samples");
   if (data.size() == 0) return samples;
   if (const auto memory = data.memory(); !memory.empty()) return concat(samples, ", content ", hex_text(content_hash(hash_of(memory))));
-  if (hash_of(data, {0}) != hash_of(data, {0})) return samples;  // some data sets return different values each time
-  const Batch one = data.batch(std::vector<int64_t>{0});
+  const std::vector<int64_t> first{0};
+  if (hash_of_samples(data, first) != hash_of_samples(data, first)) return samples;  // some data sets return different values each time
+  const Batch one = data.batch(first);
   const auto bytes = static_cast<int64_t>(one.inputs.nbytes() + one.targets.nbytes());
   const int64_t count = std::clamp<int64_t>(max_bytes / std::max<int64_t>(bytes, 1), 8, max_samples);
   const std::vector<int64_t> indices = spread(std::min(count, data.size()), data.size());
-  return concat(samples, ", ", indices.size(), " of which have content ", hex_text(content_hash(hash_of(data, indices))));
+  return concat(samples, ", ", indices.size(), " of which have content ", hex_text(content_hash(hash_of_samples(data, indices))));
 }
 
 }  // namespace
+
+std::string hash_of_samples(const Dataset& data, std::span<const int64_t> indices) {
+  constexpr size_t at_once = 64;
+  std::string hashes;
+  for (size_t begin = 0; begin < indices.size(); begin += at_once) {
+    const Batch batch = data.batch(indices.subspan(begin, std::min(at_once, indices.size() - begin)));
+    hashes += hash_of({batch.inputs, batch.targets});
+  }
+  return hashes;
+}
 
 std::string identity_of(const Dataset& train, const Dataset& test, const Dataset* validation) {
   return concat("to train: ", identity_of(train), "; to test: ", identity_of(test), to_validate,

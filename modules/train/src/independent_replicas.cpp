@@ -33,8 +33,8 @@ Outcome IndependentReplicas::outcome(double loss_scale) {
   return outcome_of(values[0] != 0, values[1] == 0, false, loss_scale);
 }
 
-Outcome IndependentReplicas::update(double loss_scale, double weight) {
-  part_.divide_gradients(loss_scale * weight);
+Outcome IndependentReplicas::update(double loss_scale) {
+  part_.divide_gradients(loss_scale);
   const Outcome here = outcome(loss_scale);
   if (here.non_finite) raised_[static_cast<size_t>(Signal::non_finite)] = 1;
   if (!here.left_out) part_.optimizer().step();

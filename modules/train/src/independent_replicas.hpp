@@ -16,7 +16,7 @@ class IndependentReplicas : public Strategy {
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
   void raise(Signal word) override;
   double clip_gradients(double max_norm, double loss_scale) override { return part_.clip_gradients(max_norm, loss_scale); }
-  Outcome update(double loss_scale, double weight) override;
+  Outcome update(double loss_scale) override;
   Outcome meet() override;
   torch::optim::Optimizer& optimizer() override { return part_.optimizer(); }
   /// Each rank's own.

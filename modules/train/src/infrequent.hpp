@@ -24,9 +24,8 @@ class Infrequent : public IndependentReplicas {
     if (met) part().sums().parameters_written();
     return met;
   }
-  /// What this rank has of the model.
+  /// What changes of this rank's part of the model.
   std::vector<NamedTensor> tensors_of(const Model& model) const {
-    if (!part().is_sharded()) return model.all_tensors();
     std::vector<NamedTensor> tensors = part().named();
     tensors.insert(tensors.end(), model.buffers.begin(), model.buffers.end());
     return tensors;

@@ -11,18 +11,28 @@
 
 namespace tw::train {
 
-Model model_of(const std::shared_ptr<TrainableModel>& model) { return {model->tensors(), model}; }
+Model model_of(const std::shared_ptr<TrainableModel>& trained) {
+  Model model{trained->tensors(), trained};
+  if (trained->module() == nullptr) return model;
+  const auto look_at = [&](const torch::nn::Module& layer, const std::string& name) {
+    const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(&layer);
+    if (norm == nullptr) return;
+    model.exchanges_in_passes = true;
+    TW_EXPECTS(
+        trained->makes_one_backward_pass(), "SyncBatchNorm ", name,
+        " is in stages or in layers in parallel, where ranks may make different numbers of passes, so that it could wait for ever: take a plain ",
+        "batch norm");
+    TW_EXPECTS(norm->reduction() != Reduction::sample_weighted, "SyncBatchNorm ", name,
+               " is made for Reduction::sample_weighted; the trainer weights losses itself and sums gradients: make it for Reduction::sum");
+  };
+  look_at(*trained->module(), "");
+  for (const auto& each : trained->module()->named_modules("", /*include_self=*/false)) look_at(*each.value(), each.key());
+  return model;
+}
 
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward) {
   Model model = model_of(whole_model(module, std::move(forward)));
   model.empty_submodules = empty_submodules(*module);
-  for (const auto& each : module->named_modules()) {
-    const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(each.value().get());
-    if (norm == nullptr) continue;
-    model.exchanges_in_passes = true;
-    TW_EXPECTS(norm->reduction() != Reduction::sample_weighted, "SyncBatchNorm ", each.key(),
-               " is made for Reduction::sample_weighted; the trainer weights losses itself and sums gradients: make it for Reduction::sum");
-  }
   return model;
 }
 

@@ -31,6 +31,7 @@ std::string find_here(const Model& model, const Objective& objective, const Batc
   }
   const at::Tensor outputs = model.evaluate(batch.inputs);
   if (!model.trained->needs_samples() || !outputs.defined()) return "";
+  if (objective.weight && objective.weight(batch.targets) == 0) return "";  // its mean is not a number
   const at::Tensor loss = objective.loss(outputs, batch.targets);
   const double value = loss.item<double>();
   std::string found = std::isfinite(value) ? "" : concat("the loss is ", value);

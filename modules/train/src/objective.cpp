@@ -30,9 +30,11 @@ void expect_equal_shapes(const at::Tensor& outputs, const at::Tensor& targets) {
 
 Objective objective_of(const Loss& loss, std::vector<Metric> metrics) {
   TW_EXPECTS(!loss.is_sum(), "a loss with the reduction 'sum' has no mean: use 'mean'");
+  TW_EXPECTS(loss.scale() == 1, "the trainer scales losses itself (PrecisionOptions): leave scaled_by(", loss.scale(), ") out");
   const auto mean = [loss](const at::Tensor& outputs, const at::Tensor& targets) { return loss.mean({outputs}, {targets}); };
-  const auto weight = [loss](const at::Tensor& targets) { return loss.weight({targets}, targets.size(0)); };
-  return {.loss = mean, .metrics = std::move(metrics), .weight = weight};
+  Weight weight;
+  if (!loss.weighs_rows()) weight = [loss](const at::Tensor& targets) { return loss.weight({targets}, targets.size(0)); };
+  return {.loss = mean, .metrics = std::move(metrics), .weight = std::move(weight)};
 }
 
 Objective classification(std::optional<int64_t> ignore_index) {
@@ -42,16 +44,14 @@ Objective classification(std::optional<int64_t> ignore_index) {
     expect_classes(outputs, targets);
     return torch::cross_entropy_loss(outputs, targets, {}, at::Reduction::Mean, ignored);
   };
-  const auto correct = [](const at::Tensor& outputs, const at::Tensor& targets) {
+  const auto correct = [ignored](const at::Tensor& outputs, const at::Tensor& targets) {
     expect_classes(outputs, targets);
-    return outputs.argmax(1).eq(targets).sum().item<double>();
+    return outputs.argmax(1).eq(targets).logical_and_(targets.ne(ignored)).sum().item<double>();
   };
-  Weight weight = [ignored](const at::Tensor& targets) { return cross_entropy_weight(targets, {}, ignored); };
-  const Metric accuracy{.name = "accuracy", .larger_is_better = true, .sum = correct, .weight = [ignore_index, weight](const at::Tensor& t) {
-                          return ignore_index ? weight(t) : static_cast<double>(t.numel());
-                        }};
-  if (!ignore_index) weight = nullptr;  // each sample has as many places
-  return {.loss = loss, .metrics = {accuracy}, .weight = std::move(weight)};
+  const Weight counted = [ignored](const at::Tensor& targets) { return cross_entropy_weight(targets, {}, ignored); };
+  const Metric accuracy{.name = "accuracy", .larger_is_better = true, .sum = correct, .weight = counted};
+  // Without ignored targets, each sample has as many.
+  return {.loss = loss, .metrics = {accuracy}, .weight = ignore_index ? counted : Weight()};
 }
 
 Objective regression() {

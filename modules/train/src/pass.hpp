@@ -8,6 +8,16 @@
 
 namespace tw::train {
 
+/// A pass of an update, and what it is made over.
+struct Pass {
+  int64_t index = 0;   ///< in its update
+  int64_t number = 0;  ///< in the run
+  uint64_t seed = 0;   ///< of the model's random numbers
+  Batch batch = {};
+  double weight = 0;  ///< what the mean over the batch is divided by
+  bool last = false;  ///< of its update
+};
+
 /// The seed for a model's random numbers (dropout) in a pass. Depends only on the run's seed and the pass, so a resumed run draws the same numbers.
 /// @param number of the pass, among those of all ranks
 uint64_t seed_of_pass(int64_t seed, int64_t number);

@@ -56,6 +56,8 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("loss_scales", progress.loss_scales);
   visit("good_updates", progress.good_updates);
   visit("overflows", progress.overflows);
+  visit("first_rates", progress.first_rates);
+  visit("rates", progress.rates);
   visit("arrival_order", progress.arrival_order);
   visit("empty_submodules", progress.empty_submodules);
 }

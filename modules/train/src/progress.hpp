@@ -24,10 +24,12 @@ struct Progress {
   Figures validation;                         ///< of the last evaluation
   Figures test;                               ///< of the finished run
   std::vector<double> loss_sums;              ///< sums of this epoch's finite losses, one per rank
-  std::vector<double> loss_samples;           ///< their number of samples
+  std::vector<double> loss_samples;           ///< what these means were divided by
   std::vector<double> loss_scales;            ///< one per rank, as are the next two; empty without loss scaling
   std::vector<double> good_updates;           ///< updates since the scale changed
   std::vector<double> overflows;              ///< updates skipped because gradients overflowed
+  std::vector<double> first_rates;            ///< learning rates of the optimizer's groups when the run began; empty: an older version
+  std::vector<double> rates;                  ///< those that hooks have set since, without the schedule's factor
   std::vector<int64_t> arrival_order;         ///< of gradients, so that buckets give the same bits
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
@@ -35,11 +37,11 @@ struct Progress {
 /// One rank's finite losses over the epoch's samples so far.
 struct EpochLoss {
   double sum = 0;
-  double samples = 0;  // their weights
+  double weight = 0;
 
-  void add(double mean, double weight) {
-    sum += mean * weight;
-    samples += weight;
+  void add(double mean, double of_mean) {
+    sum += mean * of_mean;
+    weight += of_mean;
   }
 };
 

@@ -20,6 +20,7 @@
 #include "earlier_run.hpp"
 #include "evaluate.hpp"
 #include "progress_shard.hpp"
+#include "same_data.hpp"
 #include "server_figures.hpp"
 #include "signals.hpp"
 #include "slow_rank.hpp"
@@ -39,6 +40,8 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
       options_(agreed_options(ranks_.all, options, train, test, validation, objective_)),
       scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
+  expect_same_data(ranks_, model_, "training", train_);
+  if (validation_ != nullptr) expect_same_data(ranks_, model_, "validation", *validation_);
   model_.trained->set_replica(ranks_.samples.rank());
   const ComputeType compute = options_.precision.compute;
   model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
@@ -65,9 +68,9 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
                              .on_communication = [this](const char* name, int64_t number, auto begin, auto end) {
                                if (tracing()) timeline_.add(Timeline::Row::communication, name, begin, end, number);
                              }});
-  for (const auto& group : strategy_->optimizer().param_groups()) base_rates_.push_back(group.options().get_lr());
+  rates_.emplace(strategy_->optimizer());
   state_.emplace(ranks_.all, model_, strategy_->optimizer(), options_,
-                 [this](double max_norm) { return strategy_->clip_gradients(max_norm, scaling_.scale() * weight_); });
+                 [this](double max_norm) { return strategy_->clip_gradients(max_norm, scaling_.scale()); });
   for (const Metric& metric : objective_.metrics) state_->figures.push_back(metric.name);
 }
 
@@ -97,13 +100,13 @@ Summary Trainer::Run::run() {
   const Signals signals;
   memory_ = std::make_unique<MemoryAccount>(model_.device().type(), tracing());
   const auto no_longer = c10::make_scope_exit([this] { memory_.reset(); });
+  const auto as_found = c10::make_scope_exit([this] { rates_->put_back(); });
   make_loader();
   if (tracing()) trace();
   begin();
   model_.set_training(true);
   notify(&Hook::on_start);
   while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
-  put_back_learning_rates();
   return finish();
 }
 
@@ -146,6 +149,7 @@ int64_t Trainer::Run::epoch_end() const {
 void Trainer::Run::begin() {
   if (earlier_) {
     resume();
+    earlier_.reset();
   } else if (snapshots_) {
     snapshots_->remove_all();
     if (ranks_.all.rank() == 0) best_.forget();
@@ -165,7 +169,8 @@ void Trainer::Run::resume() {
   progress_.optimizer = now.optimizer;
   if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model after fewer epochs
   const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.samples.rank(), ranks_.samples.size()); };
-  loss_ = {.sum = mine(progress_.loss_sums), .samples = mine(progress_.loss_samples)};
+  loss_ = {.sum = mine(progress_.loss_sums), .weight = mine(progress_.loss_samples)};
+  rates_->resume(progress_);
   scaling_.restore(progress_, ranks_.samples.rank(), ranks_.samples.size());
   const std::string other_watch = best_.begin_another_watch(progress_);
   stop_out_of_patience();

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "best_model.hpp"
+#include "learning_rates.hpp"
 #include "loss_scaling.hpp"
 #include "non_finite.hpp"
+#include "pass.hpp"
 #include "ranks.hpp"
 #include "rows_alone.hpp"
 #include "snapshots.hpp"
@@ -75,17 +77,15 @@ class Trainer::Run {
 
   // An update.
   void update();
-  void backward(int64_t pass, int64_t samples);
+  Pass next_pass(int64_t index, int64_t end);
+  double weigh(std::vector<Pass>& passes, int64_t samples);
+  void backward(Pass pass, double weight);
   void forget_batch();
   bool counts_memory() const;
   bool passes_in_step() const;
   /// @return whether all losses are finite
   bool read_losses();
-  double weight_of(const Batch& batch) const;
   LossFunction loss_of_pass(int64_t samples, double weight) const;
-  double weight_per_sample(int64_t samples) const;
-  void set_learning_rate();
-  void put_back_learning_rates();
   void react();
   void act_on(const Outcome& outcome);
   std::string reason_to_stop();
@@ -104,14 +104,11 @@ class Trainer::Run {
   std::optional<Snapshots> snapshots_;
   LossScaling scaling_;
   Progress progress_;
-  std::optional<Progress> earlier_;  // progress of the run to be resumed
+  std::optional<Progress> earlier_;  // progress of the run that is yet to be resumed
   std::unique_ptr<Strategy> strategy_;
   std::optional<Loader> loader_;
   std::vector<Hook*> hooks_;
-  std::vector<double> base_rates_;  // of the optimizer's groups
-  double weight_here_ = 0;          // of this rank's targets in this update
-  double weight_ = 1;               // of the update's targets, over its samples: a factor that gradients contain
-  double rate_factor_ = 1;          // by which they were multiplied last
+  std::optional<LearningRates> rates_;
   RunLength length_;
   int64_t begin_after_ = 0;  // in epochs
   int64_t first_step_ = 0;   // step at which this run began or resumed

@@ -42,7 +42,7 @@ void Trainer::Run::end_epoch(Seconds time) {
   report.learning_rate = state_->learning_rate;
   report.train_time = time;
   report.samples = state_->epoch_samples;
-  const std::vector<double> losses = sum_over_ranks(ranks_.samples, {loss_.sum, loss_.samples});
+  const std::vector<double> losses = sum_over_ranks(ranks_.samples, {loss_.sum, loss_.weight});
   report.train_loss = losses[0] / losses[1];
   const bool last = progress_.epoch == options_.epochs;
   if (validation_ != nullptr && validation_->size() > 0 && (last || progress_.epoch % options_.evaluate_every == 0)) {
@@ -61,6 +61,7 @@ void Trainer::Run::end_epoch(Seconds time) {
 }
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
+  TW_EXPECTS(!earlier_, "before run(), the model is not the one of the checkpoint that the run resumes: evaluate in a hook, or after run()");
   synchronize(ranks_.samples, model_.buffers);
   watch_memory("evaluation");
   const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.samples.size());
@@ -93,6 +94,7 @@ void Trainer::Run::stop_out_of_patience() {
 void Trainer::Run::save() {
   const auto begin = std::chrono::steady_clock::now();
   watch_memory("checkpoint");
+  rates_->keep_in(progress_);
   snapshots_->save(progress_, loss_, scaling_, *strategy_);
   count_memory();
   span("checkpoint", begin);

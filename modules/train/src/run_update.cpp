@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/zeros.h>
-#include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
@@ -18,7 +17,7 @@
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 
-#include "pass.hpp"
+#include "evaluate.hpp"
 #include "run.hpp"
 #include "signals.hpp"
 
@@ -65,17 +64,23 @@ void Trainer::Run::update() {
   } else {
     memory_->rest();
   }
-  set_learning_rate();
+  state_->learning_rate = rates_->multiply(learning_rate_factor(options_.schedule, length_, progress_.step));
   const TensorSnapshot buffers(model_.buffers);
-  weight_here_ = 0;
-  for (int64_t pass = 0; loader_->consumed() < progress_.consumed + samples; ++pass) backward(pass, samples);
-  weight_ = weight_per_sample(samples);
+  const int64_t end = progress_.consumed + samples;
+  if (objective_.weight) {
+    std::vector<Pass> passes;
+    while (loader_->consumed() < end) passes.push_back(next_pass(static_cast<int64_t>(passes.size()), end));
+    const double weight = weigh(passes, samples);
+    for (Pass& pass : passes) backward(std::move(pass), weight);
+  } else {
+    for (int64_t i = 0; loader_->consumed() < end; ++i) backward(next_pass(i, end), static_cast<double>(samples));
+  }
   notify(&Hook::on_backward);
-  if (options_.clip.norm > 0) (void)strategy_->clip_gradients(options_.clip.norm, scaling_.scale() * weight_);
+  if (options_.clip.norm > 0) (void)strategy_->clip_gradients(options_.clip.norm, scaling_.scale());
   progress_.consumed = loader_->consumed();
   const auto begin = std::chrono::steady_clock::now();
   memory_->phase("update");
-  const Outcome outcome = strategy_->update(scaling_.scale(), weight_);
+  const Outcome outcome = strategy_->update(scaling_.scale());
   scaling_.update(outcome);
   span("update", begin);
   const bool finite = read_losses();
@@ -111,27 +116,60 @@ bool Trainer::Run::counts_memory() const {
   return tracing() || progress_.step - first_step_ < of_run || in_epoch < of_epoch;
 }
 
-// Loads the next batch and accumulates this rank's gradient of its loss.
-void Trainer::Run::backward(int64_t pass, int64_t samples) {
-  auto begin = std::chrono::steady_clock::now();
-  if (pass > 0) memory_->phase("forward");
+// Loads the next batch. @param end number of the epoch's samples that are read after the update's last pass
+Pass Trainer::Run::next_pass(int64_t index, int64_t end) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (index > 0) memory_->phase("forward");
   forget_batch();
-  state_->batch = loader_->next().value();
-  begin = span("data", begin);
-  const int64_t here = state_->batch.size();
-  const double weight_here = weight_of(state_->batch);
-  if (model_.trained->needs_samples()) weight_here_ += weight_here;
-  const int64_t number = progress_.step * options_.accumulation + pass;
-  const uint64_t seed = seed_of_pass(options_.seed, number * ranks_.samples.size() + ranks_.samples.rank());
-  torch::manual_seed(seed);
+  Pass pass{.index = index, .number = progress_.step * options_.accumulation + index, .batch = loader_->next().value()};
+  span("data", begin);
+  pass.seed = seed_of_pass(options_.seed, pass.number * ranks_.samples.size() + ranks_.samples.rank());
+  pass.last = loader_->consumed() >= end;
+  const int64_t here = pass.batch.size();
+  state_->batch = pass.batch;
+  if (!hooks_.empty()) torch::manual_seed(derived_seed(pass.seed, 1));  // so that hooks' draws do not change the model's
   notify(&Hook::on_sample);
   TW_EXPECTS(state_->batch.size() == here, "a hook has changed the number of a batch's samples from ", here, " to ", state_->batch.size(),
              ", by which its loss is weighed: samples that do not count need a weight in the loss, or must be left out of the data set");
+  pass.batch = state_->batch;
+  pass.weight = static_cast<double>(here);
+  return pass;
+}
+
+// Replaces the passes' weights by those of their targets. @param samples of the update, over all ranks @return the weight of all passes whose
+// gradients are summed, or average to the sum over `samples`. Collective over the ranks that hold one model, and over those that sum gradients
+double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
+  double rows = 0;
+  const at::Tensor weights = at::zeros({static_cast<int64_t>(passes.size())}, at::kDouble);
+  auto* const values = weights.mutable_data_ptr<double>();
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const Batch& batch = passes[i].batch;
+    rows += static_cast<double>(batch.size());
+    if (batch.size() > 0 && model_.trained->needs_samples()) values[i] = objective_.weight(batch.targets);
+  }
+  if (ranks_.parts != nullptr) allreduce(*ranks_.parts, weights, ReduceOp::max);  // some of these ranks read no targets
+  for (size_t i = 0; i < passes.size(); ++i) passes[i].weight = values[i];
+  std::vector<double> sums{weights.sum().item<double>(), rows};
+  if (options_.replicas.meet == Meeting::every_step) {
+    sums = sum_over_ranks(ranks_.samples, std::move(sums));
+  } else if (ranks_.shard != nullptr) {
+    sums = sum_over_ranks(*ranks_.shard, std::move(sums));
+  }
+  return sums[0] > 0 ? sums[0] * static_cast<double>(samples) / sums[1] : 1;
+}
+
+// Accumulates this rank's gradient of a batch's loss. @param weight of the update
+void Trainer::Run::backward(Pass pass, double weight) {
+  auto begin = std::chrono::steady_clock::now();
+  state_->outputs = state_->loss = at::Tensor();
+  state_->batch = std::move(pass.batch);
+  const int64_t here = state_->batch.size();
+  torch::manual_seed(pass.seed);
   // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
     state_->loss = loss;
-    unread_.push_back({PendingScalar(loss), state_->batch, weight_here, seed});
+    unread_.push_back({PendingScalar(loss), state_->batch, pass.weight, pass.seed});
     const bool known = !is_on_accelerator(loss);
     if (known && !read_losses()) strategy_->raise(Signal::non_finite);
     begin = span("forward", begin);
@@ -143,23 +181,21 @@ void Trainer::Run::backward(int64_t pass, int64_t samples) {
     loss = known ? state_->loss : poison_if_non_finite(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->raise(Signal::stop);
   };
-  const MicroBatchShare share{.weight = weight_here / static_cast<double>(samples),
-                              .last = loader_->consumed() >= progress_.consumed + samples,
-                              .one_backward = (here > 0 || passes_in_step()) && model_.trained->makes_one_backward_pass()};
+  const MicroBatchShare share{
+      .weight = pass.weight / weight, .last = pass.last, .one_backward = (here > 0 || passes_in_step()) && model_.trained->makes_one_backward_pass()};
   const int64_t usual = progress_.global_batch / options_.accumulation / ranks_.samples.size();  // lower bound
-  const auto where = [&] { return concat("pass ", pass, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
-  const auto pass_over_batch = [&](double weight) {
+  const auto where = [&] { return concat("pass ", pass.index, " of step ", progress_.step, ", over ", here, here == 1 ? " sample" : " samples"); };
+  const auto pass_over_batch = [&](double factor) {
     if (here == 0 && !passes_in_step()) {
       at::Tensor nothing = at::zeros({}, model_.device());
       return on_loss({}, nothing);
     }
     std::optional<IdlePass> idle;
     if (here == 0) idle.emplace(model_.buffers);
-    if (here > 0 && weight_here == 0) idle.emplace(std::vector<NamedTensor>());  // its samples change buffers
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
-    const LossFunction loss = here == 0 ? objective_.loss : loss_of_pass(here, weight_here);
+    const LossFunction loss = here == 0 ? objective_.loss : loss_of_pass(here, pass.weight);
     run_on(here, usual, where,
-           [&] { model_.trained->pass({batch.inputs, batch.targets, loss, weight * scaling_.scale(), number, progress_.epoch, on_loss}); });
+           [&] { model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss}); });
   };
   in_device_memory([&] { strategy_->accumulate(share, pass_over_batch); },
                    [&] { return concat(where(), "; use fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
@@ -182,58 +218,17 @@ bool Trainer::Run::read_losses() {
   return all_finite;
 }
 
-// What the mean over a batch is divided by. A rank that reads no targets weighs by samples; its share has no effect.
-double Trainer::Run::weight_of(const Batch& batch) const {
-  const bool states = objective_.weight && batch.size() > 0 && model_.trained->needs_samples();
-  return states ? objective_.weight(batch.targets) : static_cast<double>(batch.size());
-}
-
 // The loss of a pass, whose parts a model weighs by their samples. @param samples, weight of the pass
 LossFunction Trainer::Run::loss_of_pass(int64_t samples, double weight) const {
   if (!objective_.weight) return objective_.loss;
   return [this, samples, weight](const at::Tensor& outputs, const at::Tensor& targets) {
-    const double part = objective_.weight(targets);
-    if (part == 0) return at::nan_to_num(outputs, 0, 0, 0).sum() * 0;  // its mean is not a number
-    return objective_.loss(outputs, targets) * (part / weight * static_cast<double>(samples) / static_cast<double>(targets.size(0)));
+    const bool is_whole = targets.size(0) == samples;
+    const double part = is_whole ? weight : objective_.weight(targets);
+    if (part == 0)
+      return (at::nan_to_num(outputs, 0, 0, 0) * 0).sum(c10::promoteTypes(outputs.scalar_type(), at::kFloat));  // its mean is not a number
+    const at::Tensor mean = objective_.loss(outputs, targets);
+    return is_whole ? mean : mean * (part / weight * static_cast<double>(samples) / static_cast<double>(targets.size(0)));
   };
-}
-
-// Gradients are summed with the weights of their passes over the update's samples, whose weight is known afterwards. Collective over the ranks that
-// meet in the update.
-double Trainer::Run::weight_per_sample(int64_t samples) const {
-  if (!objective_.weight) return 1;
-  const bool meets = options_.replicas.meet == Meeting::every_step;
-  const at::Tensor weight = at::full({}, weight_here_, at::kDouble);
-  if (ranks_.parts != nullptr) allreduce(*ranks_.parts, weight, ReduceOp::max);
-  if (meets) {
-    allreduce(ranks_.samples, weight, ReduceOp::sum);
-  } else if (ranks_.shard != nullptr) {
-    allreduce(*ranks_.shard, weight, ReduceOp::sum);
-  }
-  const double all = weight.item<double>() * (meets ? 1 : ranks_.data.size());
-  return all > 0 ? all / static_cast<double>(samples) : 1;
-}
-
-// A rate that a hook has set since the last update becomes the one that the schedule goes on from.
-void Trainer::Run::set_learning_rate() {
-  auto& groups = strategy_->optimizer().param_groups();
-  TW_EXPECTS(groups.size() == base_rates_.size(), "the optimizer had ", base_rates_.size(), " parameter groups when the Trainer was made, and has ",
-             groups.size(), ": add groups before");
-  const double factor = learning_rate_factor(options_.schedule, length_, progress_.step);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const double now = groups[i].options().get_lr();
-    if (rate_factor_ > 0 && now != base_rates_[i] * rate_factor_) base_rates_[i] = now / rate_factor_;
-    groups[i].options().set_lr(base_rates_[i] * factor);
-  }
-  rate_factor_ = factor;
-  state_->learning_rate = base_rates_.front() * factor;
-}
-
-// Another Trainer of the same optimizer begins with the rates that this one had.
-void Trainer::Run::put_back_learning_rates() {
-  auto& groups = strategy_->optimizer().param_groups();
-  for (size_t i = 0; i < std::min(groups.size(), base_rates_.size()); ++i) groups[i].options().set_lr(base_rates_[i]);
-  rate_factor_ = 1;
 }
 
 // Reacts to non-finite gradients on some rank.

@@ -80,7 +80,7 @@ void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
   progress.loss_sums = on_every_rank(ranks_.samples, loss.sum);
-  progress.loss_samples = on_every_rank(ranks_.samples, loss.samples);
+  progress.loss_samples = on_every_rank(ranks_.samples, loss.weight);
   if (const auto state = scaling.state()) {
     progress.loss_scales = on_every_rank(ranks_.samples, state->scale);
     progress.good_updates = on_every_rank(ranks_.samples, state->good_updates);

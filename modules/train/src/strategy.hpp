@@ -60,9 +60,9 @@ class Strategy {
   /// Call between accumulate() and update(): see clip_gradient_norm() in <tw/gradients/clipping.hpp>. Collective if ranks meet in every update.
   /// @param loss_scale factor that the gradients contain @return the norm of gradients / loss_scale
   virtual double clip_gradients(double max_norm, double loss_scale) = 0;
-  /// Updates the parameters unless a value was not finite. Collective if ranks meet. @param loss_scale, weight factors that the gradients contain. If
-  /// the former exceeds 1, non-finite gradients of finite losses count as overflow
-  virtual Outcome update(double loss_scale, double weight) = 0;
+  /// Updates the parameters unless a value was not finite. Collective if ranks meet. @param loss_scale factor that the gradients contain. If it
+  /// exceeds 1, non-finite gradients of finite losses count as overflow
+  virtual Outcome update(double loss_scale) = 0;
   /// Makes parameters that have diverged equal on all ranks, and exchanges signals. Collective.
   virtual Outcome meet() { return {}; }
 

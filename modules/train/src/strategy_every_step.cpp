@@ -39,10 +39,10 @@ class EveryStep : public Strategy {
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return part_.clip_gradients(max_norm, loss_scale); }
-  Outcome update(double loss_scale, double weight) override {
+  Outcome update(double loss_scale) override {
     const Outcome result = votes_.outcome(loss_scale);
     if (result.left_out) return result;
-    part_.divide_gradients(loss_scale * weight);
+    part_.divide_gradients(loss_scale);
     part_.optimizer().step();
     return result;
   }

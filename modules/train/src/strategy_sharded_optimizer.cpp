@@ -40,12 +40,12 @@ class ShardedUpdates : public Strategy {
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return optimizer_.clip_gradient_norm(max_norm, loss_scale); }
-  Outcome update(double loss_scale, double weight) override {
+  Outcome update(double loss_scale) override {
     const Outcome result = votes_.outcome(loss_scale);
     if (result.left_out) {
       optimizer_.skip();
     } else {
-      optimizer_.step(loss_scale * weight);
+      optimizer_.step(loss_scale);
     }
     return result;
   }

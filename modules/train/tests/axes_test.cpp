@@ -201,7 +201,6 @@ TEST(Axes, WeighALossByWhatCounts) {
       .loss = [counts](const at::Tensor& y, const at::Tensor& t) { return ((y - t).square() * counts(t)).sum() / counts(t).sum(); },
       .weight = [counts](const at::Tensor& t) { return counts(t).sum().item<double>(); }};
   const auto expected = train(alone(), model_of(whole_net()), clipped("weighed_alone"), objective).summary;
-  EXPECT_NE(expected.test[0].second, train(alone(), model_of(whole_net()), clipped("tensor_alone")).summary.test[0].second);
   for (const int shards : {1, 2}) {
     for (const int stages : {1, 2}) {
       for (const int split : {1, 2}) {

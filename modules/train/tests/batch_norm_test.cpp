@@ -75,6 +75,20 @@ TEST(BatchNormOfATrainer, HasOneReduction) {
             std::string::npos);
 }
 
+// Without knowing of the layer, ranks without samples would not pass, and the others would wait for ever.
+TEST(BatchNormOfATrainer, IsFoundInAModelOverAModel) {
+  struct Over : tw::ModelOverModel {
+    using ModelOverModel::ModelOverModel;
+    bool makes_one_backward_pass() const override { return one; }
+    bool one = true;
+  };
+  const auto net = std::make_shared<tw::SyncBatchNormImpl>(world(), torch::nn::BatchNormOptions(3), Reduction::sum);
+  const auto over = std::make_shared<Over>(tw::whole_model(net, [net](const at::Tensor& x) { return net->forward(x); }));
+  EXPECT_TRUE(tw::train::model_of(over).exchanges_in_passes);
+  over->one = false;
+  EXPECT_NE(message_of<tw::ContractError>([&] { (void)tw::train::model_of(over); }).find("is in stages or in layers in parallel"), std::string::npos);
+}
+
 // A rank without samples makes a pass over samples that do not count; its running statistics include only its own.
 TEST(BatchNormOfATrainer, CountsNoForeignSamples) {
   const auto make = [] {

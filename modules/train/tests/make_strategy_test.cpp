@@ -42,7 +42,7 @@ struct Odd {
   tw::train::Outcome update(tw::train::Strategy& strategy, double factor) {
     strategy.zero_grad();
     strategy.accumulate({.weight = 1.0 / world().size()}, [&](double of_all) { (of_all * ((factor * weight).sum() + empty.sum())).backward(); });
-    return strategy.update(1, 1);
+    return strategy.update(1);
   }
 };
 

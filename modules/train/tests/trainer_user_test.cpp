@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What users of a Trainer do by habit: as in one process, or an error.
 #include <filesystem>
+#include <tw/data_parallel/sync_batch_norm.hpp>
 
 #include "message_of.hpp"
 #include "regression_run.hpp"
@@ -17,6 +18,12 @@ struct Rates : tw::train::Hook {
     for (auto& group : state.optimizer.param_groups()) group.options().set_lr(group.options().get_lr() * 0.1);
   }
   std::vector<double> seen;
+};
+
+struct Throws : tw::train::Hook {
+  void on_update(State& state) override {
+    if (state.step == 7) throw std::runtime_error("the test says so");
+  }
 };
 
 /// Trains a regressor. @param change called with the Trainer before it runs
@@ -49,6 +56,49 @@ TEST(TrainerUser, TrainsTwiceWithOneOptimizer) {
     (void)trained(options, sgd, model, [](auto&) {});
     EXPECT_DOUBLE_EQ(sgd.param_groups()[0].options().get_lr(), 0.1);
   }
+}
+
+// The next user of an optimizer finds the rates that this one found, also after an error.
+TEST(TrainerUser, PutsLearningRatesBack) {
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  Rates rates;
+  (void)trained(three_epochs("put_back"), sgd, model, [&](auto& trainer) { trainer.add(rates); });
+  EXPECT_DOUBLE_EQ(sgd.param_groups()[0].options().get_lr(), 0.1);
+  Throws throws;
+  EXPECT_THROW((void)trained(three_epochs("put_back"), sgd, model,
+                             [&](auto& trainer) {
+                               trainer.add(rates);
+                               trainer.add(throws);
+                             }),
+               std::runtime_error);
+  EXPECT_DOUBLE_EQ(sgd.param_groups()[0].options().get_lr(), 0.1);
+}
+
+TEST(TrainerUser, ResumesTheRatesThatHooksHaveSet) {
+  tw::train::Options options = three_epochs("rates_resumed");
+  options.checkpoint.every_epochs = 1;
+  options.resume = tw::train::Resume::fresh;
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  Rates rates;
+  Witness witness(14);
+  (void)trained(options, sgd, model, [&](auto& trainer) {
+    trainer.add(rates);
+    trainer.add(witness);
+  });
+  options.resume = tw::train::Resume::resume;
+  Rates resumed;
+  (void)trained(options, sgd, model, [&](auto& trainer) { trainer.add(resumed); });
+  ASSERT_EQ(resumed.seen.size(), 3U);
+  EXPECT_DOUBLE_EQ(resumed.seen[0], 0.001);
+  options.resume = tw::train::Resume::resume;
+  options.epochs = 4;
+  sgd.param_groups()[0].options().set_lr(0.5);  // the user's own wish
+  Rates wished;
+  (void)trained(options, sgd, model, [&](auto& trainer) { trainer.add(wished); });
+  ASSERT_FALSE(wished.seen.empty());
+  EXPECT_DOUBLE_EQ(wished.seen[0], 0.5);
 }
 
 struct Grows : tw::train::Hook {
@@ -146,6 +196,74 @@ TEST(TrainerUser, KeepsWhatElasticAveragingHasNotExchanged) {
   EXPECT_FALSE(bitwise_equal(outcome.parameters, begin));
 }
 
+std::string refusal(const std::vector<tw::MeshAxis>& axes, const tw::train::Model& model, const tw::Dataset& data, const tw::train::Options& options,
+                    int steps_before = 0) {
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (const at::Tensor& each : model.tensors()) each.mutable_grad() = torch::ones_like(each);
+  for (int i = 0; i < steps_before; ++i) sgd.step();
+  return message_of([&] { tw::train::Trainer(tw::Mesh(world(), axes), model, sgd, tw::train::regression(), data, data, options); });
+}
+
+// As users of one process a part of the data do.
+TEST(TrainerUser, GetsTheSameDataOnAllRanks) {
+  const at::Tensor inputs = torch::full({31, 4}, static_cast<int>(world().rank()), torch::kDouble);
+  const tw::TensorDataset mine(inputs, inputs.sum(1, /*keepdim=*/true));
+  const std::string error = refusal({{"data"}}, make_regressor(0), mine, quick("own_data"));
+  if (world().size() == 1) {
+    EXPECT_EQ(error, "nothing thrown");
+  } else {
+    EXPECT_NE(error.find("the training set has other samples on rank 1 than on rank 0"), std::string::npos) << error;
+  }
+}
+
+struct Noisy : tw::Dataset {
+  int64_t size() const override { return 31; }
+  tw::Batch batch(std::span<const int64_t> indices) const override {
+    const auto count = static_cast<int64_t>(indices.size());
+    return {torch::rand({count, 4}, torch::kDouble), torch::zeros({count, 1}, torch::kDouble)};
+  }
+};
+
+struct TogetherOnEachRank : tw::ModelOverModel {
+  using ModelOverModel::ModelOverModel;
+  std::vector<std::string> axes() const override { return {"tensor"}; }
+};
+
+TEST(TrainerUser, DrawsSamplesOnlyWhereARankHasTheWholeModel) {
+  const auto model = make_regressor(0);
+  EXPECT_EQ(refusal({{"data"}}, model, Noisy(), quick("noisy")), "nothing thrown");
+  const auto together = tw::train::model_of(std::make_shared<TogetherOnEachRank>(model.trained));
+  const std::string error = refusal({{"tensor"}}, together, Noisy(), quick("noisy"));
+  if (world().size() == 1) {
+    EXPECT_EQ(error, "nothing thrown");
+  } else {
+    EXPECT_NE(error.find("samples of the training set change from one reading to the next"), std::string::npos) << error;
+  }
+}
+
+TEST(TrainerUser, LosesNoStateOfAnOptimizer) {
+  tw::train::Options options = quick("state");
+  options.shard.what = tw::train::Sharded::optimizer;
+  const std::string error = refusal(along_shard, make_regressor(0), squares(31), options, 1);
+  EXPECT_NE(error.find(world().size() > 1 ? "has state of earlier steps, which would be lost" : "nothing thrown"), std::string::npos) << error;
+}
+
+TEST(TrainerUser, EvaluatesNoModelThatIsYetToBeResumed) {
+  tw::train::Options options = three_epochs("early_evaluation");
+  options.checkpoint.every_epochs = 1;
+  options.resume = tw::train::Resume::fresh;
+  const auto data = squares(31);
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  Witness witness(8);
+  (void)trained(options, sgd, model, [&](auto& trainer) { trainer.add(witness); });
+  options.resume = tw::train::Resume::resume;
+  (void)trained(options, sgd, model, [&](auto& trainer) {
+    const std::string error = message_of([&] { (void)trainer.evaluate(data); });
+    EXPECT_NE(error.find("before run(), the model is not the one of the checkpoint"), std::string::npos) << error;
+  });
+}
+
 struct Weighted {
   std::vector<at::Tensor> parameters;
   tw::train::Figures test;
@@ -168,12 +286,13 @@ torch::nn::Conv1d classifier() {
   return net;
 }
 
+/// @param net a Sequential; null: the classifier
 Weighted weighted(const tw::Communicator& comm, int64_t accumulation, const tw::train::Objective& objective, int64_t global_batch = 6,
-                  double max_norm = 0.3) {
+                  double max_norm = 0.3, const std::vector<tw::train::Hook*>& hooks = {}, std::shared_ptr<torch::nn::SequentialImpl> net = nullptr) {
   const auto [inputs, targets] = sequences();
   const tw::TensorDataset data{inputs, targets};
-  torch::nn::Conv1d net = classifier();
-  const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+  if (net == nullptr) net = torch::nn::Sequential(classifier()).ptr();
+  const auto model = tw::train::model_of(net, [net](const at::Tensor& x) mutable { return net->forward(x); });
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.5).momentum(0.9));
   tw::train::Options options = quick(tw::concat("weighted_", comm.size(), "_of_", comm.size() == 1 ? world().rank() : tw::Rank(0)));
   options.epochs = 2;
@@ -181,8 +300,17 @@ Weighted weighted(const tw::Communicator& comm, int64_t accumulation, const tw::
   options.accumulation = accumulation;
   options.clip.norm = max_norm;
   tw::train::Trainer trainer(tw::Mesh(comm, {{"data"}}), model, sgd, objective, data, data, options, &data);
+  for (tw::train::Hook* hook : hooks) trainer.add(*hook);
   const Summary summary = trainer.run();
   return {copies(model), summary.test};
+}
+
+void expect_close(const Weighted& ours, const Weighted& expected) {
+  for (size_t i = 0; i < expected.parameters.size(); ++i) {
+    EXPECT_TRUE(ours.parameters[i].allclose(expected.parameters[i], 1e-10, 1e-12)) << ours.parameters[i] << expected.parameters[i];
+  }
+  ASSERT_EQ(ours.test.size(), expected.test.size());
+  for (size_t i = 0; i < ours.test.size(); ++i) EXPECT_NEAR(ours.test[i].second, expected.test[i].second, 1e-10) << ours.test[i].first;
 }
 
 // As in one process that takes each update's samples at once, whatever the number of ranks and passes.
@@ -191,15 +319,7 @@ TEST(TrainerUser, WeighsPartsByTheTargetsThatCount) {
   const torch::nn::CrossEntropyLoss weighing(torch::nn::CrossEntropyLossOptions().weight(class_weights));
   for (const tw::train::Objective& objective : {tw::train::classification(-100), tw::train::objective_of(weighing)}) {
     const Weighted expected = weighted(world().split(world().rank(), 0), 1, objective);
-    for (const int64_t accumulation : {1, 3}) {
-      const Weighted ours = weighted(world(), accumulation, objective);
-      for (size_t i = 0; i < expected.parameters.size(); ++i) {
-        EXPECT_TRUE(ours.parameters[i].allclose(expected.parameters[i], 1e-10, 1e-12)) << accumulation << '\n'
-                                                                                       << ours.parameters[i] << expected.parameters[i];
-      }
-      ASSERT_EQ(ours.test.size(), expected.test.size());
-      for (size_t i = 0; i < ours.test.size(); ++i) EXPECT_NEAR(ours.test[i].second, expected.test[i].second, 1e-10) << ours.test[i].first;
-    }
+    for (const int64_t accumulation : {1, 3}) expect_close(weighted(world(), accumulation, objective), expected);
   }
 }
 
@@ -222,7 +342,80 @@ TEST(TrainerUser, WeighsAsLibTorchDoes) {
 
 TEST(TrainerUser, IgnoresNoTargetsUnasked) {
   const std::string error = message_of([] { (void)weighted(world().split(world().rank(), 0), 1, tw::train::classification()); });
-  EXPECT_NE(error, "nothing thrown");
+  EXPECT_NE(error.find("out of bounds"), std::string::npos) << error;
+}
+
+/// Masks one class, and counts what the weights of a batch must follow.
+struct Masks : tw::train::Hook {
+  void on_sample(State& state) override { state.batch.targets.masked_fill_(state.batch.targets.eq(2), -100); }
+};
+
+TEST(TrainerUser, MasksTargetsInHooks) {
+  Masks masks;
+  const Weighted expected = weighted(world().split(world().rank(), 0), 1, tw::train::classification(-100), 6, 0.3, {&masks});
+  for (const int64_t accumulation : {1, 3}) {
+    expect_close(weighted(world(), accumulation, tw::train::classification(-100), 6, 0.3, {&masks}), expected);
+  }
+}
+
+// Passes whose targets are all ignored are rows for a batch norm.
+TEST(TrainerUser, NormalisesRowsThatDoNotCount) {
+  const auto normalised = [](const tw::Communicator& comm) {
+    torch::nn::Sequential net(classifier(), torch::nn::BatchNorm1d(3));
+    net->to(torch::kDouble);
+    tw::synchronize_batch_norms(*net, comm, tw::Reduction::sum);
+    return weighted(comm, 1, tw::train::classification(-100), 3, 0.3, {}, net.ptr());
+  };
+  expect_close(normalised(world()), normalised(world().split(world().rank(), 0)));
+}
+
+struct FirstGradient : tw::train::Hook {
+  void on_backward(State& state) override {
+    if (!seen.defined()) seen = state.model.parameters[0].tensor.grad().clone();
+  }
+  at::Tensor seen;
+};
+
+// Not times the number of targets in a sample.
+TEST(TrainerUser, FindsTheGradientOfTheLossInHooks) {
+  const auto [inputs, targets] = sequences();
+  torch::nn::Conv1d net = classifier();
+  torch::cross_entropy_loss(net(inputs), targets).backward();
+  FirstGradient gradient;
+  (void)weighted(world(), 2, tw::train::classification(-100), 24, 0, {&gradient});
+  EXPECT_TRUE(gradient.seen.allclose(net->weight.grad(), 1e-10, 1e-12)) << gradient.seen << net->weight.grad();
+}
+
+// Where all samples weigh the same, replicas that meet seldom train as without weights.
+TEST(TrainerUser, WeighsReplicasThatMeetSeldom) {
+  const auto parameters = [](const tw::train::Objective& objective) {
+    const auto model = make_regressor(0);
+    torch::optim::SGD sgd(model.tensors(), 0.1);
+    const auto data = squares(31);
+    const auto options = options_for("seldom", {.meet = tw::train::Meeting::local_sgd, .period = 2});
+    tw::train::Trainer(tw::Mesh(world(), {{"data"}}), model, sgd, objective, data, data, options).run();
+    return copies(model);
+  };
+  const tw::train::Objective plain = tw::train::regression();
+  const auto expected = parameters(plain);
+  const auto ours = parameters(tw::train::Objective{.loss = plain.loss, .weight = [](const at::Tensor& t) { return 3.0 * t.numel(); }});
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(ours[i].allclose(expected[i], 1e-10, 1e-12)) << i;
+}
+
+TEST(TrainerUser, WeighsOnAllRanksOrNone) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+  tw::train::Objective objective = tw::train::regression();
+  if (world().rank() == 0) objective.weight = [](const at::Tensor& t) { return static_cast<double>(t.numel()); };
+  const std::string error = message_of([&] { (void)weighted(world(), 1, objective); });
+  EXPECT_NE(error.find("the loss counts"), std::string::npos) << error;
+}
+
+TEST(TrainerUser, CountsNoIgnoredTargetAsRight) {
+  const auto objective = tw::train::classification(0);
+  const at::Tensor outputs = torch::tensor({{2.0, 1.0}, {2.0, 1.0}, {1.0, 2.0}});
+  const at::Tensor targets = torch::tensor({0, 0, 1});
+  EXPECT_EQ(objective.metrics[0].sum(outputs, targets), 1);
+  EXPECT_EQ(objective.metrics[0].weight(targets), 1);
 }
 
 }  // namespace trainer_user_test

@@ -87,6 +87,7 @@ class Loss {
   }
 
   bool is_sum() const noexcept { return is_sum_; }
+  bool weighs_rows() const noexcept { return !weight_; }
   double scale() const noexcept { return scale_; }
   at::Tensor mean(const Tensors& outputs, const Tensors& targets) const { return mean_(outputs, targets); }
   /// The weight of a part of a batch. @param rows of the part

@@ -22,7 +22,7 @@ namespace tw {
 using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<NamedTensor>& pieces)>;
 
 /// Makes optimizers of the same kind, groups and options as `prototype`, an optimizer over `parameters`: SGD, Adam, AdamW, RMSprop or Adagrad.
-/// @throws ContractError for other kinds, and naming a parameter that is in no group of the prototype.
+/// @throws ContractError for other kinds, a prototype that has made steps, and naming a parameter that is in no group of the prototype.
 /// @param prototype borrowed by the result.
 OptimizerFactory optimizer_like(const torch::optim::Optimizer& prototype, const std::vector<NamedTensor>& parameters);
 OptimizerFactory optimizer_like(const torch::optim::Optimizer&& prototype, const std::vector<NamedTensor>& parameters) = delete;

@@ -75,6 +75,8 @@ class TrainableModel {
   virtual const Communicator* holders() const { return nullptr; }
   /// This rank's tensors; the same ones at each call.
   virtual ModelTensors tensors() const = 0;
+  /// The module that this rank's layers are in; null: unknown. Borrowed.
+  virtual const torch::nn::Module* module() const { return nullptr; }
   /// Parameters, buffers and all other state for a checkpoint; shares memory. Default: tensors(), whole on each rank.
   virtual std::vector<NamedShard> shards() const;
   /// The place of the trained parameters in the whole model, for OptimizerState. Default: each is whole.
@@ -123,6 +125,7 @@ class ModelOverModel : public TrainableModel {
   std::vector<std::string> axes() const override { return inner_->axes(); }
   const Communicator* holders() const override { return inner_->holders(); }
   ModelTensors tensors() const override { return inner_->tensors(); }
+  const torch::nn::Module* module() const override { return inner_->module(); }
   std::vector<NamedShard> shards() const override { return inner_->shards(); }
   std::vector<OptimizedTensor> optimized_tensors() const override { return inner_->optimized_tensors(); }
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override { return inner_->whole_on_root(holders); }

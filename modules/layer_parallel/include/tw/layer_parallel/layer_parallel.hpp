@@ -143,6 +143,7 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
 
   std::vector<std::string> axes() const override { return {"layer"}; }
   ModelTensors tensors() const override;
+  const torch::nn::Module* module() const override { return this; }
   /// The tensors of serial_on_root(), on rank 0 of comm().
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
   /// Draws the random numbers of training pass `pass.number`.

@@ -119,6 +119,7 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   std::vector<std::string> axes() const override { return {"stage"}; }
   const Communicator* holders() const noexcept override;
   ModelTensors tensors() const override;
+  const torch::nn::Module* module() const override { return this; }
   std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
   /// Makes run() number `pass.number`, with `pass.weight` in its backward passes, so that gradients accumulate in `.grad()`. The loss is float64;
   /// outputs are undefined.

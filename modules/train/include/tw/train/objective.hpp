@@ -32,11 +32,13 @@ struct Objective {
   LossFunction loss;
   /// Metrics in addition to the loss, which is always reported as "loss".
   std::vector<Metric> metrics = {};
-  Weight weight = {};  ///< of the loss: costs two small messages an update
+  /// Of the loss. The update's weight is known before its first pass: all its batches are read by then, and on_sample() was called for each. It costs
+  /// two small messages an update, and a device is waited for.
+  Weight weight = {};
 };
 
 /// The objective of a loss that states its weight, such as `torch::nn::CrossEntropyLoss()` with `ignore_index` or class weights. @throws
-/// ContractError for a sum
+/// ContractError for a sum, or a loss that is scaled_by()
 Objective objective_of(const Loss& loss, std::vector<Metric> metrics = {});
 
 /// Cross-entropy of logits [n, classes] against int64 [n], or [n, classes, ...] against [n, ...]; metric "accuracy", 0 to 1. Loss and metric throw

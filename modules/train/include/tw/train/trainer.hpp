@@ -29,10 +29,12 @@ class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
   /// put into training mode.
-  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. @param train, test, validation borrowed. Without
+  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. Where ranks divide its state, a copy over slices is used
+  /// (Hook's State::optimizer), which begins without state. @param train, test, validation borrowed; the whole sets, on each rank. Without
   /// `validation` no epoch is evaluated and no best model is kept.
-  /// @throws ContractError for a wrong option, or one that the mesh does not take; Error if another run holds the folder, an unfinished run would be
-  /// lost, or a run would be resumed with different data, optimizer or global batch.
+  /// @throws ContractError for a wrong option, or one that the mesh does not take, for sets that differ between ranks (a few samples are compared),
+  /// and for samples that change from one reading to the next where several ranks hold one model; Error if another run holds the folder, an
+  /// unfinished run would be lost, or a run would be resumed with different data, optimizer or global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh: along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
@@ -58,7 +60,9 @@ class Trainer {
   /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
   /// checkpoint or the timeline was not written. If any rank cannot evaluate the test set, throws that error after writing the checkpoint.
   Summary run();
-  /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Restores modes. Collective.
+  /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
+  /// seldom, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
+  /// @throws ContractError before the run() of a run that resumes a checkpoint
   Figures evaluate(const Dataset& dataset);
 
  private:

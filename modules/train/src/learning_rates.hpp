@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <tw/train/learning_rate.hpp>
+#include <vector>
+
+#include "progress.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tw::train {
+
+/// The learning rates of an optimizer's groups: those that the user or a hook has set, times the schedule's factor. Local.
+class LearningRates {
+ public:
+  /// @param optimizer borrowed
+  explicit LearningRates(torch::optim::Optimizer& optimizer);
+
+  /// Multiplies the rates by `factor`; those that a hook has set since the last call are multiplied from then on. @return the first group's rate
+  /// @throws ContractError if groups were added
+  double multiply(double factor);
+  /// For another trainer of the optimizer: sets the rates that it came with.
+  void put_back();
+
+  void keep_in(Progress& progress) const;
+  /// Continues with the rates that hooks had set, unless the optimizer comes with others than the one of the run to be resumed.
+  void resume(const Progress& progress);
+
+ private:
+  /// Those that hooks have set since, without the factor.
+  std::vector<double> now() const;
+
+  torch::optim::Optimizer& optimizer_;
+  std::vector<double> first_;
+  std::vector<double> base_;
+  double factor_ = 1;  // by which they were multiplied last
+};
+
+}  // namespace tw::train
