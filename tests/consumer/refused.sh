@@ -26,6 +26,8 @@ expect_refused "an unknown module" "there is no module 'nothing'\. Modules: base
 expect_refused "another LibTorch" "compiled for LibTorch 2\.$minor, but $work/other_version is LibTorch 2\.1" -DTW_TORCH_DIR="$work/other_version"
 expect_refused "another ABI" "compiled for LibTorch with _GLIBCXX_USE_CXX11_ABI=1, but that of $work/other_abi is 0" -DTW_TORCH_DIR="$work/other_abi"
 expect_refused "a folder without LibTorch" "TW_TORCH_DIR is $work, but there is no" -DTW_TORCH_DIR="$work"
+expect_refused "another LibTorch than the project's own" "TW_TORCH_DIR is $torch, but this project already has a target torch, of $work/other_abi" \
+  -DTORCH_FIRST="$work/other_abi" -DTW_TORCH_DIR="$torch"
 expect_refused "missing packages" "package ZLIB was not found .*package MPI was not found" -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
 expect_refused "a version that is not there" "version: $version" -DVERSION=7.0
 other=mpicxx.mpich
