@@ -42,6 +42,7 @@ function(tw_find_torch)
       if(EXISTS "${folder}/only_the_cpu_half" OR NOT CUDAToolkit_FOUND)
         message(STATUS "LibTorch is a CUDA build, without all that it needs of CUDA: its CPU half is used")
         tw_import_torch("${folder}" "${folder}/lib/libtorch_cpu.so")  # it loads CUDA's run time and CUPTI, no more
+        set_target_properties(torch PROPERTIES TW_CPU_HALF ON)
       endif()
     endif()
     if(NOT TARGET torch)
@@ -102,6 +103,19 @@ function(tw_torch_abi result)
   else()
     set(${result} 1 PARENT_SCOPE)
   endif()
+endfunction()
+
+# tw_torch_kind(kind): CPU, CUDA, HIP or XPU, by the libraries that programs load with target torch.
+function(tw_torch_kind result)
+  tw_torch_folder(folder)
+  get_target_property(cpu_half torch TW_CPU_HALF)
+  set(${result} CPU PARENT_SCOPE)
+  foreach(kind CUDA HIP XPU)
+    string(TOLOWER ${kind} name)
+    if(NOT cpu_half AND EXISTS "${folder}/lib/libtorch_${name}.so")
+      set(${result} ${kind} PARENT_SCOPE)
+    endif()
+  endforeach()
 endfunction()
 
 # LibTorch's libraries export parts of a C++ library of their own, std::filesystem for one. Whatever the loader finds first is what a program calls, and

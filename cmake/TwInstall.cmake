@@ -52,6 +52,7 @@ if(torch IN_LIST TW_NEEDED)
   endif()
 endif()
 string(REGEX MATCH "^[0-9]+" TW_BUILT_COMPILER_MAJOR "${CMAKE_CXX_COMPILER_VERSION}")
+string(REGEX MATCH "^[0-9]+" TW_MPI_MAJOR "${TW_MPI_VERSION}")
 
 install(TARGETS ${targets} EXPORT TorchweaveTargets FILE_SET HEADERS)
 install(EXPORT TorchweaveTargets NAMESPACE tw:: DESTINATION ${package})
