@@ -65,6 +65,28 @@ echo '#include <tw/version.hpp>' >"$work/old.cpp"
 if "$compiler" -std=c++17 -fsyntax-only -I"$prefix/include" "$work/old.cpp" 2>"$work/old.log"; then fail "C++17 was accepted"; fi
 grep "Torchweave needs C++20" "$work/old.log" >/dev/null || fail "C++17: the message does not say what is needed"
 
+# Two versions in one prefix, of which the later one's headers were overwritten.
+package=$(dirname "$(find "$prefix" -name TorchweaveConfig.cmake)") two=$work/two
+libraries=${package%/cmake/Torchweave}
+copies=$two/$(basename "$libraries")
+rm -rf "$two"
+mkdir -p "$copies/cmake"
+ln -s "$prefix/include" "$two"
+ln -s "$libraries"/*.a "$copies"
+cp -r "$package" "$copies/cmake"
+cp -r "$package" "$copies/cmake/Torchweave-9.9.9"
+sed -i "s/${version//./\\.}/9.9.9/g" "$copies"/cmake/Torchweave-9.9.9/TorchweaveConfig*.cmake
+refusal="it is version 9\.9\.9, but the headers in $two/include are of version $version"
+expect_found() { grep "^Torchweave_DIR.*=$copies/cmake/Torchweave$" "$work/refused/CMakeCache.txt" >/dev/null || fail "of two versions, the other one was found"; }
+expect_refused "a version with the headers of another" "$refusal" -DCMAKE_PREFIX_PATH="$two" -DCOMPONENTS=base -DVERSION=9.9
+expect_accepted "one of two versions" -DCMAKE_PREFIX_PATH="$two" -DCOMPONENTS=base -DVERSION="$version;EXACT"
+expect_found
+if configure refused -DCMAKE_PREFIX_PATH="$two" -DCOMPONENTS=base -DVERSION=; then  # CMake finds whichever comes first
+  expect_found
+else
+  tr -s ' \n' ' ' <"$work/refused.log" | grep "$refusal" >/dev/null || { cat "$work/refused.log"; fail "no version: another message"; }
+fi
+
 # Headers of another version than the libraries.
 mkdir -p "$work/other_headers/tw"
 sed "s/version_${version//./_}/version_9_9_9/g" "$prefix/include/tw/version.hpp" >"$work/other_headers/tw/version.hpp"
