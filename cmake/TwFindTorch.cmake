@@ -1,7 +1,7 @@
 # Finds LibTorch once, quietly (its own package warns about static libraries that nobody needs). Shared by the build and by the installed package. The
 # first of these counts:
 #   TW_TORCH_DIR     as a variable or in the environment; it must be there
-#   target torch     of the user's own find_package(Torch)
+#   target torch     of the user's own find_package(Torch); a TW_TORCH_DIR that names another folder is an error
 #   Torch_DIR, CMAKE_PREFIX_PATH
 #   the folders given, such as build/deps/torch
 # TW_DEVICE=cuda takes a CUDA build with all that it has, for which neither CUDA's toolkit nor its compiler is needed; empty: for the CPU at least.
@@ -15,7 +15,11 @@ function(tw_find_torch)
   if(named AND NOT EXISTS "${named}/${config}/TorchConfig.cmake")
     message(FATAL_ERROR "TW_TORCH_DIR is ${named}, but there is no ${config}/TorchConfig.cmake in it")
   endif()
-  if(NOT TARGET torch)
+  if(TARGET torch)
+    if(named)
+      tw_refuse_another_torch("${named}")
+    endif()
+  else()
     string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
     set(hints ${CMAKE_PREFIX_PATH} ${prefixes} ${ARGN})
     if(Torch_DIR)
@@ -38,6 +42,7 @@ function(tw_find_torch)
       if(EXISTS "${folder}/only_the_cpu_half" OR NOT CUDAToolkit_FOUND)
         message(STATUS "LibTorch is a CUDA build, without all that it needs of CUDA: its CPU half is used")
         tw_import_torch("${folder}" "${folder}/lib/libtorch_cpu.so")  # it loads CUDA's run time and CUPTI, no more
+        set_target_properties(torch PROPERTIES TW_CPU_HALF ON)
       endif()
     endif()
     if(NOT TARGET torch)
@@ -53,6 +58,17 @@ function(tw_find_torch)
   tw_torch_folder(folder)
   message(STATUS "LibTorch: ${folder}")
   set(TORCH_INSTALL_PREFIX "${folder}" PARENT_SCOPE)
+endfunction()
+
+# tw_refuse_another_torch(named): target torch cannot be replaced by the LibTorch in folder `named`, so it must be that one.
+function(tw_refuse_another_torch named)
+  tw_torch_folder(folder)
+  file(REAL_PATH "${folder}" there)
+  file(REAL_PATH "${named}" wanted)
+  if(NOT there STREQUAL wanted)
+    message(FATAL_ERROR "TW_TORCH_DIR is ${named}, but this project already has a target torch, of ${folder}. "
+                        "Find Torchweave before Torch, or let both name one folder.")
+  endif()
 endfunction()
 
 # tw_torch_folder(folder): the folder of target torch that holds include/ and lib/.
@@ -87,6 +103,19 @@ function(tw_torch_abi result)
   else()
     set(${result} 1 PARENT_SCOPE)
   endif()
+endfunction()
+
+# tw_torch_kind(kind): CPU, CUDA, HIP or XPU, by the libraries that programs load with target torch.
+function(tw_torch_kind result)
+  tw_torch_folder(folder)
+  get_target_property(cpu_half torch TW_CPU_HALF)
+  set(${result} CPU PARENT_SCOPE)
+  foreach(kind CUDA HIP XPU)
+    string(TOLOWER ${kind} name)
+    if(NOT cpu_half AND EXISTS "${folder}/lib/libtorch_${name}.so")
+      set(${result} ${kind} PARENT_SCOPE)
+    endif()
+  endforeach()
 endfunction()
 
 # LibTorch's libraries export parts of a C++ library of their own, std::filesystem for one. Whatever the loader finds first is what a program calls, and

@@ -52,11 +52,13 @@ if(torch IN_LIST TW_NEEDED)
   endif()
 endif()
 string(REGEX MATCH "^[0-9]+" TW_BUILT_COMPILER_MAJOR "${CMAKE_CXX_COMPILER_VERSION}")
+string(REGEX MATCH "^[0-9]+" TW_MPI_MAJOR "${TW_MPI_VERSION}")
 
 install(TARGETS ${targets} EXPORT TorchweaveTargets FILE_SET HEADERS)
 install(EXPORT TorchweaveTargets NAMESPACE tw:: DESTINATION ${package})
 # In a folder where find_package() does not look: a build folder is no prefix.
-configure_package_config_file(cmake/TorchweaveConfig.cmake.in "${PROJECT_BINARY_DIR}/package/TorchweaveConfig.cmake" INSTALL_DESTINATION ${package})
+configure_package_config_file(cmake/TorchweaveConfig.cmake.in "${PROJECT_BINARY_DIR}/package/TorchweaveConfig.cmake" INSTALL_DESTINATION ${package}
+                              PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/TorchweaveConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/package/TorchweaveConfig.cmake" "${PROJECT_BINARY_DIR}/package/TorchweaveConfigVersion.cmake" cmake/TwFindTorch.cmake
               cmake/TwDescribeMpi.cmake cmake/FindHwloc.cmake DESTINATION ${package})

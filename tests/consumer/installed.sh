@@ -23,9 +23,9 @@ grep "^consumer on 2 ranks: gradients agree$" "$work/said" >/dev/null || fail "t
 grep "Torchweave $version with LibTorch" "$work/said" >/dev/null || fail "it does not say what it was built with"
 "$mpiexec" -n 2 "$work/project/example" >/dev/null
 
-# The C++ library comes before LibTorch's, which export parts of one, whoever found LibTorch.
+# The C++ library comes before LibTorch's, which export parts of one, whoever found LibTorch. This project takes all modules, by the umbrella target and its header.
 mv "$work/project" "$work/first"
-expect_configured project -DCMAKE_PREFIX_PATH="$prefix;$torch" -DTORCH_FIRST=ON
+expect_configured project -DCMAKE_PREFIX_PATH="$prefix;$torch" -DTORCH_FIRST=ON -DUMBRELLA=ON
 build_targets project consumer
 order=$(readelf -d "$work/project/consumer" | sed -n 's/.*(NEEDED).*\[\(lib\(stdc++\|torch_cpu\|c10\)\.so\).*/\1/p' | sed -n 1p)
 [ "$order" = libstdc++.so ] || fail "$order comes before libstdc++.so"

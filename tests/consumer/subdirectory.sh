@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # subdirectory.sh SOURCE BUILD TORCH COMPILER MPIEXEC TW_MPI TW_DEVICE VERSION: Torchweave as a part of a project, by add_subdirectory and by FetchContent,
-# beside a fmt of the project's own, from sources where packages are missing. Compiles a program's object and the lowest module.
+# beside a fmt of the project's own, from sources where packages are missing. Compiles two programs' objects, the lowest module and a file of the planners.
 . "$(dirname "$0")/common.bash"
 expect_configured project -DTORCHWEAVE_SOURCE="$source" -DTW_TORCH_DIR="$torch" -DTW_MPI="$mpi" -DTW_DEVICE="$device" -DOWN_FMT=ON
 build_targets project consumer_object tw_base
@@ -14,6 +14,13 @@ none=(-DTORCHWEAVE_FETCHED="$source" -DTW_WITH_TORCH=OFF -DTW_MODULES=base -DCMA
 expect_configured fetched "${none[@]}" "${sources[@]}"
 build_targets fetched all
 "$work/fetched/version" | grep "^$version compiled for none and none$" >/dev/null || fail "the version is wrong"
+
+# All modules that need neither LibTorch nor MPI: a program that asks and tells, and a file of the planners.
+sources+=(-DFETCHCONTENT_SOURCE_DIR_JSON=/usr -DFETCHCONTENT_SOURCE_DIR_EIGEN=/usr/include/eigen3)
+expect_configured fetched "${none[@]}" "${sources[@]}" -DTW_MODULES= -DCMAKE_UNITY_BUILD=OFF
+if grep -E "^-- (MPI|LibTorch):" "$work/fetched.log"; then fail "modules without LibTorch and MPI look for them"; fi
+build_targets fetched ask_tell _deps/torchweave-build/modules/planning/CMakeFiles/tw_planning.dir/src/plan_json.cpp.o
+
 if configure fetched "${none[@]}"; then fail "missing packages were not noticed"; fi
 for package in fmt spdlog toml random123 xxhash; do
   grep "$package (.*Debian: " "$work/fetched.log" >/dev/null || { cat "$work/fetched.log"; fail "$package is missing, and not named"; }

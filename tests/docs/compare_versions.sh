@@ -10,6 +10,7 @@ formats() {
   echo "state of the trainer: $(number modules/train/src/progress.cpp progress_version)"
   echo "journal of a search: $(sed -nE 's/^constexpr uint64_t magic = .*"TWJRNL0?([0-9]+)".*/\1/p' modules/search/src/journal.cpp)"
   echo "description of a search: $(number modules/search/src/description.cpp description_version)"
+  echo "configuration: $(number modules/base/src/config.cpp config_version)"
   echo "plan of a pipeline: $(number modules/planning/src/plan_json.cpp plan_version)"
   echo "record of the self-test: $(number apps/torchweave/selftest/record.hpp record_version)"
   echo "profile of a model: $(number modules/planning/src/profile_json.cpp profile_version)"

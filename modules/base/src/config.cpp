@@ -17,6 +17,8 @@
 namespace tw {
 namespace {
 
+constexpr int64_t config_version = 1;
+
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
 // Texts for messages.
@@ -92,6 +94,14 @@ std::string key_text(const std::string& key) {
 Config Config::from_file(const std::filesystem::path& path) {
   Config config;
   config.insert_toml(read_file(path), path.filename().string(), /*with_lines=*/true);
+  if (const Setting* version = config.find("version")) {
+    const int64_t* number = std::get_if<int64_t>(&version->value);
+    if (number == nullptr || *number != config_version) {
+      throw ConfigError({concat(version->origin, ": version is ", value_text(*version), ", only ", config_version, " is supported by Torchweave ",
+                                version_string)});
+    }
+    config.settings_.erase("version");
+  }
   return config;
 }
 

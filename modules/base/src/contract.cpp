@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
-#include <tw/base/log.hpp>
 #include <tw/base/process.hpp>
 
-#include <cstdlib>
 #include <filesystem>
 
 namespace tw::detail {
@@ -17,9 +15,8 @@ void throw_contract_error(const char* condition, const char* file, int line, con
   throw ContractError(concat(process_label(), ": ", message, " [", place(file, line), ": expected ", condition, "]"));
 }
 
-void abort_on_broken_invariant(const char* condition, const char* file, int line) {
-  log_error("broken invariant of Torchweave at ", place(file, line), ": ", condition);
-  std::abort();
+void throw_broken_invariant(const char* condition, const char* file, int line) {
+  throw_contract_error(condition, file, line, "broken invariant of Torchweave: please report this");
 }
 
 }  // namespace tw::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grouping_locale.hpp"
+#include "message_of.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -81,7 +82,15 @@ TEST(Concat, IsTheSameUnderEveryLocale) {
 TEST(Contract, EvaluatesItsConditionOnce) {
   int calls = 0;
   TW_EXPECTS(++calls == 1, "twice");
-  TW_ASSERT(calls == 1);
+  TW_ASSERT(++calls == 2);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Contract, ABrokenInvariantCanBeCaught) {
+  const auto broken = [] { TW_ASSERT(1 > 2); };
+  const std::string message = tw::testing::message_of<tw::ContractError>(broken);
+  EXPECT_NE(message.find("broken invariant of Torchweave"), std::string::npos) << message;
+  EXPECT_NE(message.find("[base_test.cpp:"), std::string::npos) << message;
 }
 
 TEST(FileError, NamesFileAndOffset) {

@@ -246,6 +246,24 @@ TEST(Config, ASyntaxErrorNamesLineAndColumn) {
   }
 }
 
+TEST(Config, AFileOfAnotherVersionIsRefused) {
+  auto config = tw::Config::from_file(write_file("versioned.toml", "version = 1\nepochs = 3\n"));
+  int64_t epochs = 1;
+  config.bind("epochs", epochs);
+  config.finish();
+  EXPECT_EQ(epochs, 3);
+  EXPECT_FALSE(config.is_set("version"));
+  for (const char* version : {"2", "0", "1.0", "\"1\""}) {
+    try {
+      tw::Config::from_file(write_file("newer.toml", tw::concat("eras = 3\nversion = ", version, '\n')));
+      ADD_FAILURE() << "no exception";
+    } catch (const tw::ConfigError& error) {
+      const std::string expected = tw::concat("newer.toml:2: version is ", version, ", only 1 is supported by Torchweave ", tw::version_string);
+      EXPECT_EQ(error.problems(), std::vector<std::string>{expected});
+    }
+  }
+}
+
 TEST(Config, AMissingFileIsNamed) {
   EXPECT_THROW(tw::Config::from_file("no/such/file.toml"), tw::FileError);
   EXPECT_THROW(tw::Config().set("lr"), tw::ConfigError);

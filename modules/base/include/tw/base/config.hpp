@@ -30,7 +30,8 @@ class Config {
   };
 
   Config() = default;
-  /// @throws FileError when the file cannot be read; ConfigError with line and column when it is not TOML.
+  /// The key `version` of a file is the number of its format, which is 1, also without this key. It is checked, and not a setting.
+  /// @throws FileError when the file cannot be read; ConfigError with the line when it is not TOML or of another version.
   static Config from_file(const std::filesystem::path& path);
 
   /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: text fields keep 42,

@@ -6,7 +6,7 @@
 namespace tw::detail {
 
 [[noreturn]] void throw_contract_error(const char* condition, const char* file, int line, const std::string& message);
-[[noreturn]] void abort_on_broken_invariant(const char* condition, const char* file, int line);
+[[noreturn]] void throw_broken_invariant(const char* condition, const char* file, int line);
 
 }  // namespace tw::detail
 
@@ -15,6 +15,6 @@ namespace tw::detail {
   (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, ::tw::concat(__VA_ARGS__)))
 
-/// An internal invariant. If it is broken: logs and aborts.
+/// An internal invariant. If it is broken: throws ContractError, because Torchweave may be a guest in a process that must go on.
 #define TW_ASSERT(condition) \
-  (static_cast<bool>(condition) ? static_cast<void>(0) : ::tw::detail::abort_on_broken_invariant(#condition, __FILE__, __LINE__))
+  (static_cast<bool>(condition) ? static_cast<void>(0) : ::tw::detail::throw_broken_invariant(#condition, __FILE__, __LINE__))

@@ -38,7 +38,7 @@ class ConfigError : public Error {
   std::vector<std::string> problems_;
 };
 
-/// A bug of the caller, found by TW_EXPECTS. The message names the rank and the source location.
+/// A bug: of the caller, found by TW_EXPECTS, or of Torchweave, found by TW_ASSERT. The message names the rank and the source location.
 class ContractError : public std::logic_error {
  public:
   explicit ContractError(const std::string& message);

@@ -81,7 +81,9 @@ struct SearchOptions {
   /// Makes the propagator; by default automatic().
   std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
   Scheduler scheduler = {};
-  bool progress = false;  ///< whether rank 0 shows the progress of this run, in evaluations or else in seconds
+  /// Whether rank 0 prints the progress of this run to std::cout, in evaluations or else in seconds. Otherwise a search prints nothing; its log lines
+  /// go to the function of set_log_function().
+  bool progress = false;
 
   /// Problems of options that exclude each other, for any number of ranks.
   std::vector<Problem> contradictions() const;
