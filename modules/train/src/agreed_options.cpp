@@ -41,7 +41,7 @@ Options agreed_options(const Communicator& comm, const Options& options, const D
   lines.push_back(concat("training samples ", train.size()));
   lines.push_back(concat("test samples ", test.size()));
   lines.push_back(concat("validation samples ", validation != nullptr ? validation->size() : 0));
-  const auto weighs = [](const Weight& weight) { return weight ? "what its weight says" : "samples"; };
+  const auto weighs = [](const Weight& weight) { return weight ? "what its weight states" : "samples"; };
   lines.push_back(concat("the loss counts ", weighs(objective.weight)));
   for (const Metric& metric : objective.metrics) lines.push_back(concat("metric ", metric.name, " counts ", weighs(metric.weight)));
   expect_same_on_all_ranks(comm, "the trainer's options", lines);

@@ -42,7 +42,7 @@ void expect_same_data(const Ranks& ranks, const Model& model, const char* name, 
   if (changes) return;
   for (auto other = first; other != all.end(); ++other) {
     TW_EXPECTS(other->empty() || *other == *first, "the ", name, " set has other samples on rank ", other - all.begin(), " than on rank ",
-               first - all.begin(), ": give every rank the whole set, of which the trainer chooses each rank's part");
+               first - all.begin(), ": pass the whole set on every rank; of it the trainer chooses each rank's part");
   }
 }
 
