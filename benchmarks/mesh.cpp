@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mesh/step: a training step of parallelize() on a mesh of one axis, against the class that does the same: DataParallel, FullySharded, Pipeline, and
-// a plain loop on one rank. Two contestants of two ranks: 4 ranks.
+// a plain loop on one rank. mesh/axes_of_one: what axes of one rank cost. mesh/actions: what an action of a schedule costs. Two contestants of two
+// ranks: 4 ranks.
 #include "measure.hpp"
 #include "trainees.hpp"
 
@@ -119,11 +120,51 @@ void compare_stages(const Contest& contest, int64_t batch) {
   tw::benchmark::compare(contest, of);
 }
 
+/// The same mesh with and without axes of one rank.
+void compare_short_axes(const Contest& contest, const Net& net) {
+  std::vector<tw::MeshAxis> axes{{"data", -1}};
+  if (contest.is_ours()) axes.insert(axes.end(), {{"shard", 1}, {"stage", 1}, {"tensor", 1}});
+  tw::ParallelModel model = tw::parallelize(tw::Mesh(contest.comm(), axes), net.module, net.forward, {net.inputs});
+  const tw::Loss loss = torch::nn::CrossEntropyLoss();
+  torch::optim::SGD sgd(model.parameters(), 1e-3);
+  tw::benchmark::Case of{.benchmark = "mesh/axes_of_one", .name = net.name, .baseline = "data", .steps = net.steps};
+  of.step = [&] {
+    sgd.zero_grad();
+    (void)model.train_step(net.inputs, net.targets, loss);
+    sgd.step();
+  };
+  tw::benchmark::compare(contest, of);
+}
+
+/// What actions cost: 64 micro-batches of one row on one stage, against the same passes in a loop. The difference of the times over 128 actions.
+void compare_actions(const Contest& contest) {
+  constexpr int micro_batches = 64;
+  const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
+  const at::Tensor x = torch::randn({micro_batches, 16});
+  const at::Tensor y = torch::randn({micro_batches, 16});
+  const auto mean_square = [](const at::Tensor& a, const at::Tensor& b) { return torch::mse_loss(a, b); };
+  torch::nn::Linear net(16, 16);
+  tw::pipeline::Pipeline pipeline(alone, {tw::pipeline::block([&] { return net; })},
+                                  tw::pipeline::PipelineOptions{.schedule = tw::pipeline::one_forward_one_backward(1, micro_batches)});
+  tw::benchmark::Case of{.benchmark = "mesh/actions", .name = "64_micro_batches", .baseline = "loop", .steps = 20};
+  of.step = [&] {
+    net->zero_grad();
+    if (contest.is_ours()) {
+      (void)pipeline.run(x, y, mean_square);
+    } else {
+      for (int64_t i = 0; i < micro_batches; ++i) (mean_square(net(x.narrow(0, i, 1)), y.narrow(0, i, 1)) / micro_batches).backward();
+    }
+  };
+  tw::benchmark::compare(contest, of);
+}
+
 void measure_all(const Contest& contest) {
   for (const Axis axis : {Axis::none, Axis::data, Axis::shard}) {
     for (const Net& net : nets()) compare_net(contest, net, axis);
   }
   for (const int64_t batch : {64, 1024}) compare_stages(contest, batch);
+  for (const Net& net : nets()) compare_short_axes(contest, net);
+  compare_actions(contest);
 }
 
 }  // namespace

@@ -111,12 +111,14 @@ inline Subject dropout() {
                             torch::nn::Linear(8, 4));
   return of_module("dropout", net, torch::randn({rows, width}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
 }
-inline Subject gpt() {
-  Subject made = of_module("gpt", models::Gpt(models::GptOptions{.vocabulary = 7, .context = 5, .width = 8, .heads = 2, .blocks = 2}),
-                           torch::randint(7, {rows, 5}), torch::randint(7, {rows, 5}));
+inline Subject gpt_dropping(const std::string& name, double dropout) {
+  const models::GptOptions options{.vocabulary = 7, .context = 5, .width = 8, .heads = 2, .blocks = 2, .dropout = dropout};
+  Subject made = of_module(name, models::Gpt(options), torch::randint(7, {rows, 5}), torch::randint(7, {rows, 5}));
   made.loss = [](const Tensors& y, const Tensors& t) { return torch::cross_entropy_loss(y[0].flatten(0, 1), t[0].flatten()); };
   return made;
 }
+inline Subject gpt() { return gpt_dropping("gpt", 0); }
+inline Subject gpt_with_dropout() { return gpt_dropping("gpt, dropout", 0.1); }
 
 inline const std::vector<Subject (*)()> all{chain,     fork_and_join, shared_input,  shared_parameter, one_operator,
                                             embedding, loss_inside,   convolutional, dropout,          gpt};

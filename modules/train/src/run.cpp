@@ -12,6 +12,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/train/mixed_precision.hpp>
 #include <typeinfo>
 
@@ -106,8 +107,16 @@ Summary Trainer::Run::run() {
   begin();
   model_.set_training(true);
   notify(&Hook::on_start);
-  while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+  end_on_all_ranks([this] {
+    while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+  });
   return finish();
+}
+
+// If `train` throws on one rank, the others do not wait for it.
+void Trainer::Run::end_on_all_ranks(const std::function<void()>& train) const {
+  const Communicator* const holders = model_.trained->holders();
+  revoke_on_exception(ranks_.all, [&] { holders != nullptr ? revoke_on_exception(*holders, train) : train(); });
 }
 
 void Trainer::Run::trace() {

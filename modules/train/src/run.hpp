@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,7 @@ class Trainer::Run {
   void count_into(Summary& summary);
 
   // An epoch.
+  void end_on_all_ranks(const std::function<void()>& train) const;
   void train_epoch();
   void end_epoch(Seconds time);
   void keep_best();

@@ -60,10 +60,11 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   const auto has = [&](const std::string& axis) { return along(shape, axis) > 1; };
   if (has("layer") && !is_layered(model.kind)) return {Of::refused, "pass blocks of layer_parallel"};
   if (is_layered(model.kind) && along(shape, "stage") > model.most_stages) return {Of::refused, "each needs at least one"};
-  if (has("tensor") && model.kind != Kind::split && model.kind != Kind::split_layers) {
+  if (has("tensor") && !has_split_layers(model.kind)) {
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }
   if (has("stage") && model.kind == Kind::odd) return {Of::refused, model.refusal};
+  if (has("stage") && has("tensor") && model.kind == Kind::split_module) return {Of::refused, "pass it as a list of blocks"};
   if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
   return {};
 }

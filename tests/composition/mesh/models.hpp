@@ -23,10 +23,12 @@ enum class Kind {
   odd,           ///< as a whole, cannot be captured
   blocks,        ///< a list
   split,         ///< a list of blocks with split layers
+  split_module,  ///< as a whole, with split layers
   of_layers,     ///< blocks of layer_parallel
   split_layers,  ///< the same, with split layers
 };
 
+inline bool has_split_layers(Kind kind) { return kind == Kind::split || kind == Kind::split_module || kind == Kind::split_layers; }
 inline bool is_layered(Kind kind) { return kind == Kind::of_layers || kind == Kind::split_layers; }
 
 /// A model on a mesh, and whatever it borrows.
@@ -155,7 +157,7 @@ inline TableModel of_subject(subjects::Subject (*make_subject)(), const TensorTy
   };
   model.batch = [subject = make(type.on_cpu())](int64_t rows) { return rows_of(subject.inputs, subject.targets, rows); };
   model.loss = [loss = make(type.on_cpu()).loss] { return Loss(loss); };
-  model.draws = model.name == "dropout";
+  model.draws = model.name.ends_with("dropout");
   return model;
 }
 
@@ -335,6 +337,83 @@ struct EndsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Ends);
 
+/// A transformer with dropout. Split: by vocabulary, heads and features.
+class TransformerImpl : public torch::nn::Module {
+ public:
+  static constexpr int64_t heads = 24;  // which 1 to 4, 6 and 8 ranks divide evenly
+  static constexpr int64_t width = heads;
+  static constexpr int64_t vocabulary = 7;
+
+  /// @param tensor null: nothing is split
+  explicit TransformerImpl(const Communicator* tensor) {
+    if (tensor == nullptr) {
+      embed_ = layer("embed", torch::nn::Embedding(vocabulary, width));
+      project_ = layer("project", torch::nn::Linear(width, 3 * width));
+      attended_ = layer("attended", torch::nn::Linear(width, width));
+      wide_ = layer("wide", torch::nn::Linear(width, 2 * width));
+      narrow_ = layer("narrow", torch::nn::Linear(2 * width, width));
+    } else {
+      embed_ = layer("embed", tensor_parallel::VocabParallelEmbedding(*tensor, vocabulary, width));
+      project_ = layer("project", tensor_parallel::ColumnParallelLinear(*tensor, width, 3 * width));
+      attended_ = layer("attended", tensor_parallel::RowParallelLinear(*tensor, width, width));
+      wide_ = layer("wide", tensor_parallel::ColumnParallelLinear(*tensor, width, 2 * width));
+      narrow_ = layer("narrow", tensor_parallel::RowParallelLinear(*tensor, 2 * width, width));
+    }
+    norm_ = layer("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
+    drop_ = layer("drop", torch::nn::Dropout(0.1));
+    last_ = layer("last", torch::nn::Linear(width, vocabulary));
+  }
+  /// @param tokens [n, length] @return logits [n, vocabulary, length]
+  at::Tensor forward(const at::Tensor& tokens) {
+    at::Tensor x = embed_(tokens);
+    x = x + drop_(attended_(attention(project_(norm_(x)))));
+    x = x + drop_(narrow_(torch::tanh(wide_(norm_(x)))));
+    return last_(x).transpose(1, 2);
+  }
+
+ private:
+  using Layer = std::function<at::Tensor(const at::Tensor&)>;
+
+  template <class Holder>
+  Layer layer(const std::string& name, Holder holder) {
+    register_module(name, holder);
+    return [holder](const at::Tensor& x) mutable { return holder->forward(x); };
+  }
+  /// @param projected [n, length, 3 x features of this rank's heads]: query, key and value of a head lie together
+  static at::Tensor attention(const at::Tensor& projected) {
+    constexpr int64_t of_head = width / heads;
+    const at::Tensor by_head = projected.unflatten(-1, {-1, 3 * of_head}).transpose(1, 2);
+    const auto part = [&](int64_t i) { return by_head.narrow(-1, i * of_head, of_head); };
+    return torch::softmax(part(0).matmul(part(1).transpose(-1, -2)), -1).matmul(part(2)).transpose(1, 2).flatten(-2);
+  }
+
+  Layer embed_, project_, attended_, wide_, narrow_, norm_, drop_, last_;
+};
+TORCH_MODULE(Transformer);
+
+inline TableModel of_split_module(const TensorType& type) {
+  const auto make = [](const Communicator* tensor, const TensorType& as) {
+    torch::manual_seed(12);
+    return as(Transformer(tensor));
+  };
+  const auto tokens = [](int64_t rows) {
+    const auto draw = [&] { return torch::randint(TransformerImpl::vocabulary, {rows, 5}, torch::kLong); };
+    return Batch{{draw()}, {draw()}};
+  };
+  TableModel model{.name = "split module", .kind = Kind::split_module, .type = type, .batch = tokens, .draws = true};
+  model.loss = [] { return Loss(torch::nn::CrossEntropyLoss()); };
+  model.parallel = [=](const Mesh& mesh, const ParallelOptions& options) {
+    auto net = make(axis_of(mesh, "tensor"), type);
+    return Parallel{net.ptr(), parallelize(mesh, *net, type.placed(tokens(2).inputs), options)};
+  };
+  model.one_process = [=](const Settings& settings, int stages) {
+    auto net = make(nullptr, type.on_cpu());
+    const graph::Forward forward = [net](const Tensors& in) mutable { return graph::forward_of(*net)(in); };
+    return stages > 1 ? captured(net.ptr(), forward, tokens(2).inputs, settings) : as_one_process(net.ptr(), forward, settings);
+  };
+  return model;
+}
+
 inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, double dropout, const TensorType& type) {
   std::vector<pipeline::BlockFactory> blocks;
   blocks.push_back(pipeline::block([=] { return type(Ends(6, 8)); }));
@@ -446,6 +525,7 @@ inline std::vector<TableModel> table_models(const TensorType& type = {}) {
   const auto weighted = [dtype = type.dtype] { return weighted_classes(dtype); };
   std::vector<TableModel> models;
   for (const auto make : subjects::all) models.push_back(of_subject(make, type));
+  models.push_back(of_subject(subjects::gpt_with_dropout, type));
   for (TableModel& each : models) {
     const std::map<std::string, int> fewer{{"one operator", 1}, {"embedding", 5},        {"loss inside", 6},
                                            {"dropout", 6},      {"shared parameter", 7}, {"convolutional, batch norm", 7}};
@@ -475,6 +555,7 @@ inline std::vector<TableModel> table_models(const TensorType& type = {}) {
   models.push_back(of_blocks("split blocks", true, 0, type));
   models.push_back(of_blocks("split blocks, dropout", true, 0.25, type));
   models.back().draws = true;
+  models.push_back(of_split_module(type));
   models.push_back(of_layers("layers", false, 0, type));
   models.push_back(of_layers("layers, dropout", false, 0.25, type));
   models.push_back(of_layers("split layers in parallel", true, 0, type));

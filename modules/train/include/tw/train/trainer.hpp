@@ -58,7 +58,9 @@ class Trainer {
   void begin_after(int64_t epochs);
 
   /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
-  /// checkpoint or the timeline was not written. If any rank cannot evaluate the test set, throws that error after writing the checkpoint.
+  /// checkpoint or the timeline was not written. If any rank cannot evaluate the test set, throws that error after writing the checkpoint. If the
+  /// model or a hook throws on one rank, that rank gets its exception and the others a RevokedError with its message; make another Trainer then,
+  /// which may resume the newest checkpoint.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
   /// seldom, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
