@@ -139,9 +139,7 @@ constexpr Bounds share{.least = 0, .most = 1, .below = true};
 template <class Options>
 std::string settings_of(const Options& options) {
   expect_none(out_of_bounds(options));
-  std::string text;
-  for (const std::string& line : value_lines(options)) text += (text.empty() ? "" : ", ") + line;
-  return text;
+  return joined(value_lines(options));
 }
 
 }  // namespace
