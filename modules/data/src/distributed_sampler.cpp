@@ -18,7 +18,7 @@ DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const
 void DistributedSampler::set_epoch(int64_t epoch) {
   TW_EXPECTS(epoch >= 0, "the epoch must be at least 0, got ", epoch);
   epoch_ = epoch;
-  told_ = true;
+  is_set_ = true;
   consumed_ = 0;
   end_ = end_of_epoch(0);
   if (options_.shuffle) {
@@ -44,12 +44,12 @@ void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<i
 
 void DistributedSampler::reset(std::optional<size_t> samples) {
   if (samples) samples_ = static_cast<int64_t>(*samples);
-  if (!told_) {
+  if (!is_set_) {
     set_epoch(epoch_ + 1);
   } else if (samples) {
     resume(epoch_, consumed_, static_cast<int>(size_));  // in an order of this length
   }
-  told_ = false;
+  is_set_ = false;
 }
 
 // Positions are dealt in turn through the whole epoch: position i goes to rank i mod size. If counting restarted at each step, rank 0 would get the
@@ -57,7 +57,7 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
 std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
   TW_EXPECTS(epoch_ >= 0, "the sampler has not begun an epoch: call set_epoch() or reset()");
   expect_shareable(global_batch);
-  told_ = false;
+  is_set_ = false;
   const int64_t end = global_batch < end_ - consumed_ ? consumed_ + global_batch : std::max(end_, consumed_);
   const int64_t first = consumed_ + (rank_ + size_ - consumed_ % size_) % size_;
   std::vector<int64_t> share;

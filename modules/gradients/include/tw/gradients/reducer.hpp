@@ -130,7 +130,7 @@ class Reducer {
   /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if it has none.
   at::Tensor shard(int64_t bucket) const;
   /// Memory for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
-  const at::Tensor& room() const noexcept;
+  const at::Tensor& kept_buffer() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
 
