@@ -137,8 +137,6 @@ void Reducer::end_failed_step() {
   }
 }
 
-void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
-
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;

@@ -13,11 +13,4 @@ ShardLayout::ShardLayout(int64_t numel, int servers) : numel_(numel), servers_(s
 
 Extent ShardLayout::extent_of(int server) const noexcept { return {part_begin(numel_, servers_, server), part_begin(numel_, servers_, server + 1)}; }
 
-int ShardLayout::server_of(int64_t element) const noexcept {
-  const int64_t each = numel_ / servers_;
-  const int64_t longer = numel_ % servers_;
-  const int64_t in_longer = longer * (each + 1);
-  return static_cast<int>(element < in_longer ? element / (each + 1) : longer + (element - in_longer) / each);
-}
-
 }  // namespace tw::parameter_server
