@@ -57,21 +57,19 @@ void show(const CheckpointArguments& arguments) {
                {"metadata", index.metadata}});
   std::vector<std::vector<std::string>> rows{{"", ""}, {"tensor", "dtype", "shape", "kind", "on reshard", "pieces", "size", "also called"}};
   for (const StoredTensor& tensor : index.tensors) {
-    std::string aliases;
-    for (const std::string& alias : tensor.aliases) aliases += (aliases.empty() ? "" : ", ") + alias;
     int64_t elements = 0;
     for (const StoredPiece& piece : tensor.pieces) elements += piece.box.numel();
     rows.push_back({tensor.spec.name, dtype_name(tensor.spec.dtype), shape_text(tensor.spec.shape), name_of(tensor.kind), name_of(tensor.on_reshard),
-                    std::to_string(tensor.pieces.size()), bytes_text(elements * static_cast<int64_t>(c10::elementSize(tensor.spec.dtype))), aliases});
+                    std::to_string(tensor.pieces.size()), bytes_text(elements * static_cast<int64_t>(c10::elementSize(tensor.spec.dtype))),
+                    joined(tensor.aliases)});
   }
   print_table(rows);
 }
 
 void verify(const CheckpointArguments& arguments) {
   const Checkpoint checkpoint = Checkpoint::open(arguments.directory);
-  std::string problems;
-  for (const std::string& problem : checkpoint.verify()) problems += "\n  " + problem;
-  if (!problems.empty()) throw Error(concat(checkpoint.directory().string(), " is damaged:", problems));
+  const std::vector<std::string> problems = checkpoint.verify();
+  if (!problems.empty()) throw Error(concat(checkpoint.directory().string(), " is damaged:\n  ", joined(problems, "\n  ")));
   std::cout << checkpoint.directory().string() << ": step " << checkpoint.index().step << ", " << checkpoint.index().files.size()
             << (checkpoint.index().files.size() == 1 ? " file" : " files") << ", all as they were written\n";
 }

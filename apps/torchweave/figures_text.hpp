@@ -9,9 +9,7 @@ namespace tw::tool {
 
 /// "loss 0.1234, accuracy 0.97".
 inline std::string figures_text(const train::Figures& figures) {
-  std::string text;
-  for (const auto& [name, value] : figures) text += concat(text.empty() ? "" : ", ", name, ' ', brief_text(value, 6));
-  return text;
+  return joined(figures, ", ", [](const auto& figure) { return concat(figure.first, ' ', brief_text(figure.second, 6)); });
 }
 
 }  // namespace tw::tool

@@ -52,10 +52,8 @@ std::string explain(const Config& config, const Config::Entry& entry, const Cond
   const std::string value = value_of(config, condition.key);
   std::string text = concat(entry.origin, ": ", entry.key, " has no effect with ", condition.key, " = ", value);
   if (condition.negated) return text;
-  const char* quote = value.starts_with('"') ? "\"" : "";
-  std::string values;
-  for (const std::string& each : condition.values) values += concat(values.empty() ? "" : " or ", quote, each, quote);
-  return concat(text, "; it is for ", values);
+  const std::string quote = value.starts_with('"') ? "\"" : "";
+  return concat(text, "; it is for ", quote, joined(condition.values, quote + " or " + quote), quote);
 }
 
 }  // namespace

@@ -13,12 +13,7 @@ namespace tw::tool {
 namespace {
 
 std::string list_of(const std::vector<Host>& hosts, bool with_slots) {
-  std::string list;
-  for (const Host& host : hosts) {
-    list += (list.empty() ? "" : ",") + host.name;
-    if (with_slots) list += concat(":", host.slots);
-  }
-  return list;
+  return joined(hosts, ",", [&](const Host& host) { return with_slots ? concat(host.name, ':', host.slots) : host.name; });
 }
 
 // Ranks on this machine, if all are here.

@@ -30,14 +30,10 @@ struct LayersArguments {
   std::vector<int64_t> coarsening;
 };
 
+std::string coarsening_text(const layer_parallel::PerLevel<int64_t>& coarsening) { return joined(coarsening.values(), ","); }
+
 std::string iterations_text(const Candidates& candidates) {
   return concat(candidates.forward_iterations, " forward and ", candidates.backward_iterations, " backward");
-}
-
-std::string coarsening_text(const layer_parallel::PerLevel<int64_t>& coarsening) {
-  std::string text;
-  for (const int64_t c : coarsening.values()) text += (text.empty() ? "" : ",") + std::to_string(c);
-  return text;
 }
 
 std::string levels_text(const Choice& choice) {

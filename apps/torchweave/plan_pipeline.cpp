@@ -92,13 +92,6 @@ Cluster cluster_of(const PipelineArguments& a) {
   return cluster;
 }
 
-/// "a, b, c"
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// "a,b,c" as names.
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names;
@@ -140,7 +133,7 @@ void check(const PipelineArguments& a) {
   }
   if (is_measured(a) && !can_be_measured(a.model)) {
     throw CLI::ValidationError(
-        "--profile", concat(listed(models_that(&ModelKind::is_measured)), " and TorchScript files, NAME.pt, can be measured; ", a.model, " cannot"));
+        "--profile", concat(joined(models_that(&ModelKind::is_measured)), " and TorchScript files, NAME.pt, can be measured; ", a.model, " cannot"));
   }
   if (is_measured(a)) return;
   if (const ModelKind* kind = find_model_kind(a.model); is_torchscript_file(a.model) || (kind != nullptr && !kind->has_analytic_profile)) {
@@ -177,8 +170,8 @@ void add_model_options(CLI::App& command, PipelineArguments& a) {
   const CLI::Range size(int64_t{1}, int64_t{1} << 30);
   command
       .add_option("--model", a.model,
-                  concat(listed(models_that(&ModelKind::has_analytic_profile)),
-                         ", or the JSON file of a profile; measured: ", listed(models_that(&ModelKind::is_measured)), ", NAME.pt"))
+                  concat(joined(models_that(&ModelKind::has_analytic_profile)),
+                         ", or the JSON file of a profile; measured: ", joined(models_that(&ModelKind::is_measured)), ", NAME.pt"))
       ->required();
   command.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth; measured: on this machine, by all ranks")
       ->check(CLI::IsMember({"analytic", "measured"}));

@@ -54,13 +54,6 @@ void expect_no_training(const Config& training) {
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
-/// "error, seconds"
-std::string list_text(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
-  return text;
-}
-
 SearchTask task_of(const CommandOptions& options, const Space& space) {
   const CommandObjective objective(space, options);
   SearchTask task;
@@ -90,7 +83,7 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   const auto objective = std::make_shared<TrainingObjective>(space, options);
   SearchTask task;
   task.objective = [objective](const search::Configuration& configuration, search::Trial& trial) { return (*objective)(configuration, trial); };
-  task.loss = concat(list_text(objective->objectives()), " on the validation set, in the best of its epochs");
+  task.loss = concat(joined(objective->objectives()), " on the validation set, in the best of its epochs");
   task.test = [objective, space](const std::vector<double>& values, const Communicator& comm, const std::string& run) {
     return objective->test(space, values, comm, run);
   };
@@ -124,7 +117,7 @@ std::string first_failure(const Communicator& comm, const SearchResult& result) 
 /// A line for each, up to 20; all are in the report.
 void print_front(const std::vector<search::Individual>& front, const std::vector<std::string>& names) {
   constexpr size_t most = 20;
-  std::cout << "  front        trials that no other one is better than in all of " << list_text(names) << ": " << front.size() << '\n';
+  std::cout << "  front        trials that no other one is better than in all of " << joined(names) << ": " << front.size() << '\n';
   for (size_t i = 0; i < std::min(most, front.size()); ++i) {
     std::cout << "    trial " << front[i].trial << ':';
     for (size_t k = 0; k < names.size(); ++k) std::cout << ' ' << names[k] << ' ' << brief_text(front[i].objectives[k], 6);

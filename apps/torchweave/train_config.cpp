@@ -117,11 +117,7 @@ void visit(Training<Options>& training, OptionVisitor& visitor) {
 }
 
 // "a" or "b" or "c", with the quotes.
-std::string any_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += concat(text.empty() ? "" : " or ", '"', name, '"');
-  return text;
-}
+std::string any_of(const std::vector<std::string>& names) { return '"' + joined(names, "\" or \"") + '"'; }
 
 // Numbers of ranks, as far as they are known before there are any: "all that are left" count as two along `shard`, and as one along `data`.
 train::MeshSizes known_sizes(const MeshOptions& mesh) {

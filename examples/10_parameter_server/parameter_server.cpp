@@ -13,7 +13,7 @@ using namespace tw::parameter_server;
 
 int main(int argc, char** argv) {
   tw::Environment mpi(argc, argv);
-  const Rule largest{.name = "largest", .apply = [](const Stretch& s) {  // runs on the server's node, on some consecutive elements
+  const Rule largest{.name = "largest", .apply = [](const Chunk& s) {  // runs on the server's node, on some consecutive elements
                        auto* x = reinterpret_cast<float*>(s.values);
                        const auto* g = reinterpret_cast<const float*>(s.pushed);
                        for (int64_t i = 0; i < s.count; ++i) x[i] = std::max(x[i], g[i]);

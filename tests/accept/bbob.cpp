@@ -11,7 +11,6 @@
 namespace tw::testing {
 namespace {
 
-using search::normal;
 using search::uniform;
 using std::numbers::pi;
 using Vector = std::vector<double>;

@@ -158,7 +158,7 @@ void stopped_before_finish(const Scene& scene) {
 // It holds the lock of the values it has begun to push to.
 void stopped_with_a_lock(const Scene& scene) {
   using namespace tw::parameter_server;
-  const Rule stops{.name = "stops", .apply = [&](const Stretch&) {
+  const Rule stops{.name = "stops", .apply = [&](const Chunk&) {
                      if (scene.faulty) std::raise(SIGSTOP);
                    }};
   ShardedTensor values(scene.comm, torch::zeros({8}), {.rules = {stops}, .servers = {0}});

@@ -95,20 +95,20 @@ inline Subject loss_inside() {  // a loss per row, of inputs and targets; two ou
   return made;
 }
 inline Subject embedding() {
-  torch::nn::Sequential net(torch::nn::Embedding(7, width), torch::nn::Linear(width, 5), torch::nn::Tanh(), torch::nn::Flatten(),
-                            torch::nn::Linear(15, 4));
+  const torch::nn::Sequential net(torch::nn::Embedding(7, width), torch::nn::Linear(width, 5), torch::nn::Tanh(), torch::nn::Flatten(),
+                                  torch::nn::Linear(15, 4));
   return of_module("embedding", net, torch::randint(7, {rows, 3}), torch::randn({rows, 4}, torch::kDouble));
 }
 inline Subject convolutional() {
-  torch::nn::Sequential net(torch::nn::Conv2d(2, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU(), torch::nn::Conv2d(4, 3, 2),
-                            torch::nn::BatchNorm2d(3), torch::nn::Flatten(), torch::nn::Linear(27, 4));
+  const torch::nn::Sequential net(torch::nn::Conv2d(2, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU(), torch::nn::Conv2d(4, 3, 2),
+                                  torch::nn::BatchNorm2d(3), torch::nn::Flatten(), torch::nn::Linear(27, 4));
   Subject made = of_module("convolutional, batch norm", net, torch::randn({rows, 2, 6, 6}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
   made.splits_matter = true;
   return made;
 }
 inline Subject dropout() {
-  torch::nn::Sequential net(torch::nn::Linear(width, 8), torch::nn::Dropout(0.3), torch::nn::Tanh(), torch::nn::Linear(8, 8), torch::nn::Dropout(0.5),
-                            torch::nn::Linear(8, 4));
+  const torch::nn::Sequential net(torch::nn::Linear(width, 8), torch::nn::Dropout(0.3), torch::nn::Tanh(), torch::nn::Linear(8, 8),
+                                  torch::nn::Dropout(0.5), torch::nn::Linear(8, 4));
   return of_module("dropout", net, torch::randn({rows, width}, torch::kDouble), torch::randn({rows, 4}, torch::kDouble));
 }
 inline Subject gpt_dropping(const std::string& name, double dropout) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tw/base/concat.hpp>
 
 namespace launch_plan_test {
 
@@ -19,11 +20,7 @@ LaunchOptions job(int ranks, const std::string& hosts = "") {
   return {.ranks = ranks, .hosts = parse_hosts(hosts), .cores = 4, .wrapper = "", .log_folder = "", .program = {"prog", "a b"}};
 }
 
-std::string line(Launcher launcher, const LaunchOptions& options) {
-  std::string all;
-  for (const std::string& word : command_line(launcher, "run", options)) all += (all.empty() ? "" : " ") + word;
-  return all;
-}
+std::string line(Launcher launcher, const LaunchOptions& options) { return tw::joined(command_line(launcher, "run", options), " "); }
 
 TEST(Launch, ReadsHosts) {
   EXPECT_EQ(parse_hosts("a:2,b"), (std::vector<Host>{{"a", 2}, {"b", 1}}));

@@ -55,24 +55,6 @@ std::string size_text(int64_t bytes) {
   return brief_text(size) + units[unit];
 }
 
-// A TOML basic string, which must not contain a line break.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  std::string all = "\"";
-  for (const char character : text) {
-    const auto code = static_cast<unsigned char>(character);
-    if (code < 0x20 || code == 0x7f) {
-      all += "\\u00";
-      all += digits[code / 16];
-      all += digits[code % 16];
-      continue;
-    }
-    if (character == '"' || character == '\\') all += '\\';
-    all += character;
-  }
-  return all + '"';
-}
-
 }  // namespace
 
 Selection Selection::by_price(const Cluster& cluster, const std::function<bool(std::string_view, Collective)>& can) {
@@ -102,17 +84,6 @@ const Choice* Selection::choice(Collective collective, int64_t bytes) const& noe
     if (choice.collective == collective && bytes <= choice.largest_bytes) return &choice;
   }
   return nullptr;
-}
-
-std::string Selection::to_toml(const Cluster& cluster) const {
-  std::string text =
-      concat("# The backend for each collective and size.\nnodes = ", cluster.nodes, "\nranks_per_node = ", cluster.ranks_per_node, "\n");
-  for (const Choice& choice : choices_) {
-    text += concat("\n[[choice]]\noperation = ", quoted(std::string(name_of(choice.collective))), "\n");
-    if (choice.largest_bytes != without_limit) text += concat("up_to_bytes = ", choice.largest_bytes, "\n");
-    text += concat("backend = ", quoted(choice.backend), "\nreason = ", quoted(choice.reason), "\n");
-  }
-  return text;
 }
 
 std::string Selection::to_text() const {

@@ -8,6 +8,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/suggest.hpp>
+#include <tw/base/text_stream.hpp>
 
 #include "selection_names.hpp"
 
@@ -104,6 +105,18 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
     if (i + 1 == choices.size() || choices[i + 1].collective != choices[i].collective) choices[i].largest_bytes = std::numeric_limits<int64_t>::max();
   }
   return Selection(std::move(choices));
+}
+
+std::string Selection::to_toml(const Cluster& cluster) const {
+  toml::table file{{"nodes", cluster.nodes}, {"ranks_per_node", cluster.ranks_per_node}};
+  for (const Choice& choice : choices_) {
+    toml::table entry{{"operation", name_of(choice.collective)}, {"backend", choice.backend}, {"reason", choice.reason}};
+    if (choice.largest_bytes != std::numeric_limits<int64_t>::max()) entry.insert("up_to_bytes", choice.largest_bytes);
+    file.emplace<toml::array>("choice").first->second.as_array()->push_back(std::move(entry));
+  }
+  TextWriter out;
+  out << "# The backend for each collective and size.\n" << toml::toml_formatter(file, toml::format_flags::allow_unicode_strings) << '\n';
+  return std::move(out).str();
 }
 
 }  // namespace tw::algorithms

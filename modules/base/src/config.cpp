@@ -42,9 +42,7 @@ std::string exact(const T& value) {
 
 template <class ElementText>
 std::string list_text(const std::vector<Scalar>& list, ElementText element_text) {
-  std::string text;
-  for (const Scalar& element : list) text += (text.empty() ? "" : ", ") + std::visit(element_text, element);
-  return '[' + text + ']';
+  return '[' + joined(list, ", ", [&](const Scalar& element) { return std::visit(element_text, element); }) + ']';
 }
 std::string text_of(const std::vector<Scalar>& list) {
   return list_text(list, [](const auto& element) { return text_of(element); });

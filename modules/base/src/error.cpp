@@ -7,12 +7,6 @@ namespace {
 
 thread_local std::string last_message;
 
-std::string join(const std::vector<std::string>& problems) {
-  std::string text = "the configuration is wrong:";
-  for (const auto& problem : problems) text += "\n  " + problem;
-  return text;
-}
-
 }  // namespace
 
 Error::Error(const std::string& message) : std::runtime_error(message) { last_message = message; }
@@ -20,7 +14,8 @@ Error::Error(const std::string& message) : std::runtime_error(message) { last_me
 FileError::FileError(std::filesystem::path path, int64_t offset, const std::string& problem)
     : Error(concat(path.string(), " at byte ", offset, ": ", problem)), path_(std::move(path)), offset_(offset) {}
 
-ConfigError::ConfigError(std::vector<std::string> problems) : Error(join(problems)), problems_(std::move(problems)) {}
+ConfigError::ConfigError(std::vector<std::string> problems)
+    : Error("the configuration is wrong:\n  " + joined(problems, "\n  ")), problems_(std::move(problems)) {}
 
 ContractError::ContractError(const std::string& message) : std::logic_error(message) { last_message = message; }
 

@@ -46,17 +46,13 @@ std::string range_text(const Bounds& bounds, bool is_whole) {
 /// "[1, 2]"
 template <class Value, class Text>
 std::string listed(const std::vector<Value>& values, Text text) {
-  std::string list;
-  for (const Value& each : values) list += (list.empty() ? "" : ", ") + text(each);
-  return '[' + list + ']';
+  return '[' + joined(values, ", ", text) + ']';
 }
 
 std::string where_text(const std::vector<Condition>& where) {
   std::string text;
   for (const Condition& each : where) {
-    std::string values;
-    for (const std::string& value : each.values) values += (values.empty() ? "" : ", ") + value;
-    text += concat(text.empty() ? "with `" : " and `", each.key, each.negated ? "` other than " : "` = ", values);
+    text += concat(text.empty() ? "with `" : " and `", each.key, each.negated ? "` other than " : "` = ", joined(each.values));
   }
   return text;
 }
@@ -166,9 +162,7 @@ void OptionTable::whole(const Option& option, int64_t& value) { add(option, std:
 void OptionTable::real(const Option& option, double& value) { add(option, concat(value), range_text(option.bounds, /*is_whole=*/false)); }
 
 void OptionTable::text(const Option& option, std::string& value) {
-  std::string choices;
-  for (const std::string& each : option.choices) choices += (choices.empty() ? "" : ", ") + each;
-  add(option, in_quotes(value), choices.empty() ? "a string" : choices);
+  add(option, in_quotes(value), option.choices.empty() ? "a string" : joined(option.choices));
 }
 
 void OptionTable::numbers(const Option& option, std::vector<double>& values) {

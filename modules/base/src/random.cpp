@@ -4,6 +4,8 @@
 
 #include <Random123/philox.h>
 
+#include <cmath>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -30,6 +32,17 @@ uint32_t CounterRng::below(uint32_t bound) noexcept {
     while (static_cast<uint32_t>(product) < threshold) product = uint64_t{(*this)()} * bound;
   }
   return static_cast<uint32_t>(product >> 32);
+}
+
+double uniform(CounterRng& random) noexcept {
+  const uint64_t high = random() >> 5;  // 27 bits
+  const uint64_t low = random() >> 6;   // 26 bits
+  return static_cast<double>(high << 26 | low) * 0x1p-53;
+}
+
+double normal(CounterRng& random) noexcept {
+  const double radius = std::sqrt(-2 * std::log1p(-uniform(random)));
+  return radius * std::cos(2 * std::numbers::pi * uniform(random));
 }
 
 uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept {

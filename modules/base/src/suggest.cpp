@@ -40,9 +40,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 }
 
 std::string unknown_text(std::string_view name, std::span<const std::string> choices) {
-  std::string list;
-  for (const std::string& each : choices) list += concat(list.empty() ? "\"" : ", \"", each, '"');
-  return concat("is \"", name, "\", which is unknown; it may be ", list);
+  return concat("is \"", name, "\", which is unknown; it may be \"", joined(choices, "\", \""), '"');
 }
 
 }  // namespace tw

@@ -79,6 +79,12 @@ TEST(Concat, IsTheSameUnderEveryLocale) {
   EXPECT_EQ(value, 1234.5);
 }
 
+TEST(Joined, PutsTheSeparatorBetweenValuesOnly) {
+  EXPECT_EQ(tw::joined(std::vector<std::string>()), "");
+  EXPECT_EQ(tw::joined(std::vector<std::string>{"", "b", ""}), ", b, ");
+  EXPECT_EQ(tw::joined(std::vector{1.5, 2000.0}, " x ", [](double each) { return 2 * each; }), "3 x 4000");
+}
+
 TEST(Contract, EvaluatesItsConditionOnce) {
   int calls = 0;
   TW_EXPECTS(++calls == 1, "twice");

@@ -2,18 +2,19 @@
 #include "agreement_text.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <tw/base/concat.hpp>
 #include <tw/base/text_stream.hpp>
 
 namespace tw {
 namespace {
 
-constexpr size_t most_named = 8;  // ranks named in a message: a job may have thousands
+constexpr size_t max_named = 8;  // ranks named in a message: a job may have thousands
 
 std::string list_of_ranks(const std::vector<RankFailure>& failures) {
-  std::string text = failures.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(failures.size(), most_named); ++i) text += concat(i == 0 ? "" : ", ", failures[i].rank);
-  return failures.size() > most_named ? concat(text, " and ", failures.size() - most_named, " more") : text;
+  const std::string text =
+      concat(failures.size() == 1 ? "rank " : "ranks ", joined(failures | std::views::take(max_named), ", ", &RankFailure::rank));
+  return failures.size() > max_named ? concat(text, " and ", failures.size() - max_named, " more") : text;
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -56,10 +57,10 @@ std::string differences_text(const std::vector<std::string>& texts) {
   std::string differences;
   size_t ranks = 0;
   for (size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0] || ++ranks > most_named) continue;
+    if (texts[rank] == texts[0] || ++ranks > max_named) continue;
     differences += (differences.empty() ? "" : "; ") + first_difference(texts[0], texts[rank], rank);
   }
-  return ranks > most_named ? concat(differences, "; and ", ranks - most_named, " more differ from it") : differences;
+  return ranks > max_named ? concat(differences, "; and ", ranks - max_named, " more differ from it") : differences;
 }
 
 }  // namespace tw

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 #include <span>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/mpi/collectives.hpp>
@@ -193,12 +194,6 @@ Backend* first_that_can(const Backends& backends, const Call& call, const std::o
   return found == backends.end() ? nullptr : found->get();
 }
 
-std::string join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 bool has(const Backends& backends, std::string_view name) {
   return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) { return backend->name() == name; });
 }
@@ -221,7 +216,7 @@ Backend* Link::device_backend(const Call& call) const {
 void Link::choose(const std::optional<std::string>& name) {
   const bool for_host = !name || has(backends_, *name);
   const bool for_devices = !name || *name == staged || has(device_backends_, *name);
-  TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are ", join(backend_names()),
+  TW_EXPECTS(for_host || for_devices, "there is no backend '", name.value_or(""), "'; there are ", joined(backend_names()),
              device_backends_.empty() ? "" : ", and for devices only, nccl, ipc, direct and staged");
   if (for_host) chosen_ = name;
   if (for_devices) chosen_for_devices_ = name;
@@ -230,7 +225,7 @@ void Link::choose(const std::optional<std::string>& name) {
 
 void Link::select(const algorithms::Selection& selection) {
   for (const algorithms::Choice& choice : selection.choices()) {
-    TW_EXPECTS(has(backends_, choice.backend), "there is no backend '", choice.backend, "' to select; there are ", join(backend_names()));
+    TW_EXPECTS(has(backends_, choice.backend), "there is no backend '", choice.backend, "' to select; there are ", joined(backend_names()));
   }
   selection_ = selection;
   is_selected_ = true;

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
 namespace tw {
 namespace {
 
 std::string describe_axes(const std::vector<MeshAxis>& axes) {
-  std::string text;
-  for (const MeshAxis& axis : axes) text += concat(text.empty() ? "" : " x ", axis.name, '=', axis.size);
-  return text;
+  return joined(axes, " x ", [](const MeshAxis& axis) { return concat(axis.name, '=', axis.size); });
 }
 
 }  // namespace

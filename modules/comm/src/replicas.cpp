@@ -73,10 +73,9 @@ ReplicaReport compare_replicas(const Communicator& comm, const at::Tensor& tenso
 
 std::string ReplicaReport::describe() const {
   if (identical) return concat("identical on ", ranks, ranks == 1 ? " rank" : " ranks");
-  std::string text = differing.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < differing.size(); ++i) text += concat(i == 0 ? "" : ", ", differing[i]);
-  return text + concat(differing.size() == 1 ? " differs" : " differ", " from rank 0: mean of |x| off by ", mean_deviation, ", variance by ",
-                       variance_deviation, similar ? " (relative; they are similar)" : " (relative)");
+  return concat(differing.size() == 1 ? "rank " : "ranks ", joined(differing), differing.size() == 1 ? " differs" : " differ",
+                " from rank 0: mean of |x| off by ", mean_deviation, ", variance by ", variance_deviation,
+                similar ? " (relative; they are similar)" : " (relative)");
 }
 
 }  // namespace tw

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ranges>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
@@ -20,18 +21,17 @@ struct Found {
 };
 
 Found look_into(const fs::path& folder) {
-  constexpr size_t most_named = 5;
+  constexpr size_t max_named = 5;
   Found found;
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
-  size_t count = 0;
   for (const std::string& name : names) {
     const bool is_ours = name.starts_with("inputs") || name.starts_with("targets");
     found.csv = found.csv || name == "inputs.csv" || name == "targets.csv";
     found.npy = found.npy || (is_ours && name.ends_with(".npy"));
-    if (count++ < most_named) found.names += (found.names.empty() ? "" : ", ") + name;
   }
-  if (count > most_named) found.names += concat(" and ", count - most_named, " more");
+  found.names = joined(names | std::views::take(max_named));
+  if (names.size() > max_named) found.names += concat(" and ", names.size() - max_named, " more");
   return found;
 }
 

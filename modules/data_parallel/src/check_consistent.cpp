@@ -39,11 +39,7 @@ double largest_difference_from_rank_0(const Communicator& comm, const at::Tensor
   return largest;
 }
 
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
-  return text;
-}
+std::string list_of(const std::vector<int>& ranks) { return (ranks.size() == 1 ? "rank " : "ranks ") + joined(ranks); }
 
 }  // namespace
 

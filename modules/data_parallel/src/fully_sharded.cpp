@@ -148,7 +148,7 @@ class FullySharded::Impl final : public MemoryOwner {
     if (replicas_) replicas_->meet();
   }
 
-  void before_operator(std::span<const Taken> taken, const std::string& op) override;
+  void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) override;
 
   const ParameterSlices& slices() const noexcept { return slices_; }
   const std::vector<NamedTensor>& trained_slices() const noexcept { return slices_.trained(); }
@@ -231,13 +231,13 @@ void FullySharded::Impl::make_equal(const std::vector<NamedTensor>& tensors, con
   expect_equal_replicas(parts_, filled);
 }
 
-void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std::string& /*op*/) {
+void FullySharded::Impl::before_operator(std::span<const WatchedArgument> arguments, const std::string& /*op*/) {
   if (busy_) return;
   const UseMoment moment = moment_of_use();
   const Busy busy(busy_);
   const at::NoGradGuard no_grad;
   c10::SmallVector<size_t, 4> used;
-  for (const Taken& each : taken) {
+  for (const WatchedArgument& each : arguments) {
     if (each.memory->owner != this || slices_.is_slice(each.memory)) continue;
     TW_EXPECTS(!each.written, "an operator would change parameter ", slices_.unit(each.memory->index).name_at(each.offset),
                " in place, but its slices would keep the old values: change the slices, and make the optimizer over FullySharded::slices(), or ",
@@ -246,7 +246,7 @@ void FullySharded::Impl::before_operator(std::span<const Taken> taken, const std
   }
   if (!used.empty() && has_failed_ && !in_train_step_) begin_again();
   if (!used.empty()) values_->use({used.data(), used.size()}, moment);
-  for (const Taken& each : taken) {
+  for (const WatchedArgument& each : arguments) {
     const bool writes = each.memory->owner == this && each.written && slices_.is_slice(each.memory);
     if (writes) values_->write(each.memory->index, {used.data(), used.size()});
   }

@@ -58,9 +58,9 @@ bool GradientPlaceholders::was_dropped(size_t id) {
 }
 
 // zero_grad() of modules and of optimizers detaches a gradient before it drops it.
-void GradientPlaceholders::before_operator(std::span<const Taken> taken, const std::string& op) {
+void GradientPlaceholders::before_operator(std::span<const WatchedArgument> arguments, const std::string& op) {
   if (op == "aten::detach" || op == "aten::detach_") return;
-  for (const Taken& each : taken) {
+  for (const WatchedArgument& each : arguments) {
     TW_EXPECTS(each.memory->owner != this, "the gradient of ", parameters_[each.memory->index].name,
                " is sharded, and not in the parameter's .grad(): ", instead_);
   }

@@ -26,7 +26,7 @@ class GradientPlaceholders final : public MemoryOwner {
   /// Whether the placeholder was put and has been dropped since, e.g. by the module's zero_grad(). Returns true once per drop.
   bool was_dropped(size_t id);
 
-  void before_operator(std::span<const Taken> taken, const std::string& op) override;
+  void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) override;
 
  private:
   bool is_there(size_t id) const;

@@ -53,23 +53,23 @@ class Arguments {
       look(values[i]);
     }
   }
-  std::span<const Taken> taken() const { return {taken_.data(), taken_.size()}; }
+  std::span<const WatchedArgument> watched() const { return {watched_.data(), watched_.size()}; }
 
  private:
   void look(const c10::IValue& value) {
     if (value.isTensor()) {
-      take(value.toTensor());
+      add(value.toTensor());
     } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) take(tensor);
+      for (const at::Tensor& tensor : value.toTensorList()) add(tensor);
     } else if (value.isOptionalTensorList()) {
-      for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) take(tensor.value_or(at::Tensor()));
+      for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) add(tensor.value_or(at::Tensor()));
     }
   }
-  void take(const at::Tensor& tensor) {
-    if (WatchedMemory* memory = memory_of(tensor)) taken_.push_back({memory, tensor.storage_offset(), written_});
+  void add(const at::Tensor& tensor) {
+    if (WatchedMemory* memory = memory_of(tensor)) watched_.push_back({memory, tensor.storage_offset(), written_});
   }
 
-  c10::SmallVector<Taken, 4> taken_;
+  c10::SmallVector<WatchedArgument, 4> watched_;
   bool written_ = false;
 };
 
@@ -77,11 +77,11 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
   const c10::impl::ExcludeDispatchKeyGuard inside(watched_key);
   const Arguments arguments(op.schema(), torch::jit::last(*stack, op.schema().arguments().size()));
   c10::SmallVector<MemoryOwner*, 2> told;
-  for (const Taken& each : arguments.taken()) {
+  for (const WatchedArgument& each : arguments.watched()) {
     MemoryOwner* owner = each.memory->owner;
     if (std::find(told.begin(), told.end(), owner) != told.end()) continue;
     told.push_back(owner);
-    owner->before_operator(arguments.taken(), op.schema().name());
+    owner->before_operator(arguments.watched(), op.schema().name());
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, watched_key), stack);
 }

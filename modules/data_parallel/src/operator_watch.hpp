@@ -14,7 +14,7 @@ namespace tw {
 struct WatchedMemory;
 
 /// A watched argument of an operator.
-struct Taken {
+struct WatchedArgument {
   WatchedMemory* memory;
   int64_t offset;  ///< of its first element in `memory`
   bool written;
@@ -24,9 +24,9 @@ struct Taken {
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
-  /// A top-level operator is about to use `taken`; some of it may belong to other owners. Exceptions propagate to the operator's caller.
+  /// A top-level operator is about to use `arguments`; some of it may belong to other owners. Exceptions propagate to the operator's caller.
   /// @param op its name, e.g. "aten::add_"
-  virtual void before_operator(std::span<const Taken> taken, const std::string& op) = 0;
+  virtual void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) = 0;
 };
 
 struct WatchedMemory {

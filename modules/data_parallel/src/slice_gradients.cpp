@@ -16,7 +16,7 @@ at::Tensor SliceGradients::watched(const at::Tensor& gradient) const {
   return alias;
 }
 
-void SliceGradients::before_operator(std::span<const Taken> /*taken*/, const std::string& op) {
+void SliceGradients::before_operator(std::span<const WatchedArgument> /*arguments*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
              "the norm of this rank's slices is not the norm of the gradient: clip by FullySharded::clip_gradient_norm(), or clip_grad_norm() "
              "of a ParallelModel, instead of clip_grad_norm_()");

@@ -18,7 +18,7 @@ class SliceGradients final : public MemoryOwner {
   /// The same memory, watched. @param gradient contiguous, shape [n]
   at::Tensor watched(const at::Tensor& gradient) const;
 
-  void before_operator(std::span<const Taken> taken, const std::string& op) override;
+  void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) override;
 
  private:
   std::shared_ptr<WatchedMemory> memory_;

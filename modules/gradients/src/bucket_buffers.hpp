@@ -31,7 +31,7 @@ class BucketBuffers {
   void release(size_t bucket);
   bool stays(size_t bucket) const;
   /// The reused buffer for released buckets; undefined if there is none.
-  const at::Tensor& room() const noexcept { return staying_; }
+  const at::Tensor& kept_buffer() const noexcept { return staying_; }
 
  private:
   void make(size_t bucket);

@@ -97,14 +97,4 @@ std::vector<int> assign_owners(std::span<const int64_t> numels, int ranks, std::
   return owners;
 }
 
-std::string BucketPlan::describe() const {
-  std::string text;
-  for (size_t i = 0; i < buckets.size(); ++i) {
-    const Bucket& bucket = buckets[i];
-    text += concat("bucket ", i, ": ", bucket.gradients.size(), " gradients, ", bucket.numel * element_bytes(bucket.dtype), " bytes of ",
-                   dtype_name(bucket.dtype), bucket.owner < 0 ? "" : concat(", of rank ", bucket.owner), "\n");
-  }
-  return text;
-}
-
 }  // namespace tw

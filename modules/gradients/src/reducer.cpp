@@ -137,8 +137,6 @@ void Reducer::end_failed_step() {
   }
 }
 
-void Reducer::mark_ready(int64_t id) { mark_ready(id, gradient(id)); }
-
 void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
@@ -381,7 +379,7 @@ const at::Tensor& Reducer::gradient(int64_t id) const {
   return place;
 }
 
-const at::Tensor& Reducer::room() const noexcept { return buffers_->room(); }
+const at::Tensor& Reducer::kept_buffer() const noexcept { return buffers_->kept_buffer(); }
 at::Tensor Reducer::shard(int64_t bucket) const {
   TW_EXPECTS(bucket >= 0 && bucket < static_cast<int64_t>(progress_.size()), "there is no bucket ", bucket, "; there are ", progress_.size());
   return buffers_->share(static_cast<size_t>(bucket));

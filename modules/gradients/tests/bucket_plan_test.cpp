@@ -146,9 +146,4 @@ TEST(BucketPlan, NamesTheWrongOption) {
   }
 }
 
-TEST(BucketPlan, DescribesItself) {
-  const std::vector<tw::TensorSpec> gradients{gradient(16)};
-  EXPECT_EQ(tw::plan_buckets(gradients).describe(), "bucket 0: 1 gradients, 64 bytes of float32\n");
-}
-
 }  // namespace bucket_plan_test

@@ -71,8 +71,9 @@ TEST(Reducer, ReducesWhatIsAlreadyInPlace) {
     tw::Reducer reducer(world(), specs, options);
     reducer.begin();
     for (size_t id = 0; id < specs.size(); ++id) {
-      at::Tensor(reducer.gradient(static_cast<int64_t>(id))).copy_(value_of(id, world().rank()));
-      reducer.mark_ready(static_cast<int64_t>(id));
+      const at::Tensor place = reducer.gradient(static_cast<int64_t>(id));
+      place.copy_(value_of(id, world().rank()));
+      reducer.mark_ready(static_cast<int64_t>(id), place);
     }
     reducer.wait();
     EXPECT_NEAR(reducer.gradient(2).item<double>(), 3 * expected_factor(tw::Reduction::mean), 1e-5);
@@ -250,7 +251,7 @@ TEST(Reducer, NamesMisuse) {
   reducer.begin();
   EXPECT_THROW(tw::Reducer(world(), specs, {.reduction = tw::Reduction::mean}).end_failed_step(), tw::ContractError);
   EXPECT_THROW(reducer.mark_ready(0, torch::ones({5})), tw::ContractError);
-  EXPECT_THROW(reducer.mark_ready(99), tw::ContractError);
+  EXPECT_THROW(reducer.mark_ready(99, torch::ones({5})), tw::ContractError);
   reducer.mark_ready(0, value_of(0, 0));
   EXPECT_THROW(reducer.mark_ready(0, value_of(0, 0)), tw::ContractError);
   try {

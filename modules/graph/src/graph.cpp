@@ -49,9 +49,7 @@ struct Writer {
   }
   void operator()(const std::vector<Ref>& value) const { list(value); }
   void operator()(const std::vector<bool>& value) const {
-    out << '[';
-    for (size_t i = 0; i < value.size(); ++i) out << (i > 0 ? ", " : "") << (value[i] ? "true" : "false");
-    out << ']';
+    out << '[' << joined(value, ", ", [](bool each) { return each ? "true" : "false"; }) << ']';
   }
   void operator()(const std::vector<Size>& value) const { list(value); }
   void operator()(const std::vector<double>& value) const { list(value); }

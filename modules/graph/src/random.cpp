@@ -26,18 +26,8 @@ namespace {
 using Arguments = std::vector<c10::IValue>;
 using Transform = double (*)(CounterRng& numbers, double a, double b);
 
-/// In [0, 1), with 53 random bits.
-double uniform(CounterRng& numbers) {
-  const uint64_t high = numbers();
-  return std::ldexp(static_cast<double>((high << 32U | numbers()) >> 11U), -53);
-}
-
 double between(CounterRng& numbers, double from, double to) { return from + (to - from) * uniform(numbers); }
-/// Box and Muller 1958; one of the two numbers.
-double normal(CounterRng& numbers, double mean, double deviation) {
-  const double radius = std::sqrt(-2 * std::log1p(-uniform(numbers)));
-  return mean + deviation * radius * std::cos(2 * std::numbers::pi * uniform(numbers));
-}
+double normal(CounterRng& numbers, double mean, double deviation) { return mean + deviation * tw::normal(numbers); }
 /// Kept above 0, so that the logarithm is finite.
 double exponential(CounterRng& numbers, double rate, double /*unused*/) { return -std::log1p(-std::max(uniform(numbers), 0x1p-54)) / rate; }
 

@@ -52,8 +52,6 @@ Operation::~Operation() {
 
 Engine::Engine(const Watch& watch, ThreadLevel level) : stall_warning_(watch.warning), stall_abort_(watch.abort), level_(level) {}
 
-Engine::~Engine() { stop_thread(); }
-
 void Engine::expect_own_thread() const {
   TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates at ",
              to_string(level_),
@@ -66,7 +64,7 @@ void Engine::watch(const Watch& watch) {
 }
 
 void Engine::drive_by_thread() {
-  thread_ = std::thread([this] { run_thread(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { run_thread(stop); });
 }
 
 void Engine::add(const std::shared_ptr<Operation>& operation) {
@@ -280,13 +278,8 @@ void Engine::abandon() {
 }
 
 void Engine::stop_thread() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  work_arrived_.notify_one();
-  thread_.join();
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
 }
 
 size_t Engine::in_flight() {
@@ -295,14 +288,11 @@ size_t Engine::in_flight() {
 }
 
 // Sleeps while nothing is in flight. Otherwise polls often enough for a network, and leaves the core to computing threads in between.
-void Engine::run_thread() {
+void Engine::run_thread(const std::stop_token& stop) {
   constexpr auto pause = std::chrono::microseconds(50);
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    if (active_.empty()) {
-      work_arrived_.wait(lock);
-      continue;
-    }
+  while (!stop.stop_requested()) {
+    work_arrived_.wait(lock, stop, [this] { return !active_.empty(); });
     progress_locked();
     lock.unlock();
     std::this_thread::sleep_for(pause);

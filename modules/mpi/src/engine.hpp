@@ -57,7 +57,6 @@ class Engine {
   Engine(const Watch& watch, ThreadLevel level);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine();
 
   void drive_by_thread();
   /// Applies to waits that begin from now on.
@@ -104,7 +103,7 @@ class Engine {
   void fail(Operation& operation, std::exception_ptr failure);
   void keep(Operation& operation);
   void revoke_locked(CommunicatorState& comm, const std::string& reason);
-  void run_thread();
+  void run_thread(const std::stop_token& stop);
 
   std::atomic<std::chrono::milliseconds> stall_warning_;
   std::atomic<std::chrono::milliseconds> stall_abort_;
@@ -113,11 +112,10 @@ class Engine {
   std::mutex mutex_;
   std::atomic<std::thread::id> driver_ = {};  // thread that is advancing an operation
   std::vector<std::shared_ptr<Operation>> active_;
-  std::condition_variable work_arrived_;
-  std::thread thread_;
-  bool stopping_ = false;
+  std::condition_variable_any work_arrived_;
   uint64_t rounds_ = 0;
   Clock::time_point next_listening_;
+  std::jthread thread_;  // last member: it uses all of the above, and is joined first
 };
 
 }  // namespace tw::mpi

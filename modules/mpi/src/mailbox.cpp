@@ -56,7 +56,7 @@ class Mailbox::Receive : public Transfer {
 };
 
 Mailbox::Mailbox(const Communicator& comm)
-    : comm_(comm.dup()), sent_(static_cast<size_t>(comm.size()), 0), taken_(static_cast<size_t>(comm.size()), 0) {
+    : comm_(comm.dup()), sent_(static_cast<size_t>(comm.size()), 0), received_(static_cast<size_t>(comm.size()), 0) {
   expect_next();
 }
 
@@ -96,7 +96,7 @@ std::optional<Mailbox::Message> Mailbox::take() {
     if (waiting_.empty()) return std::nullopt;
   }
   Message message = std::move(waiting_[next_++]);
-  ++taken_[static_cast<size_t>(message.from)];
+  ++received_[static_cast<size_t>(message.from)];
   return message;
 }
 

@@ -7,6 +7,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/rpc_server.hpp>
 #include <utility>
@@ -49,34 +50,34 @@ class RpcClient::Line {
   /// in flight.
   bool can_end(int64_t number) {
     if (number != ended_.load(std::memory_order_relaxed)) return false;
-    if (number == told_) listen();
-    return number < told_;
+    if (number == ended_there_) listen();
+    return number < ended_there_;
   }
 
   /// Ends the oldest call. @return the error that the server threw, or nothing
   std::string end() {
     const int64_t ended = ended_.fetch_add(1, std::memory_order_release) + 1;
-    return ended == told_ ? std::exchange(failure_, {}) : std::string();
+    return ended == ended_there_ ? std::exchange(failure_, {}) : std::string();
   }
 
  private:
   void listen() {
     if (request_ == MPI_REQUEST_NULL) {
-      heard_ = {};
-      check(MPI_Irecv(&heard_, sizeof heard_, MPI_BYTE, rank_, rpc::ends_tag, comm_.handle, &request_), "MPI_Irecv", comm_.name);
+      received_ = {};
+      check(MPI_Irecv(&received_, sizeof received_, MPI_BYTE, rank_, rpc::ends_tag, comm_.handle, &request_), "MPI_Irecv", comm_.name);
     }
     if (!is_done(request_, comm_)) return;
-    told_ = heard_.count;
-    if (heard_.failure.front() != 0) failure_ = concat("on rank ", rank_, ": ", heard_.failure.data());
+    ended_there_ = received_.count;
+    if (received_.failure.front() != 0) failure_ = concat("on rank ", rank_, ": ", received_.failure.data());
   }
 
   const CommunicatorState& comm_;  // kept alive by the operations
   int rank_;
   int64_t begun_ = 0;
   std::array<std::array<std::byte, max_request_bytes>, max_in_flight> requests_;
-  int64_t told_ = 0;  // number of calls that the server has ended
+  int64_t ended_there_ = 0;  // number of calls that the server has ended
   std::atomic<int64_t> ended_ = 0;
-  rpc::Ends heard_;
+  rpc::Ends received_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::string failure_;  // of the last call the server ended
 };
@@ -88,7 +89,7 @@ class RpcClient::Messages : public Transfer {
       : comm_(comm), line_(std::move(line)), failure_(message.failure ? message.failure : std::make_shared<std::string>()) {
     ++comm_.traffic.open;
     constexpr int64_t piece = RpcServer::piece_bytes;
-    const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
+    const auto pieces = [](auto bytes) { return static_cast<size_t>(divide_up(std::ssize(bytes), piece)); };
     pieces_.reserve(pieces(message.outgoing) + pieces(message.incoming));
     for_each_piece(message.incoming, [&](auto bytes) {
       check(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, rpc::response_tag, comm_.handle,

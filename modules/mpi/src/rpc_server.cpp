@@ -139,8 +139,8 @@ class RpcServer::Listening : public Transfer {
             "MPI_Irecv", comm_.name);
     } else {
       const bool taken_all = held.in_flight.empty() || !held.in_flight.front().incoming;
-      if (!now.give || held.given_all || !taken_all) return false;
-      now.give(piece.bytes);
+      if (!now.answer || held.given_all || !taken_all) return false;
+      now.answer(piece.bytes);
       held.given_all = piece.bytes.empty();
       if (held.given_all) return false;
       check(MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, client, rpc::response_tag, comm_.handle, &piece.request),

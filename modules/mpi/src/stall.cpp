@@ -139,8 +139,8 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
 // Ranks on other nodes cannot read our board: each waiting rank announces its wait to everyone, shortly before the first report.
 std::string Stall::look(const Operation& operation, Clock::time_point now) {
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - begin_);
-  if (!told_ && waited > std::min(warning_, abort_) * 3 / 4) {
-    told_ = true;
+  if (!announced_ && waited > std::min(warning_, abort_) * 3 / 4) {
+    announced_ = true;
     tell_waiting(*operation.comm, operation.call, operation.number);
   }
   if (!warned_ && waited > warning_) {

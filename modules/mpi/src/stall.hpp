@@ -13,7 +13,7 @@ class Stall {
   /// The wait has made progress: both times count from now.
   void begin_again(Clock::time_point now) {
     begin_ = now;
-    told_ = warned_ = false;
+    announced_ = warned_ = false;
   }
 
   /// Call from time to time, under the engine's lock. @return for a guest, why the wait must end; else empty
@@ -27,7 +27,7 @@ class Stall {
   Clock::time_point first_begin_;
   std::chrono::milliseconds warning_;
   std::chrono::milliseconds abort_;
-  bool told_ = false;
+  bool announced_ = false;
   bool warned_ = false;
   std::optional<Clock::time_point> saw_leave_;
 };

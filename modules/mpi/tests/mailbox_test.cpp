@@ -38,7 +38,7 @@ TEST(Mailbox, KeepsTheOrderOfEachSender) {
   mailbox.flush();
   EXPECT_EQ(mailbox.take(), std::nullopt);
   EXPECT_EQ(mailbox.sent(), std::vector<int64_t>(static_cast<size_t>(world().size()), messages));
-  EXPECT_EQ(mailbox.taken(), mailbox.sent());
+  EXPECT_EQ(mailbox.received(), mailbox.sent());
 }
 
 TEST(Mailbox, LeavesNothingBehind) {

@@ -77,7 +77,7 @@ class Server {
                 if (each != byte_of(request.number, taken++)) complaint_ = concat("payload of ", request.number);
               }
             },
-        .give =
+        .answer =
             [request, given = int64_t{0}](Bytes& piece) mutable {
               piece.resize(static_cast<size_t>(std::min(RpcServer::piece_bytes, request.answer - given)));
               for (std::byte& each : piece) each = byte_of(-request.number, given++);

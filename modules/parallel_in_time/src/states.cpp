@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <tw/base/concat.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
 namespace tw::layer_parallel {
@@ -21,12 +22,9 @@ bool alike(const State& a, const State& b, size_t skipped) {
 
 std::string describe(const State& state) {
   if (state.empty()) return "nothing";
-  std::string text;
-  for (const at::Tensor& tensor : state) {
-    if (!text.empty()) text += ", ";
-    text += tensor.defined() ? dtype_name(tensor.scalar_type()) + ' ' + shape_text(tensor.sizes().vec()) : "an undefined tensor";
-  }
-  return text;
+  return joined(state, ", ", [](const at::Tensor& tensor) {
+    return tensor.defined() ? dtype_name(tensor.scalar_type()) + ' ' + shape_text(tensor.sizes().vec()) : "an undefined tensor";
+  });
 }
 
 State stack(const std::vector<State>& states) {

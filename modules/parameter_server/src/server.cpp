@@ -29,7 +29,7 @@ RpcServer::Exchange taking_push(Shard shard, Shard::Entry entry, const Request& 
 
 RpcServer::Exchange giving_values(const Shard& shard, int64_t element_bytes) {
   return {
-      .give =
+      .answer =
           [shard, element_bytes, next = int64_t{0}](std::vector<std::byte>& piece) mutable {
             const int64_t count = std::min(RpcServer::piece_bytes / element_bytes, shard.count() - next);
             piece.resize(static_cast<size_t>(count * element_bytes));

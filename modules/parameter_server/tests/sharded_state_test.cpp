@@ -13,7 +13,7 @@ namespace sharded_state_test {
 using tw::testing::world;
 
 TEST(ShardedState, IsNoShardHalfPushed) {
-  constexpr int64_t numel = 100000;  // several stretches on each server
+  constexpr int64_t numel = 100000;  // several chunks on each server
   ShardedTensor centre(world(), torch::zeros({numel}), {.rules = {rules::momentum({.lr = 1, .momentum = 0.5})}});
   const at::Tensor ones = torch::ones({numel});
   for (int i = 0; i < 50; ++i) {

@@ -165,7 +165,7 @@ TEST_P(ShardedTensors, RefuseWhatLiesElsewhere) {
 }
 
 TEST_P(ShardedTensors, TellThePusherWhatARuleThrew) {
-  Rule moody{.name = "moody", .apply = [](const Stretch& s) {
+  Rule moody{.name = "moody", .apply = [](const Chunk& s) {
                if (*reinterpret_cast<const float*>(s.pushed) < 0) throw std::runtime_error("too negative");
                rules::add().apply(s);
              }};
@@ -198,7 +198,7 @@ TEST_P(ShardedTensors, MayGoWithRequestsInFlight) {
 /// The library writes the initial values with its own rule of that name.
 TEST_P(ShardedTensors, RefuseRulesThatBearOurNames) {
   for (const std::string name : {"copy", "zero", "add"}) {
-    const Rule rule{.name = name, .apply = [](const Stretch&) {}};
+    const Rule rule{.name = name, .apply = [](const Chunk&) {}};
     const std::string message = tw::testing::message_of<ContractError>([&] { ShardedTensor(world(), torch::zeros({4}), options({rule})); });
     EXPECT_NE(message.find("a rule of yours is called '" + name + "'"), std::string::npos) << message;
   }

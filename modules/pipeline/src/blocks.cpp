@@ -94,7 +94,7 @@ Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<B
   TW_EXPECTS(factories.size() >= static_cast<size_t>(stages), factories.size(), " blocks for ", stages, " stages: each needs at least one");
   const Rows mine = part_of({0, static_cast<int64_t>(factories.size())}, stages, ranks_of(options).stage_of(comm.rank()));
   StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, mine.begin, mine.end); });
-  return {comm.dup(), std::move(model), options, {mine.begin, mine.end}};
+  return {comm.dup(), std::move(model), options};
 }
 
 }  // namespace tw::pipeline

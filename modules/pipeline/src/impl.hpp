@@ -17,7 +17,6 @@ struct Pipeline::Start {
   Communicator comm;  // owned by the pipeline
   StageModel model;
   PipelineOptions options;
-  std::pair<int64_t, int64_t> blocks = {0, 0};
 };
 
 /// The members of a pipeline.
@@ -28,7 +27,6 @@ class Pipeline::Impl {
   Communicator comm_;
   StageModel model_;
   PipelineOptions options_;
-  std::pair<int64_t, int64_t> blocks_;
   StageRanks ranks_;
   Place place_;
   FrozenParameters frozen_;

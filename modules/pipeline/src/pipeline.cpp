@@ -93,7 +93,6 @@ Pipeline::Impl::Impl(Start start)
     : comm_(std::move(start.comm)),
       model_(std::move(start.model)),
       options_(std::move(start.options)),
-      blocks_(start.blocks),
       ranks_(ranks_of(options_)),
       place_{comm_, ranks_, ranks_.stage_of(comm_.rank()), ranks_.replica_of(comm_.rank())},
       frozen_(*model_.module),
@@ -342,8 +341,6 @@ void Pipeline::restart_over(const Communicator& comm) {
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }
 const Communicator* Pipeline::holders() const noexcept { return &impl_->comm_; }
 int Pipeline::stage() const noexcept { return impl_->place_.stage; }
-const Communicator& Pipeline::replicas_comm() const noexcept { return impl_->gradients_->replicas(); }
-std::pair<int64_t, int64_t> Pipeline::blocks() const noexcept { return impl_->blocks_; }
 
 void Pipeline::train(bool on) {
   Module::train(on);

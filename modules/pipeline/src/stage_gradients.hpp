@@ -22,7 +22,6 @@ class StageGradients {
   /// Makes values equal: to those of replica 0, and for tied parameters to those of the first stage that has them. Collective over `comm`.
   void make_parameters_equal() const;
 
-  const Communicator& replicas() const noexcept { return replicas_; }
   /// The trained parameters, each once.
   const std::vector<NamedTensor>& parameters() const noexcept { return trained_; }
   const std::vector<Tie>& ties() const noexcept { return ties_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random modules made of ordinary and odd parts.
 #pragma once
+#include <tw/base/concat.hpp>
 #include <tw/graph/forward.hpp>
 
 #include "cut_trial.hpp"
@@ -33,11 +34,7 @@ class RandomModule : public OddParts {
   }
 
   /// Such as "linear add gru".
-  std::string describe() const {
-    std::string text;
-    for (const Step& step : steps_) text += concat(text.empty() ? "" : " ", step.name);
-    return text;
-  }
+  std::string describe() const { return joined(steps_, " ", &Step::name); }
 
  private:
   using Make = Step (RandomModule::*)();

@@ -128,7 +128,7 @@ Mesh shards_and_stages() { return Mesh(world(), {{"shard", 2}, {"stage", 2}}); }
 Stage stage_of_blocks(const Setting& setting, const Mesh& mesh, bool tied = false, Reduction reduction = Reduction::mean) {
   auto pipeline = std::make_unique<Pipeline>(mesh["stage"], blocks(tied), options_of(setting));
   FullyShardedOptions options{.reduction = reduction};
-  for (int64_t i = pipeline->blocks().first; i < pipeline->blocks().second; ++i) options.units.push_back(std::to_string(i));
+  for (const auto& block : pipeline->named_children()) options.units.push_back(block.key());
   return Stage(setting, std::move(pipeline), mesh, options);
 }
 
@@ -319,8 +319,8 @@ TEST(ShardedStages, RefuseWhatOnlyWholeGradientsAllow) {
 /// Replicas of a stage reduce whole gradients themselves.
 TEST(ShardedStages, RefuseReplicasOfAStage) {
   const Pipeline replicas(world(), blocks(), {.schedule = one_forward_one_backward(2, micro_batches), .replicas = {2, 2}});
-  const std::string message =
-      message_of<ContractError>([&] { const FullySharded sharded(replicas.replicas_comm(), replicas, {.reduction = Reduction::mean}); });
+  const Communicator of_stage = world().split(replicas.stage(), world().rank());
+  const std::string message = message_of<ContractError>([&] { const FullySharded sharded(of_stage, replicas, {.reduction = Reduction::mean}); });
   EXPECT_NE(message.find("must be the same on all ranks"), std::string::npos) << message;
 }
 

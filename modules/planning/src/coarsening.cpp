@@ -12,7 +12,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Positions where a block may begin: all except those inside a pinned stretch.
+/// Positions where a block may begin: all except those inside a pinned range.
 std::vector<int> allowed_cuts(const OperatorOrder& order, const std::vector<std::pair<int, int>>& pinned) {
   std::vector<int> change(static_cast<size_t>(order.size()) + 2, 0);
   for (const auto& [first, last] : pinned) {
@@ -48,11 +48,11 @@ std::vector<double> weights_before(const OperatorOrder& order, double rows) {
 
 }  // namespace
 
-std::vector<std::pair<int, int>> pinned_stretches(const OperatorOrder& order, const std::vector<std::vector<std::string>>& together) {
+std::vector<std::pair<int, int>> pinned_ranges(const OperatorOrder& order, const std::vector<std::vector<std::string>>& together) {
   if (together.empty()) return {};
   std::map<std::string_view, int> position_of;
   for (int p = 0; p < order.size(); ++p) position_of[order.profile().operators[static_cast<size_t>(order.operator_at(p))].name] = p;
-  std::vector<std::pair<int, int>> stretches;
+  std::vector<std::pair<int, int>> ranges;
   for (const std::vector<std::string>& names : together) {
     int first = order.size();
     int last = 0;
@@ -62,9 +62,9 @@ std::vector<std::pair<int, int>> pinned_stretches(const OperatorOrder& order, co
       first = std::min(first, found->second);
       last = std::max(last, found->second);
     }
-    if (first < last) stretches.emplace_back(first, last);
+    if (first < last) ranges.emplace_back(first, last);
   }
-  return stretches;
+  return ranges;
 }
 
 std::vector<int> coarsen(const OperatorOrder& order, const std::vector<std::pair<int, int>>& pinned, int max_blocks, double rows) {

@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <tw/base/concat.hpp>
 
+#include <ranges>
 #include <tw/base/number_text.hpp>
 #include <tw/base/text_stream.hpp>
 #include "text.hpp"
@@ -32,8 +33,7 @@ class Table {
 std::string operators_text(const StagePlan& stage, const Profile& profile) {
   constexpr size_t max_ranges = 3;
   const std::vector<std::string> names = name_ranges(stage.operators, profile);
-  std::string text = names.front();
-  for (size_t i = 1; i < std::min(names.size(), max_ranges); ++i) text += ", " + names[i];
+  const std::string text = joined(names | std::views::take(max_ranges));
   return names.size() > max_ranges ? concat(text, ", and ", names.size() - max_ranges, " more") : text;
 }
 

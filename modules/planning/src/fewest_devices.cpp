@@ -7,8 +7,8 @@
 
 namespace tw::pipeline {
 
-Candidate fewest_devices(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
-  const StageTable table(stretches, setting, cluster, options);
+Candidate fewest_devices(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
+  const StageTable table(costs, setting, cluster, options);
   const int blocks = table.blocks();
   const int max_stages = std::min(setting.max_stages, blocks);
   struct Choice {

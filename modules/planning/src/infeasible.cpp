@@ -14,10 +14,10 @@ constexpr int max_devices = 1 << 20;
 constexpr int few_rows = 64;
 
 /// The least bytes per device for blocks [begin, end) with `held` micro-batches in flight, over all recomputation modes.
-double min_bytes(const Stretches& stretches, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
+double min_bytes(const BlockCostTable& costs, int begin, int end, int replicas, int held, int64_t rows, const Cluster& cluster,
                  const PlanOptions& options) {
   const int64_t share = share_of_rows(rows, replicas);
-  const StageLoad load = stage_load(stretches, begin, end, share);
+  const StageLoad load = stage_load(costs, begin, end, share);
   double least = infinity;
   for (const Recompute recompute : options.recompute) {
     least = std::min(least, figures_of(load, {share, replicas, held, recompute}, cluster, options.parameters).memory.total());
@@ -25,8 +25,8 @@ double min_bytes(const Stretches& stretches, int begin, int end, int replicas, i
   return least;
 }
 
-std::string names_of_block(const Stretches& stretches, int block) {
-  const std::vector<std::string> names = name_ranges(stretches.operators_of(block, block + 1), stretches.order().profile());
+std::string names_of_block(const BlockCostTable& costs, int block) {
+  const std::vector<std::string> names = name_ranges(costs.operators_of(block, block + 1), costs.order().profile());
   std::string text = concat('"', names.front(), '"');
   for (size_t i = 1; i < names.size(); ++i) text += concat(", \"", names[i], '"');
   return text;
@@ -35,28 +35,28 @@ std::string names_of_block(const Stretches& stretches, int block) {
 std::string in_bytes(double bytes) { return concat(static_cast<int64_t>(std::ceil(bytes)), " bytes"); }
 
 /// A message naming the block that no device can hold, with as few rows and micro-batches in flight as `settings` allow; empty: each block fits.
-std::string too_large_block(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
+std::string too_large_block(const BlockCostTable& costs, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                             const PlanOptions& options) {
   double worst = cluster.memory_bytes;
   int block = -1;
-  for (int b = 0; b < stretches.blocks(); ++b) {
+  for (int b = 0; b < costs.blocks(); ++b) {
     double least = infinity;
     for (const SearchSetting& setting : settings) {
       const auto replicas = static_cast<int>(std::min<int64_t>(max_devices, setting.rows));
-      const int held = in_flight(setting.schedule, setting.micro_batches, b + 1 == stretches.blocks() ? 1 : 2);
-      least = std::min(least, min_bytes(stretches, b, b + 1, replicas, held, setting.rows, cluster, options));
+      const int held = in_flight(setting.schedule, setting.micro_batches, b + 1 == costs.blocks() ? 1 : 2);
+      least = std::min(least, min_bytes(costs, b, b + 1, replicas, held, setting.rows, cluster, options));
     }
     if (least <= worst) continue;
     worst = least;
     block = b;
   }
   if (block < 0) return "";
-  return concat(names_of_block(stretches, block), " alone needs ", in_bytes(worst), " on each device, ", in_bytes(worst - cluster.memory_bytes),
+  return concat(names_of_block(costs, block), " alone needs ", in_bytes(worst), " on each device, ", in_bytes(worst - cluster.memory_bytes),
                 " more than it has: no number of devices is sufficient");
 }
 
 /// Describes the part of a plan for more devices that does not fit on the available ones.
-std::string first_without_place(const Stretches& stretches, const Candidate& fewest, const Cluster& cluster, const PlanOptions& options) {
+std::string first_without_place(const BlockCostTable& costs, const Candidate& fewest, const Cluster& cluster, const PlanOptions& options) {
   int begin = 0;
   int devices = 0;
   int first = -1;
@@ -67,23 +67,23 @@ std::string first_without_place(const Stretches& stretches, const Candidate& few
     const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, to_end--);
     if (devices > cluster.devices) {
       if (first < 0) first = begin;
-      missing += stage.replicas * min_bytes(stretches, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
+      missing += stage.replicas * min_bytes(costs, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
     }
     begin = stage.end;
   }
-  return concat(names_of_block(stretches, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " are left over");
+  return concat(names_of_block(costs, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " are left over");
 }
 
 }  // namespace
 
-std::string why_infeasible(const Stretches& stretches, const std::vector<SearchSetting>& settings, const Cluster& cluster,
+std::string why_infeasible(const BlockCostTable& costs, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                            const PlanOptions& options) {
   const std::string title =
       concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ", in_bytes(cluster.memory_bytes), ": ");
-  const std::string block = too_large_block(stretches, settings, cluster, options);
+  const std::string block = too_large_block(costs, settings, cluster, options);
   if (!block.empty()) return title + block;
-  if (options.stages && *options.stages > stretches.blocks()) {
-    return concat("the model can be cut into at most ", stretches.blocks(), stretches.blocks() == 1 ? " stage" : " stages", ", but ", *options.stages,
+  if (options.stages && *options.stages > costs.blocks()) {
+    return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", *options.stages,
                   " are asked for");
   }
   if (options.stages) return concat(title, "no division into ", *options.stages, " stages, of one device each, fits");
@@ -92,15 +92,15 @@ std::string why_infeasible(const Stretches& stretches, const std::vector<SearchS
     if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less
     setting.devices = max_devices;
     setting.max_replicas = few_rows;
-    if (!options.max_stages) setting.max_stages = stretches.blocks();
-    const Candidate candidate = fewest_devices(stretches, setting, cluster, options);
+    if (!options.max_stages) setting.max_stages = costs.blocks();
+    const Candidate candidate = fewest_devices(costs, setting, cluster, options);
     if (candidate.objective < fewest.objective) fewest = candidate;
   }
   if (fewest.stages.empty()) {
-    return concat(title, "with at most ", options.max_stages.value_or(stretches.blocks()),
-                  " stages, no number of devices is sufficient; the first block is ", names_of_block(stretches, 0));
+    return concat(title, "with at most ", options.max_stages.value_or(costs.blocks()),
+                  " stages, no number of devices is sufficient; the first block is ", names_of_block(costs, 0));
   }
-  return concat(title, first_without_place(stretches, fewest, cluster, options), "; ", fewest.objective, " devices are sufficient");
+  return concat(title, first_without_place(costs, fewest, cluster, options), "; ", fewest.objective, " devices are sufficient");
 }
 
 }  // namespace tw::pipeline

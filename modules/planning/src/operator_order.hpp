@@ -5,7 +5,7 @@
 
 namespace tw::pipeline {
 
-/// The operators that see the batch, in sequence, so that a stage is a stretch of them. The other operators ("constants") belong to each stage that
+/// The operators that see the batch, in sequence, so that a stage is a range of them. The other operators ("constants") belong to each stage that
 /// uses them.
 class OperatorOrder {
  public:
@@ -19,7 +19,7 @@ class OperatorOrder {
   int operator_at(int position) const { return order_[static_cast<size_t>(position)]; }
   /// Bytes of all values that are produced before `position` and used at or after it, or are outputs of the model. At 0: the model's input.
   const Affine& border(int position) const { return borders_[static_cast<size_t>(position)]; }
-  /// Constants that the stretch uses, directly or indirectly, ascending.
+  /// Constants that the range uses, directly or indirectly, ascending.
   std::vector<int> constants_of(int begin, int end) const;
 
  private:

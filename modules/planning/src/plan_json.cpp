@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
+#include <ranges>
+#include <tw/base/concat.hpp>
 #include <tw/planning/plan.hpp>
 
 #include "json_fields.hpp"
@@ -50,12 +52,10 @@ std::vector<int> operators_from(const nlohmann::json& json, const char* name, co
 template <class Kind>
 Kind kind_from(const nlohmann::json& json, const char* key, const std::vector<std::pair<std::string, Kind>>& names, const std::string& where) {
   const auto text = field<std::string>(json, key, where);
-  std::string known;
   for (const auto& [name, kind] : names) {
     if (text == name) return kind;
-    known += (known.empty() ? "" : ", ") + name;
   }
-  throw Error(concat(where, '.', key, " is \"", text, "\", must be one of ", known));
+  throw Error(concat(where, '.', key, " is \"", text, "\", must be one of ", joined(std::views::keys(names))));
 }
 
 StagePlan stage_from(const nlohmann::json& json, const Names& names, const std::string& where) {

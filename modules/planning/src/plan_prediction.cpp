@@ -9,7 +9,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// The operators of all stages in sequence, cut into segments, so that each stage is a stretch of blocks.
+/// The operators of all stages in sequence, cut into segments, so that each stage is a range of blocks.
 struct StageOrder {
   std::vector<int> operators;      // operators that see the batch
   std::vector<int> begins;         // begins of segments, and the end
@@ -73,7 +73,7 @@ Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const 
   TW_EXPECTS(problems.empty(), problems.front());
   StageOrder ordered = order_of(plan, profile);
   const OperatorOrder order(profile, std::move(ordered.operators));
-  const Stretches stretches(order, std::move(ordered.begins));
+  const BlockCostTable costs(order, std::move(ordered.begins));
   const auto count = static_cast<int>(plan.stages.size());
   std::vector<Affine> borders;
   for (int i = 0; i < count; ++i) {
@@ -85,8 +85,8 @@ Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const 
                                .in_flight = in_flight(plan.schedule, plan.micro_batches, count - i),
                                .recompute = stage.recompute,
                                .waiting = waiting(plan.schedule, plan.micro_batches, i)};
-    stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, parameters);
-    borders.push_back(stretches.border(end));
+    stage.figures = figures_of(stage_load(costs, begin, end, setting.rows), setting, cluster, parameters);
+    borders.push_back(costs.border(end));
   }
   predict_step(plan, borders, cluster);
   return plan;

@@ -34,8 +34,8 @@ std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions
   return settings;
 }
 
-Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Cluster& cluster, const PlanOptions& options) {
-  Plan plan{.hash = stretches.order().profile().hash,
+Plan plan_of(const Candidate& candidate, const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
+  Plan plan{.hash = costs.order().profile().hash,
             .batch = options.batch,
             .micro_batches = candidate.setting.micro_batches,
             .schedule = candidate.setting.schedule};
@@ -50,8 +50,8 @@ Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Clust
                                .recompute = recompute,
                                .waiting = waiting(plan.schedule, plan.micro_batches, before)};
     StagePlan& stage = plan.stages.emplace_back(StagePlan{.replicas = replicas, .recompute = recompute});
-    stage.figures = figures_of(stage_load(stretches, begin, end, setting.rows), setting, cluster, options.parameters);
-    borders.push_back(stretches.border(end));
+    stage.figures = figures_of(stage_load(costs, begin, end, setting.rows), setting, cluster, options.parameters);
+    borders.push_back(costs.border(end));
     begin = end;
   }
   predict_step(plan, borders, cluster);
@@ -59,13 +59,13 @@ Plan plan_of(const Candidate& candidate, const Stretches& stretches, const Clust
 }
 
 /// Adds the operator lists, which are long, to the winning plan only.
-void name_operators(Plan& plan, const Candidate& candidate, const Stretches& stretches) {
+void name_operators(Plan& plan, const Candidate& candidate, const BlockCostTable& costs) {
   int begin = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const int end = candidate.stages[i].end;
-    plan.stages[i].operators = stretches.operators_of(begin, end);
+    plan.stages[i].operators = costs.operators_of(begin, end);
     if (plan.stages[i].recompute == Recompute::selective) {
-      for (int block = begin; block < end; ++block) plan.stages[i].segments.push_back(stretches.order().operator_at(stretches.begin_of(block)));
+      for (int block = begin; block < end; ++block) plan.stages[i].segments.push_back(costs.order().operator_at(costs.begin_of(block)));
     }
     begin = end;
   }
@@ -86,13 +86,12 @@ double balanced_step_s(const Simulated& simulated) {
 /// The outer search over settings. Simulates the best candidates and sorts them, best first.
 class Search {
  public:
-  Search(const Stretches& stretches, const Cluster& cluster, const PlanOptions& options)
-      : stretches_(stretches), cluster_(cluster), options_(options) {}
+  Search(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) : costs_(costs), cluster_(cluster), options_(options) {}
 
   std::vector<Simulated> run(const std::vector<SearchSetting>& settings) {
     double best = infinity;
     for (const SearchSetting& setting : settings) {
-      std::vector<Candidate> found = search_stages(stretches_, setting, cluster_, options_, slack * best);
+      std::vector<Candidate> found = search_stages(costs_, setting, cluster_, options_, slack * best);
       std::stable_sort(found.begin(), found.end(), by_objective);
       for (size_t i = 0; i < found.size(); ++i) {
         best = std::min(best, found[i].objective);
@@ -119,27 +118,27 @@ class Search {
   static bool by_objective(const Candidate& a, const Candidate& b) { return a.objective < b.objective; }
 
   void simulate_candidate(const Candidate& candidate, double limit, std::vector<Simulated>& simulated) const {
-    if (candidate.objective <= limit) simulated.push_back({candidate, plan_of(candidate, stretches_, cluster_, options_)});
+    if (candidate.objective <= limit) simulated.push_back({candidate, plan_of(candidate, costs_, cluster_, options_)});
   }
 
-  const Stretches& stretches_;
+  const BlockCostTable& costs_;
   const Cluster& cluster_;
   const PlanOptions& options_;
   std::vector<Candidate> sure_;
   std::vector<Candidate> others_;
 };
 
-double relaxed_step(const Stretches& stretches, const Cluster& cluster, PlanOptions options, const std::vector<SearchSetting>& settings) {
+double relaxed_step(const BlockCostTable& costs, const Cluster& cluster, PlanOptions options, const std::vector<SearchSetting>& settings) {
   options.gap = std::max(options.gap, 0.02);
-  return Search(stretches, cluster, options).run(settings).front().plan.step_s;
+  return Search(costs, cluster, options).run(settings).front().plan.step_s;
 }
 
-Relaxations relaxations(const Stretches& stretches, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
+Relaxations relaxations(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
                         const Plan& best) {
   const auto with = [&](auto change) {
     Cluster relaxed = cluster;
     change(relaxed);
-    return std::min(best.step_s, relaxed_step(stretches, relaxed, options, settings));
+    return std::min(best.step_s, relaxed_step(costs, relaxed, options, settings));
   };
   Relaxations relaxed{.memory = with([](Cluster& c) { c.memory_bytes = infinity; }),
                       .links = with([](Cluster& c) { c.between_stages = {}; }),
@@ -194,10 +193,10 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   const OperatorOrder order(profile);
   TW_EXPECTS(order.size() > 0, "no operator takes the model's input");
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
-  const Stretches stretches(order, coarsen(order, pinned_stretches(order, options.together), options.max_blocks, rows));
+  const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
   const std::vector<SearchSetting> settings = settings_of(cluster, options);
-  std::vector<Simulated> simulated = Search(stretches, cluster, options).run(settings);
-  if (simulated.empty()) throw Error(why_infeasible(stretches, settings, cluster, options));
+  std::vector<Simulated> simulated = Search(costs, cluster, options).run(settings);
+  if (simulated.empty()) throw Error(why_infeasible(costs, settings, cluster, options));
 
   PlanResult result{.cluster = cluster, .options = options, .profile = profile};
   result.settings = static_cast<int>(settings.size());
@@ -206,10 +205,10 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   for (Simulated& s : simulated) {
     if (static_cast<int>(result.plans.size()) == options.best_plans) break;
     if (!known.insert({s.plan.micro_batches, s.candidate.stages}).second) continue;
-    name_operators(s.plan, s.candidate, stretches);
+    name_operators(s.plan, s.candidate, costs);
     result.plans.push_back(std::move(s.plan));
   }
-  result.relaxed = relaxations(stretches, cluster, options, settings, result.best());
+  result.relaxed = relaxations(costs, cluster, options, settings, result.best());
   return result;
 }
 

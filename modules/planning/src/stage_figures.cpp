@@ -5,37 +5,37 @@
 
 namespace tw::pipeline {
 
-StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t rows, std::optional<double> segment_bytes) {
+StageLoad stage_load(const BlockCostTable& costs, int begin, int end, int64_t rows, std::optional<double> segment_bytes) {
   const auto r = static_cast<double>(rows);
-  return {.stretch = stretches.at(begin, end),
-          .input_bytes = stretches.border(begin).of(r),
-          .output_bytes = stretches.border(end).of(r),
+  return {.costs = costs.at(begin, end),
+          .input_bytes = costs.border(begin).of(r),
+          .output_bytes = costs.border(end).of(r),
           .is_first = begin == 0,
-          .segment_bytes = segment_bytes ? *segment_bytes : stretches.segments_peak(begin, end, r)};
+          .segment_bytes = segment_bytes ? *segment_bytes : costs.segments_peak(begin, end, r)};
 }
 
 StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters) {
-  const Stretch& stretch = load.stretch;
+  const BlockCosts& costs = load.costs;
   const auto rows = static_cast<double>(setting.rows);
   StageFigures figures;
-  figures.forward_s = stretch.forward.of(rows);
-  figures.backward_s = stretch.backward.of(rows) + (setting.recompute == Recompute::none ? 0 : figures.forward_s);
-  figures.weights_s = std::min(stretch.weights.of(rows), stretch.backward.of(rows));
+  figures.forward_s = costs.forward.of(rows);
+  figures.backward_s = costs.backward.of(rows) + (setting.recompute == Recompute::none ? 0 : figures.forward_s);
+  figures.weights_s = std::min(costs.weights.of(rows), costs.backward.of(rows));
   figures.in_flight = setting.in_flight;
 
   StageMemory& memory = figures.memory;
-  memory.weights = stretch.parameter_bytes * parameters.weights;
-  memory.gradients = stretch.parameter_bytes * parameters.gradients;
-  memory.optimizer = stretch.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
+  memory.weights = costs.parameter_bytes * parameters.weights;
+  memory.gradients = costs.parameter_bytes * parameters.gradients;
+  memory.optimizer = costs.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
   memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes) + (setting.replicas > 1 ? memory.gradients : 0);
   // The pass that runs now, and what others have left for their weights' half. What it leaves replaces what it has saved.
-  const double left = stretch.waiting.of(rows);
-  const double now = setting.waiting > 0 ? std::max(stretch.peak.of(rows), left) : stretch.peak.of(rows);
+  const double left = costs.waiting.of(rows);
+  const double now = setting.waiting > 0 ? std::max(costs.peak.of(rows), left) : costs.peak.of(rows);
   const double waiting = std::max(0, setting.waiting - 1) * left;
   switch (setting.recompute) {
-    case Recompute::none: memory.activations = (setting.in_flight - 1) * stretch.saved.of(rows) + now + waiting; break;
+    case Recompute::none: memory.activations = (setting.in_flight - 1) * costs.saved.of(rows) + now + waiting; break;
     case Recompute::selective:
-      memory.activations = (setting.in_flight - 1) * stretch.kept.of(rows) + waiting;
+      memory.activations = (setting.in_flight - 1) * costs.kept.of(rows) + waiting;
       memory.recomputation = setting.waiting > 0 ? std::max(load.segment_bytes, left) : load.segment_bytes;
       break;
     case Recompute::full:
@@ -46,7 +46,7 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
 
   figures.all_reduce_s = ring_all_reduce(setting.replicas, memory.gradients, cluster.within_stage);
   // Tied gradients go to one of the stages that share them, and back.
-  if (stretch.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(stretch.tied_bytes * parameters.gradients);
+  if (costs.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(costs.tied_bytes * parameters.gradients);
   return figures;
 }
 

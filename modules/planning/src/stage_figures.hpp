@@ -6,7 +6,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/planning/plan.hpp>
 
-#include "stretches.hpp"
+#include "block_costs.hpp"
 
 namespace tw::pipeline {
 
@@ -19,17 +19,17 @@ struct StageSetting {
   int waiting = 0;  ///< for the weights' half of their backward pass
 };
 
-/// A stretch as a stage, for a number of rows.
+/// A range of blocks as a stage, for a number of rows.
 struct StageLoad {
-  const Stretch& stretch;
+  const BlockCosts& costs;
   double input_bytes = 0;    ///< bytes of the rows from the previous stage; for the first stage, of the model's input
   double output_bytes = 0;   ///< bytes sent to the next stage; 0 for the last one
   bool is_first = false;     ///< the first stage receives nothing
-  double segment_bytes = 0;  ///< see Stretches::segments_peak()
+  double segment_bytes = 0;  ///< see BlockCostTable::segments_peak()
 };
 
 /// The load of blocks [begin, end). @param segment_bytes if already known
-StageLoad stage_load(const Stretches& stretches, int begin, int end, int64_t rows, std::optional<double> segment_bytes = {});
+StageLoad stage_load(const BlockCostTable& costs, int begin, int end, int64_t rows, std::optional<double> segment_bytes = {});
 
 /// All figures except transfer_s and exposed_s, which depend on the neighbours.
 StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters);

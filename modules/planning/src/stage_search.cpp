@@ -101,12 +101,12 @@ class StageDynamics {
   std::vector<double> sums_;  // by stages, first block, devices
 };
 
-void choose_recomputation(Candidate& candidate, const Stretches& stretches, const Cluster& cluster, const PlanOptions& options) {
+void choose_recomputation(Candidate& candidate, const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
   int begin = 0;
   auto to_end = static_cast<int>(candidate.stages.size());
   for (StageChoice& stage : candidate.stages) {
     const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, to_end--);
-    const auto found = fastest_recompute(stretches, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
+    const auto found = fastest_recompute(costs, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
     if (found) stage.recompute = found->second;
     begin = stage.end;
   }
@@ -114,9 +114,9 @@ void choose_recomputation(Candidate& candidate, const Stretches& stretches, cons
 
 }  // namespace
 
-std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
+std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough) {
-  const StageTable table(stretches, setting, cluster, options);
+  const StageTable table(costs, setting, cluster, options);
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
   // Costs of the last candidate, by number of stages. While its load is within the bound and no sum is smaller, it remains the best for this number
@@ -138,7 +138,7 @@ std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSet
         known_sum = sum;
         candidate.objective = sum + known_load;
         best = std::min(best, candidate.objective);
-        choose_recomputation(candidate, stretches, cluster, options);
+        choose_recomputation(candidate, costs, cluster, options);
         candidates.push_back(std::move(candidate));
       }
       if (sum < least) {

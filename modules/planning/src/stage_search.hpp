@@ -43,16 +43,16 @@ struct SearchCost {
 };
 
 /// The cost of a stage that fits in memory, with the fastest recomputation, and the smallest of equally fast ones. Empty if none fits.
-std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
+std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCostTable& costs, int begin, int end, int replicas, int in_flight,
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
 /// Candidates. If any exist, they include one whose objective is within the options' gap of the optimum.
 /// @param good_enough an objective: after the first candidate, only better ones are searched for
-std::vector<Candidate> search_stages(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
+std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough);
 
 /// The plan with the fewest devices, up to setting.devices, that fits in memory, regardless of time; no stages if there is none.
-Candidate fewest_devices(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
+Candidate fewest_devices(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
 /// Numbers of replicas worth trying: larger ones only if each replica gets fewer rows, or a smaller shard of the optimizer's state.
 std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMemory& parameters);

@@ -52,10 +52,10 @@ std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMe
   return useful;
 }
 
-std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretches& stretches, int begin, int end, int replicas, int in_flight,
+std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCostTable& costs, int begin, int end, int replicas, int in_flight,
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
   const int64_t rows = share_of_rows(setting.rows, replicas);
-  const StageLoad load = stage_load(stretches, begin, end, rows);
+  const StageLoad load = stage_load(costs, begin, end, rows);
   std::optional<std::pair<SearchCost, Recompute>> best;
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -63,7 +63,7 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretche
     const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute, most_waiting(setting)}, cluster, options.parameters);
     const double bytes = figures.memory.total();
     if (bytes > cluster.memory_bytes) continue;
-    const SearchCost cost = cost_of(figures, load, end == stretches.blocks(), setting, cluster);
+    const SearchCost cost = cost_of(figures, load, end == costs.blocks(), setting, cluster);
     if (best && (cost.tau > best->first.tau || (cost.tau == best->first.tau && bytes >= least))) continue;
     best = {cost, recompute};
     least = bytes;
@@ -71,8 +71,8 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const Stretche
   return best;
 }
 
-StageTable::StageTable(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options)
-    : blocks_(stretches.blocks()), replicas_(useful_replicas(setting, options.parameters)) {
+StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options)
+    : blocks_(costs.blocks()), replicas_(useful_replicas(setting, options.parameters)) {
   entries_.resize(replicas_.size() * static_cast<size_t>(blocks_) * static_cast<size_t>(blocks_));
   for (size_t which = 0; which < replicas_.size(); ++which) {
     const int64_t rows = share_of_rows(setting.rows, replicas_[which]);
@@ -80,8 +80,8 @@ StageTable::StageTable(const Stretches& stretches, const SearchSetting& setting,
       double segment = 0;
       for (int end = begin + 1; end <= blocks_; ++end) {
         const auto r = static_cast<double>(rows);
-        segment = std::max(segment, stretches.at(begin, end).kept.of(r) + stretches.at(end - 1, end).peak.of(r));  // Stretches::segments_peak()
-        const StageLoad load = stage_load(stretches, begin, end, rows, segment);
+        segment = std::max(segment, costs.at(begin, end).kept.of(r) + costs.at(end - 1, end).peak.of(r));  // BlockCostTable::segments_peak()
+        const StageLoad load = stage_load(costs, begin, end, rows, segment);
         Entry& entry = entries_[index(which, begin, end)];
         for (const Recompute recompute : options.recompute) {
           const StageSetting stage{rows, replicas_[which], 1, recompute, most_waiting(setting)};

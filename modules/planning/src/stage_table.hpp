@@ -4,15 +4,15 @@
 
 namespace tw::pipeline {
 
-/// Costs of all stretches for all useful numbers of replicas, and how many micro-batches in flight they can hold. Computed once and looked up in
-/// every step of the search.
+/// Costs of all ranges of blocks for all useful numbers of replicas, and how many micro-batches in flight they can hold. Computed once and looked up
+/// in every step of the search.
 class StageTable {
  public:
-  StageTable(const Stretches& stretches, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
+  StageTable(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
   int blocks() const noexcept { return blocks_; }
   const std::vector<int>& replicas() const noexcept { return replicas_; }
-  /// Null if the stretch does not fit in memory. @param which index in replicas()
+  /// Null if the range does not fit in memory. @param which index in replicas()
   const SearchCost* find(size_t which, int begin, int end, int in_flight) const {
     const Entry& entry = entries_[index(which, begin, end)];
     if (in_flight <= entry.kept.limit) return &entry.kept.cost;

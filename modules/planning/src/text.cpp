@@ -19,11 +19,9 @@ std::string bytes_text(double bytes) {
 }
 
 std::string summary(const Plan& plan) {
-  std::string replicas;
-  for (const StagePlan& stage : plan.stages) replicas += concat(replicas.empty() ? "" : "+", stage.replicas);
-  return concat(plan.stages.size(), plan.stages.size() == 1 ? " stage on " : " stages on ", plan.devices(), " devices (", replicas, "), ",
-                plan.micro_batches, plan.micro_batches == 1 ? " micro-batch, " : " micro-batches, ", name_of(plan.schedule), ": ", ms(plan.step_s),
-                " a step");
+  return concat(plan.stages.size(), plan.stages.size() == 1 ? " stage on " : " stages on ", plan.devices(), " devices (",
+                joined(plan.stages, "+", &StagePlan::replicas), "), ", plan.micro_batches,
+                plan.micro_batches == 1 ? " micro-batch, " : " micro-batches, ", name_of(plan.schedule), ": ", ms(plan.step_s), " a step");
 }
 
 std::string wrong_hash(const Plan& plan, const Profile& profile) {

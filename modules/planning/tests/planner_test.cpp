@@ -72,7 +72,7 @@ TEST(StageSearch, EqualsBruteForce) {
   for (unsigned seed = 0; seed < graphs; ++seed) {
     const auto [profile, cluster, options] = random_problem(seed);
     const OperatorOrder order(profile);
-    const Stretches stretches(order, coarsen(order, {}, 128, 1));
+    const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
     for (const int m : {1, 2, 4}) {
       for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
         SearchSetting setting{schedule, m, (options.batch + m - 1) / m, cluster.devices, seed % 3 == 0 ? 2 : cluster.devices};
@@ -82,7 +82,7 @@ TEST(StageSearch, EqualsBruteForce) {
         double best = infinity;
         double fewest = infinity;
         std::vector<StageChoice> stages;
-        for_all_stages(stretches.blocks(), cluster.devices, stages, [&] {
+        for_all_stages(costs.blocks(), cluster.devices, stages, [&] {
           const auto count = static_cast<int>(stages.size());
           if (count > setting.max_stages) return;
           double sum = 0;
@@ -91,7 +91,7 @@ TEST(StageSearch, EqualsBruteForce) {
             if (stages[i].replicas > std::min<int64_t>(setting.rows, setting.max_replicas)) return;
             const int held = schedule == ScheduleKind::gpipe ? m : std::min<int>(m, static_cast<int>(stages.size() - i));
             const auto cost =
-                fastest_recompute(stretches, i == 0 ? 0 : stages[i - 1].end, stages[i].end, stages[i].replicas, held, setting, cluster, options);
+                fastest_recompute(costs, i == 0 ? 0 : stages[i - 1].end, stages[i].end, stages[i].replicas, held, setting, cluster, options);
             if (!cost) return;
             sum += cost->first.tau;
             load = std::max(load, cost->first.load);
@@ -101,9 +101,9 @@ TEST(StageSearch, EqualsBruteForce) {
           for (const StageChoice& stage : stages) devices += stage.replicas;
           fewest = std::min(fewest, devices);
         });
-        ASSERT_EQ(fewest_devices(stretches, setting, cluster, options).objective, fewest) << "graph " << seed << ", m = " << m;
+        ASSERT_EQ(fewest_devices(costs, setting, cluster, options).objective, fewest) << "graph " << seed << ", m = " << m;
         double found = infinity;
-        for (const Candidate& candidate : search_stages(stretches, setting, cluster, options, infinity)) found = std::min(found, candidate.objective);
+        for (const Candidate& candidate : search_stages(costs, setting, cluster, options, infinity)) found = std::min(found, candidate.objective);
         feasible += std::isfinite(best) ? 1 : 0;
         if (!std::isfinite(best) && !std::isfinite(found)) continue;
         ASSERT_NEAR(found, best, 1e-9 * best) << "graph " << seed << ", m = " << m;
@@ -118,16 +118,16 @@ TEST(StageSearch, EqualsBruteForce) {
 double best_by_brute_force(const Problem& problem) {
   const auto& [profile, cluster, options] = problem;
   const OperatorOrder order(profile);
-  const Stretches stretches(order, coarsen(order, {}, 128, 1));
+  const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
   double best = infinity;
   std::vector<StageChoice> stages;
-  for_all_stages(stretches.blocks(), cluster.devices, stages, [&] {
+  for_all_stages(costs.blocks(), cluster.devices, stages, [&] {
     for (const int m : micro_batch_counts(options)) {
       for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
         Plan plan{.hash = profile.hash, .batch = options.batch, .micro_batches = m, .schedule = schedule};
         int begin = 0;
         for (const StageChoice& stage : stages) {
-          plan.stages.push_back({.operators = stretches.operators_of(begin, stage.end), .replicas = stage.replicas});
+          plan.stages.push_back({.operators = costs.operators_of(begin, stage.end), .replicas = stage.replicas});
           for (int block = begin; block < stage.end; ++block) plan.stages.back().segments.push_back(order.operator_at(block));
           begin = stage.end;
         }

@@ -43,9 +43,9 @@ void Svg::line(Point a, Point b, const std::string& colour, const Attributes& mo
   close("line", "");
 }
 
-void Svg::text(Point at, const std::string& anchor, const std::string& words, const Attributes& more) {
+void Svg::text(Point at, const std::string& anchor, const std::string& content, const Attributes& more) {
   open("text", {{"x", at.x}, {"y", at.y}, {"text-anchor", anchor}}, more);
-  content_ += '>' + escaped(words) + "</text>\n";
+  content_ += '>' + escaped(content) + "</text>\n";
 }
 
 void Svg::rect(Point corner, double width, double height, const std::string& colour, const std::string& tip, const Attributes& more) {

@@ -10,16 +10,6 @@
 #include "gaps.hpp"
 
 namespace tw::search {
-namespace {
-
-/// "[error, seconds]"
-std::string list_text(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
-  return '[' + text + ']';
-}
-
-}  // namespace
 
 JournalHeader header_of(const Place& place) {
   JournalHeader header{.space = place.space.hash(),
@@ -41,7 +31,7 @@ std::vector<JournalFile> read_past(const std::filesystem::path& folder, const Jo
     if (header.seed != own.seed) throw FileError(file.path, 0, concat("is the journal of a search with seed ", header.seed, ", not ", own.seed));
     if (header.objectives != own.objectives) {
       throw FileError(file.path, 0,
-                      concat("is the journal of a search with the objectives ", list_text(header.objectives), ", not ", list_text(own.objectives)));
+                      concat("is the journal of a search with the objectives [", joined(header.objectives), "], not [", joined(own.objectives), ']'));
     }
   }
   return files;

@@ -75,7 +75,7 @@ void Post::settle() {
   }
   const auto is_complete = [&] {
     for (size_t from = 0; from < workers; ++from) {
-      if (mailbox_.taken()[from] < (*expected)[from]) return false;
+      if (mailbox_.received()[from] < (*expected)[from]) return false;
     }
     return true;
   };

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* as_waiting = ".json";
-constexpr const char* as_taken = ".taken";
+constexpr const char* as_claimed = ".claimed";
 constexpr const char* as_refused = ".refused";
 constexpr Seconds between_looks{0.1};
 
@@ -74,7 +74,7 @@ std::optional<Proposal> Queue::take() {
   if (folder_.empty() || (since_empty_ && since_empty_->elapsed() < between_looks)) return std::nullopt;
   for (const auto& [number, state] : entries_in(folder_)) {
     if (state != as_waiting) continue;
-    const fs::path path = path_of(folder_, number, as_taken);
+    const fs::path path = path_of(folder_, number, as_claimed);
     std::error_code others_were_faster;
     fs::rename(path_of(folder_, number, as_waiting), path, others_were_faster);
     if (others_were_faster) continue;
@@ -99,8 +99,8 @@ void Queue::put_back(const History& all) const {
   for (const auto& [trial, each] : all.ended) note(each.tag);
   for (const Interrupted& each : all.interrupted) note(each.individual.tag);
   for (const auto& [number, state] : entries_in(folder_)) {
-    if (state == as_taken && !written.contains(tag_of(number).generation)) {
-      fs::rename(path_of(folder_, number, as_taken), path_of(folder_, number, as_waiting));
+    if (state == as_claimed && !written.contains(tag_of(number).generation)) {
+      fs::rename(path_of(folder_, number, as_claimed), path_of(folder_, number, as_waiting));
     }
   }
 }

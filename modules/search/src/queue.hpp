@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials put in by hand, as a worker sees them. Each is a file `queue/NUMBER.json` in the journal's folder, and whoever can rename it has taken it.
+// Trials put in by hand, as a worker sees them. Each is a file `queue/NUMBER.json` in the journal's folder, and whoever can rename it has claimed it.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -17,7 +17,7 @@ class Queue {
 
   /// The next one, unless the queue was empty a moment ago. What is no configuration is put aside.
   std::optional<Proposal> take();
-  /// Puts back what was taken by a worker whose process was lost before its journal had it. By one process, while nobody takes.
+  /// Puts back what was claimed by a worker whose process was lost before its journal had it. By one process, while nobody takes.
   void put_back(const History& all) const;
 
  private:

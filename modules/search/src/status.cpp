@@ -2,6 +2,7 @@
 #include <tw/search/status.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tw/base/concat.hpp>
@@ -23,12 +24,11 @@ constexpr size_t max_in_flight = 20;  // that are listed
 std::string duration_of(double seconds) { return format_duration(Seconds(seconds)); }
 
 std::string counts_text(const std::map<TrialState, int64_t>& counts) {
-  std::string text;
-  for (const TrialState state : {TrialState::complete, TrialState::pruned, TrialState::failed, TrialState::infeasible}) {
+  constexpr std::array states{TrialState::complete, TrialState::pruned, TrialState::failed, TrialState::infeasible};
+  return joined(states, ", ", [&](TrialState state) {
     const auto found = counts.find(state);
-    text += concat(text.empty() ? "" : ", ", found == counts.end() ? 0 : found->second, ' ', name_of(state));
-  }
-  return text;
+    return concat(found == counts.end() ? 0 : found->second, ' ', name_of(state));
+  });
 }
 
 std::string best_text(const Ledger& ledger, const Space& space) {

@@ -38,9 +38,7 @@ std::string range_text(const Parameter& parameter) {
 
 std::string condition_text(const Parameter& parameter) {
   if (parameter.parent.empty()) return "";
-  std::string values;
-  for (const std::string& each : parameter.allowed) values += (values.empty() ? "" : " or ") + each;
-  return parameter.parent + " is " + values;
+  return parameter.parent + " is " + joined(parameter.allowed, " or ");
 }
 
 std::string span_text(const Findings& findings) {

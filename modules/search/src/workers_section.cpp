@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane for each worker, with its trials over time.
+// A timeline for each worker, with its trials over time.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <tw/base/number_text.hpp>
 
 #include "axis.hpp"
-#include "lanes.hpp"
 #include "report_sections.hpp"
+#include "timelines.hpp"
 
 namespace tw::search {
 namespace {
@@ -35,19 +35,19 @@ struct Box {
   int64_t trials = 1;
 };
 
-/// @param stretches of a row, in the order of time. @param cell what is shorter, in seconds, is joined with what precedes it within a cell
-std::vector<Box> boxes_of(const std::vector<Stretch>& stretches, const UnbrokenClock& clock, double cell) {
+/// @param spans of a row, in the order of time. @param cell what is shorter, in seconds, is joined with what precedes it within a cell
+std::vector<Box> boxes_of(const std::vector<TimeSpan>& spans, const UnbrokenClock& clock, double cell) {
   std::vector<Box> boxes;
-  for (const Stretch& stretch : stretches) {
-    const TrialState state = stretch.entry->individual.state;
-    const Box box{.from = clock.at(stretch.from), .to = clock.at(stretch.to), .state = state, .first = stretch.entry};
+  for (const TimeSpan& span : spans) {
+    const TrialState state = span.entry->individual.state;
+    const Box box{.from = clock.at(span.from), .to = clock.at(span.to), .state = state, .first = span.entry};
     if (boxes.empty() || box.to - boxes.back().from > cell) {
       boxes.push_back(box);
       continue;
     }
     Box& last = boxes.back();
     last.to = std::max(last.to, box.to);
-    last.trials += stretch.is_first ? 1 : 0;
+    last.trials += span.is_first ? 1 : 0;
     if (hides(state, last.state)) last.state = state;
   }
   return boxes;
@@ -59,17 +59,17 @@ std::string name_of_worker(const Ledger& ledger, size_t worker) {
   return ranks == 1 ? concat("worker ", worker) : concat("worker ", worker, " (", ranks, " ranks)");
 }
 
-/// In which a worker was evaluating: for a trial of its own, once it has ended, and all of it at its first stretch.
-double busy_s(const Stretch& stretch, int worker) {
-  if (stretch.entry->worker != worker) return stretch.to - stretch.from;
-  return stretch.is_first && stretch.entry->has_ended() ? stretch.entry->individual.seconds : 0;
+/// In which a worker was evaluating: for a trial of its own, once it has ended, and all of it at its first span.
+double busy_s(const TimeSpan& span, int worker) {
+  if (span.entry->worker != worker) return span.to - span.from;
+  return span.is_first && span.entry->has_ended() ? span.entry->individual.seconds : 0;
 }
 
 /// Of the time of a search, the share in which a worker was evaluating.
-double busy_share(const Lane& lane, int worker, double total) {
+double busy_share(const Timeline& timeline, int worker, double total) {
   double busy = 0;
-  for (const auto& row : lane) {
-    for (const Stretch& stretch : row) busy += busy_s(stretch, worker);
+  for (const auto& row : timeline) {
+    for (const TimeSpan& span : row) busy += busy_s(span, worker);
   }
   return total > 0 ? std::min(1.0, busy / total) : 0;
 }
@@ -79,20 +79,20 @@ double busy_share(const Lane& lane, int worker, double total) {
 std::string workers_section(const Findings& findings) {
   const Ledger& ledger = findings.ledger;
   if (ledger.trials.empty()) return "";
-  const std::vector<Lane> lanes = lanes_of(ledger);
+  const std::vector<Timeline> timelines = timelines_of(ledger);
   size_t rows = 0;
-  size_t stretches = 0;
-  for (const Lane& lane : lanes) {
-    rows += std::max<size_t>(1, lane.size());
-    for (const auto& row : lane) stretches += row.size();
+  size_t spans = 0;
+  for (const Timeline& timeline : timelines) {
+    rows += std::max<size_t>(1, timeline.size());
+    for (const auto& row : timeline) spans += row.size();
   }
   const double row_height = std::clamp(600.0 / static_cast<double>(rows), 3.0, 24.0);
-  const auto height_of = [&](const Lane& lane) { return std::max(12.0, row_height * static_cast<double>(lane.size())); };
+  const auto height_of = [&](const Timeline& timeline) { return std::max(12.0, row_height * static_cast<double>(timeline.size())); };
   const Axis axis(0, findings.clock.total(), /*logarithmic=*/false);
   const double cell = findings.clock.total() * std::max(0.5 / box_chart.width, static_cast<double>(rows) / max_boxes);
-  double lanes_bottom = box_chart.top;
-  for (const Lane& lane : lanes) lanes_bottom += height_of(lane);
-  Svg svg(box_chart.left + box_chart.width + box_chart.right, lanes_bottom + box_chart.bottom);
+  double timelines_bottom = box_chart.top;
+  for (const Timeline& timeline : timelines) timelines_bottom += height_of(timeline);
+  Svg svg(box_chart.left + box_chart.width + box_chart.right, timelines_bottom + box_chart.bottom);
   double legend = box_chart.left;
   for (const TrialState state : order) {
     svg.rect({legend, 6}, 10, 10, colour_of(state));
@@ -101,19 +101,19 @@ std::string workers_section(const Findings& findings) {
   }
   for (const double tick : axis.ticks()) {
     const double x = box_chart.left + box_chart.width * axis.place(tick);
-    svg.line({x, box_chart.top}, {x, lanes_bottom}, "#e4e4e4");
-    svg.text({x, lanes_bottom + 16}, "middle", brief_text(tick));
+    svg.line({x, box_chart.top}, {x, timelines_bottom}, "#e4e4e4");
+    svg.text({x, timelines_bottom + 16}, "middle", brief_text(tick));
   }
-  svg.text({box_chart.left + box_chart.width / 2, lanes_bottom + 36}, "middle", "seconds");
+  svg.text({box_chart.left + box_chart.width / 2, timelines_bottom + 36}, "middle", "seconds");
   size_t drawn = 0;
   double y = box_chart.top;
-  for (size_t worker = 0; worker < lanes.size(); ++worker) {
-    const Lane& lane = lanes[worker];
-    const long share = std::lround(100 * busy_share(lane, static_cast<int>(worker), findings.clock.total()));
-    svg.text({box_chart.left - 6, y + height_of(lane) / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", share, " %"));
-    const double height = height_of(lane) / static_cast<double>(std::max<size_t>(1, lane.size()));
-    for (size_t row = 0; row < lane.size(); ++row) {
-      for (const Box& box : boxes_of(lane[row], findings.clock, cell)) {
+  for (size_t worker = 0; worker < timelines.size(); ++worker) {
+    const Timeline& timeline = timelines[worker];
+    const long share = std::lround(100 * busy_share(timeline, static_cast<int>(worker), findings.clock.total()));
+    svg.text({box_chart.left - 6, y + height_of(timeline) / 2 + 4}, "end", concat(name_of_worker(ledger, worker), ", ", share, " %"));
+    const double height = height_of(timeline) / static_cast<double>(std::max<size_t>(1, timeline.size()));
+    for (size_t row = 0; row < timeline.size(); ++row) {
+      for (const Box& box : boxes_of(timeline[row], findings.clock, cell)) {
         const double from = box_chart.left + box_chart.width * axis.place(box.from);
         const double to = box_chart.left + box_chart.width * axis.place(box.to);
         const std::string more = box.trials > 1 ? concat("; and ", box.trials - 1, " more") : "";
@@ -122,12 +122,13 @@ std::string workers_section(const Findings& findings) {
         ++drawn;
       }
     }
-    y += height_of(lane);
+    y += height_of(timeline);
   }
-  std::string text = "A lane a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
-  if (stretches > ledger.trials.size())
+  std::string text =
+      "A timeline a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
+  if (spans > ledger.trials.size())
     text += " A trial that paused has a box for each time that it ran, and those that took turns have rows of their own.";
-  if (drawn < stretches) {
+  if (drawn < spans) {
     text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
                    " are joined, in the colour of the state that is first in the legend.");
   }

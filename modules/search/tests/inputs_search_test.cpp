@@ -52,7 +52,7 @@ TEST(InputsSearch, TrialsArePutInByHand) {
     EXPECT_EQ(enqueue(folder, {{"x", "-3"}}), 1);
     EXPECT_EQ(enqueue(folder, {{"x", "7"}}), 2) << "which is outside";
     EXPECT_EQ(enqueue(folder, {{"x", "4"}}), 3);
-    std::filesystem::rename(folder / "queue" / "000003.json", folder / "queue" / "000003.taken");
+    std::filesystem::rename(folder / "queue" / "000003.json", folder / "queue" / "000003.claimed");
   }
   world().barrier();
   for (int run = 0; run < 3; ++run) {

@@ -22,7 +22,7 @@ Computed<T> load(T value) {
   return static_cast<Computed<T>>(value);
 }
 
-/// Calls f.operator()<T>() with the C++ type of a stretch.
+/// Calls f.operator()<T>() with the C++ type of a chunk.
 template <class Function>
 void with_type(ElementType type, Function f) {
   switch (type) {
@@ -35,15 +35,15 @@ void with_type(ElementType type, Function f) {
 }
 
 template <class T>
-T* values_of(const Stretch& s) {
+T* values_of(const Chunk& s) {
   return reinterpret_cast<T*>(s.values);
 }
 template <class T>
-const T* pushed_of(const Stretch& s) {
+const T* pushed_of(const Chunk& s) {
   return reinterpret_cast<const T*>(s.pushed);
 }
 template <class T>
-Computed<T>* state_of(const Stretch& s, size_t slot) {
+Computed<T>* state_of(const Chunk& s, size_t slot) {
   return reinterpret_cast<Computed<T>*>(s.state[slot]);
 }
 
@@ -101,20 +101,20 @@ struct Loops {
   }
 };
 
-size_t bytes_of(const Stretch& s) { return static_cast<size_t>(s.count * element_bytes(s.type)); }
+size_t bytes_of(const Chunk& s) { return static_cast<size_t>(s.count * element_bytes(s.type)); }
 
 }  // namespace
 
 Rule zero() {
-  return {.name = "zero", .apply = [](const Stretch& s) { std::memset(s.values, 0, bytes_of(s)); }};
+  return {.name = "zero", .apply = [](const Chunk& s) { std::memset(s.values, 0, bytes_of(s)); }};
 }
 
 Rule copy() {
-  return {.name = "copy", .apply = [](const Stretch& s) { std::memcpy(s.values, s.pushed, bytes_of(s)); }};
+  return {.name = "copy", .apply = [](const Chunk& s) { std::memcpy(s.values, s.pushed, bytes_of(s)); }};
 }
 
 Rule add() {
-  return {.name = "add", .apply = [](const Stretch& s) {
+  return {.name = "add", .apply = [](const Chunk& s) {
             const std::array<const std::byte*, 2> terms{s.values, s.pushed};
             shared_memory::reduce(ReduceOp::sum, s.type, terms, std::array{s.values}, s.count);
           }};
@@ -122,7 +122,7 @@ Rule add() {
 
 Rule mean(int count) {
   TW_EXPECTS(count >= 1, "a mean is that of 1 push at least, got ", count);
-  return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Stretch& s) {
+  return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Chunk& s) {
             with_type(s.type, [&]<class T>() {
               if ((s.updates + 1) % count != 0) return Loops<T>::sum_up(state_of<T>(s, 0), pushed_of<T>(s), s.count);
               Loops<T>::finish_mean(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, static_cast<Computed<T>>(count));
@@ -139,9 +139,7 @@ constexpr Bounds share{.least = 0, .most = 1, .below = true};
 template <class Options>
 std::string settings_of(const Options& options) {
   expect_none(out_of_bounds(options));
-  std::string text;
-  for (const std::string& line : value_lines(options)) text += (text.empty() ? "" : ", ") + line;
-  return text;
+  return joined(value_lines(options));
 }
 
 }  // namespace
@@ -165,19 +163,19 @@ void visit(AdamOptions& o, OptionVisitor& visitor) {
 }
 
 Rule momentum(const MomentumOptions& o) {
-  return {.name = "momentum", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
+  return {.name = "momentum", .settings = settings_of(o), .slots = 1, .apply = [o](const Chunk& s) {
             with_type(s.type, [&]<class T>() { Loops<T>::step_momentum(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adagrad(const AdagradOptions& o) {
-  return {.name = "adagrad", .settings = settings_of(o), .slots = 1, .apply = [o](const Stretch& s) {
+  return {.name = "adagrad", .settings = settings_of(o), .slots = 1, .apply = [o](const Chunk& s) {
             with_type(s.type, [&]<class T>() { Loops<T>::step_adagrad(values_of<T>(s), state_of<T>(s, 0), pushed_of<T>(s), s.count, o); });
           }};
 }
 
 Rule adam(const AdamOptions& o) {
-  return {.name = "adam", .settings = settings_of(o), .slots = 2, .apply = [o](const Stretch& s) {
+  return {.name = "adam", .settings = settings_of(o), .slots = 2, .apply = [o](const Chunk& s) {
             const auto updates = static_cast<double>(s.updates + 1);
             with_type(s.type, [&]<class T>() {
               Loops<T>::step_adam(values_of<T>(s), state_of<T>(s, 0), state_of<T>(s, 1), pushed_of<T>(s), s.count, o, updates);

@@ -77,15 +77,15 @@ class Shard::Closed {
 
 class Shard::Locked {
  public:
-  Locked(const Shard& shard, int64_t stretch) : lock_(shard.lock(stretch)) {
+  Locked(const Shard& shard, int64_t chunk) : lock_(shard.lock(chunk)) {
     const auto take = [&] {
       uint32_t free = 0;
-      return lock_.taken.load(std::memory_order_relaxed) == 0 &&
-             lock_.taken.compare_exchange_strong(free, mark_of(shard.waiting_.user), std::memory_order_acquire);
+      return lock_.holder.load(std::memory_order_relaxed) == 0 &&
+             lock_.holder.compare_exchange_strong(free, mark_of(shard.waiting_.user), std::memory_order_acquire);
     };
-    wait_until(take, [&] { return user_of(lock_.taken.load(std::memory_order_relaxed)); }, shard.waiting_.wait);
+    wait_until(take, [&] { return user_of(lock_.holder.load(std::memory_order_relaxed)); }, shard.waiting_.wait);
   }
-  ~Locked() { lock_.taken.store(0, std::memory_order_release); }
+  ~Locked() { lock_.holder.store(0, std::memory_order_release); }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
 
@@ -96,10 +96,10 @@ class Shard::Locked {
 int Shard::closed_by() const noexcept { return user_of(gate().closed.load(std::memory_order_relaxed)); }
 
 Shard::Places::Places(int64_t count, ElementType type, const std::vector<Rule>& rules)
-    : stretch(stretch_bytes / element_bytes(type)),
-      stretches(divide_up(count, stretch)),
+    : chunk(chunk_bytes / element_bytes(type)),
+      chunks(divide_up(count, chunk)),
       record(rounded_up(static_cast<int64_t>(sizeof(int64_t) * (1 + rules.size())))),
-      values(static_cast<int64_t>(sizeof(Gate)) + stretches * record),
+      values(static_cast<int64_t>(sizeof(Gate)) + chunks * record),
       state(values + rounded_up(count * element_bytes(type))),
       plane(rounded_up(count * element_bytes(state_type(type)))),
       slots(slots_of(rules)),
@@ -126,14 +126,14 @@ Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, Elem
   }
 }
 
-/// Calls f(stretch, begin, count) for the part of each stretch in the range.
+/// Calls f(chunk, begin, count) for the part of each chunk in the range.
 template <class Function>
-void Shard::for_each_stretch(int64_t begin, int64_t count, Function f) const {
+void Shard::for_each_chunk(int64_t begin, int64_t count, Function f) const {
   TW_EXPECTS(begin >= 0 && count >= 0 && begin + count <= count_, "elements ", begin, " to ", begin + count, " of a shard of ", count_);
   for (int64_t at = begin; at < begin + count;) {
-    const int64_t stretch = at / places_.stretch;
-    const int64_t here = std::min((stretch + 1) * places_.stretch, begin + count) - at;
-    f(stretch, at, here);
+    const int64_t chunk = at / places_.chunk;
+    const int64_t here = std::min((chunk + 1) * places_.chunk, begin + count) - at;
+    f(chunk, at, here);
     at += here;
   }
 }
@@ -147,10 +147,10 @@ void Shard::push(size_t rule, int64_t begin, int64_t count, const std::byte* pus
 void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const std::byte* pushed) {
   const Rule& applied = rules_->at(rule);
   std::vector<std::byte*> state(static_cast<size_t>(applied.slots));
-  for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
+  for_each_chunk(begin, count, [&](int64_t chunk, int64_t at, int64_t here) {
     for (size_t i = 0; i < state.size(); ++i) state[i] = slot(first_slot_[rule] + static_cast<int64_t>(i)) + at * state_element_;
-    const Locked locked(*this, stretch);
-    int64_t& updated = updates(stretch)[rule];
+    const Locked locked(*this, chunk);
+    int64_t& updated = updates(chunk)[rule];
     applied.apply({values() + at * element_, state, pushed + (at - begin) * element_, here, updated, type_});
     std::atomic_ref(updated).store(updated + 1, std::memory_order_relaxed);
   });
@@ -158,14 +158,13 @@ void Shard::push(const Entry&, size_t rule, int64_t begin, int64_t count, const 
 
 int64_t Shard::pushes() const noexcept {
   int64_t all = 0;
-  for (size_t rule = 0; rule < rules_->size() && places_.stretches > 0; ++rule)
-    all += std::atomic_ref(updates(0)[rule]).load(std::memory_order_relaxed);
+  for (size_t rule = 0; rule < rules_->size() && places_.chunks > 0; ++rule) all += std::atomic_ref(updates(0)[rule]).load(std::memory_order_relaxed);
   return all;
 }
 
 void Shard::pull(int64_t begin, int64_t count, std::byte* to) const {
-  for_each_stretch(begin, count, [&](int64_t stretch, int64_t at, int64_t here) {
-    const Locked locked(*this, stretch);
+  for_each_chunk(begin, count, [&](int64_t chunk, int64_t at, int64_t here) {
+    const Locked locked(*this, chunk);
     std::memcpy(to + (at - begin) * element_, values() + at * element_, static_cast<size_t>(here * element_));
   });
 }
@@ -175,8 +174,8 @@ Shard::Snapshot Shard::snapshot() const {
   const auto copy_of = [&](const std::byte* from, int64_t element) { return std::vector<std::byte>(from, from + count_ * element); };
   Snapshot now{.values = copy_of(values(), element_), .state = {}, .updates = std::vector<int64_t>(rules_->size(), 0)};
   for (int64_t i = 0; i < places_.slots; ++i) now.state.push_back(copy_of(slot(i), state_element_));
-  for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) {
-    for (size_t rule = 0; rule < rules_->size(); ++rule) now.updates[rule] = std::max(now.updates[rule], updates(stretch)[rule]);
+  for (int64_t chunk = 0; chunk < places_.chunks; ++chunk) {
+    for (size_t rule = 0; rule < rules_->size(); ++rule) now.updates[rule] = std::max(now.updates[rule], updates(chunk)[rule]);
   }
   return now;
 }
@@ -190,7 +189,7 @@ void Shard::restore(const Snapshot& snapshot) {
   const Closed closed(*this);
   std::ranges::copy(snapshot.values, values());
   for (int64_t i = 0; i < places_.slots; ++i) std::ranges::copy(snapshot.state[static_cast<size_t>(i)], slot(i));
-  for (int64_t stretch = 0; stretch < places_.stretches; ++stretch) std::ranges::copy(snapshot.updates, updates(stretch));
+  for (int64_t chunk = 0; chunk < places_.chunks; ++chunk) std::ranges::copy(snapshot.updates, updates(chunk));
 }
 
 }  // namespace tw::parameter_server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard that many threads change concurrently: no update is lost, no stretch is half changed, and a snapshot falls between two pushes. Processes do
+// A shard that many threads change concurrently: no update is lost, no chunk is half changed, and a snapshot falls between two pushes. Processes do
 // the same through shared memory.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace tw::parameter_server {
 namespace shard_test {
 
-constexpr int64_t two_stretches_and_a_bit = 2 * Shard::stretch_bytes / 8 + 5;
+constexpr int64_t two_chunks_and_a_bit = 2 * Shard::chunk_bytes / 8 + 5;
 
 std::shared_ptr<void> memory_for(int64_t count, const std::vector<Rule>& rules) {
   const auto bytes = static_cast<size_t>(Shard::bytes_needed(count, ElementType::float64, rules));
@@ -47,7 +47,7 @@ void in_threads(int threads, Function f) {
 }
 
 TEST(Shard, LosesNoUpdate) {
-  Shard shard = shard_of(two_stretches_and_a_bit, {rules::add()});
+  Shard shard = shard_of(two_chunks_and_a_bit, {rules::add()});
   constexpr int threads = 4;
   constexpr int pushes = 200;
   in_threads(threads, [&](int thread) {
@@ -57,8 +57,8 @@ TEST(Shard, LosesNoUpdate) {
   for (const double each : values_of(shard)) ASSERT_EQ(each, pushes * (1 + 2 + 3 + 4));  // integers: exact
 }
 
-TEST(Shard, GivesStretchesAsTheyWereAtOneTime) {
-  Shard shard = shard_of(Shard::stretch_bytes / 8, {rules::copy()});
+TEST(Shard, GivesChunksAsTheyWereAtOneTime) {
+  Shard shard = shard_of(Shard::chunk_bytes / 8, {rules::copy()});
   std::atomic<bool> over = false;
   std::jthread writer([&] {
     for (int i = 1; !over; ++i) {
@@ -74,7 +74,7 @@ TEST(Shard, GivesStretchesAsTheyWereAtOneTime) {
 }
 
 TEST(Shard, SnapshotsLieBetweenPushes) {
-  Shard shard = shard_of(two_stretches_and_a_bit, {rules::momentum({.lr = 1, .momentum = 0.5})});
+  Shard shard = shard_of(two_chunks_and_a_bit, {rules::momentum({.lr = 1, .momentum = 0.5})});
   std::atomic<bool> over = false;
   {
     std::vector<std::jthread> writers;
@@ -96,7 +96,7 @@ TEST(Shard, SnapshotsLieBetweenPushes) {
     over = true;
   }
   const Shard::Snapshot last = shard.snapshot();
-  Shard other = shard_of(two_stretches_and_a_bit, {rules::momentum({.lr = 1, .momentum = 0.5})});
+  Shard other = shard_of(two_chunks_and_a_bit, {rules::momentum({.lr = 1, .momentum = 0.5})});
   other.restore(last);
   EXPECT_EQ(values_of(other), values_of(shard));
   EXPECT_EQ(other.snapshot().state, last.state);
@@ -104,7 +104,7 @@ TEST(Shard, SnapshotsLieBetweenPushes) {
 }
 
 TEST(Shard, SnapshotsWaitForPushesThatComeInParts) {
-  constexpr int64_t part = Shard::stretch_bytes / 8;
+  constexpr int64_t part = Shard::chunk_bytes / 8;
   Shard::Wait wait = [](const auto&, int) { throw std::runtime_error("nobody comes any more"); };
   Shard shard = shard_of(2 * part, {rules::add()}, {.wait = [&](const auto& happened, int holder) { wait(happened, holder); }});
   const std::vector<double> ones(static_cast<size_t>(part), 1);
@@ -133,7 +133,7 @@ TEST(Shard, SnapshotsWaitForPushesThatComeInParts) {
 TEST(Shard, WaitsNameWhoHoldsTheLock) {
   std::atomic<bool> inside = false;
   std::atomic<int> named = Shard::nobody;
-  Rule slow{.name = "slow", .apply = [&](const Stretch& s) {
+  Rule slow{.name = "slow", .apply = [&](const Chunk& s) {
               inside = true;
               while (s.updates == 0 && named == Shard::nobody) std::this_thread::yield();
             }};
@@ -152,8 +152,8 @@ TEST(Shard, WaitsNameWhoHoldsTheLock) {
 
 TEST(Shard, CountsUpdatesForEachRule) {
   std::vector<int64_t> seen;
-  Rule counting{.name = "counting", .apply = [&](const Stretch& s) { seen.push_back(s.updates); }};
-  Shard shard = shard_of(two_stretches_and_a_bit, {counting, rules::zero()});
+  Rule counting{.name = "counting", .apply = [&](const Chunk& s) { seen.push_back(s.updates); }};
+  Shard shard = shard_of(two_chunks_and_a_bit, {counting, rules::zero()});
   const std::vector<double> zeros(static_cast<size_t>(shard.count()));
   shard.push(0, 0, shard.count(), bytes_of(zeros));
   shard.push(1, 0, shard.count(), bytes_of(zeros));
@@ -162,7 +162,7 @@ TEST(Shard, CountsUpdatesForEachRule) {
 }
 
 TEST(Shard, LivesOnWhenARuleThrows) {
-  Rule moody{.name = "moody", .apply = [](const Stretch& s) {
+  Rule moody{.name = "moody", .apply = [](const Chunk& s) {
                if (s.updates == 0 && *reinterpret_cast<const double*>(s.pushed) < 0) throw std::runtime_error("negative");
                rules::add().apply(s);
              }};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <ranges>
 
 #include "boxes.hpp"
 
@@ -13,9 +14,8 @@ namespace tw {
 int64_t Box::numel() const noexcept { return std::accumulate(lengths.begin(), lengths.end(), int64_t{1}, std::multiplies<>()); }
 
 std::string Box::describe() const {
-  std::string text = "[";
-  for (size_t i = 0; i < lengths.size(); ++i) text += concat(i == 0 ? "" : ", ", offsets[i], ":", offsets[i] + lengths[i]);
-  return text + "]";
+  const auto range = [&](size_t i) { return concat(offsets[i], ':', offsets[i] + lengths[i]); };
+  return '[' + joined(std::views::iota(size_t{0}, lengths.size()), ", ", range) + ']';
 }
 
 Box whole_box(const std::vector<int64_t>& shape) { return {std::vector<int64_t>(shape.size(), 0), shape}; }

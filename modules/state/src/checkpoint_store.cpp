@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
@@ -50,11 +51,7 @@ std::vector<std::string> problems_of(const Communicator& comm, const std::functi
   return problems;
 }
 
-std::string join(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += "\n  " + line;
-  return text;
-}
+std::string indented(const std::vector<std::string>& lines) { return "\n  " + joined(lines, "\n  "); }
 
 /// What every rank writes while the shards keep their names, shapes and placement.
 struct Layout {
@@ -142,7 +139,7 @@ class CheckpointStore::Implementation {
     const std::vector<int64_t> complete = steps();
     CheckpointIndex index;
     if (const auto problems = examine(step, index); !problems.empty()) {
-      throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(problems), "\n  ", offer(complete, step)));
+      throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", indented(problems), "\n  ", offer(complete, step)));
     }
     const std::string loading = concat("loading step ", step);
     const auto mine = on_all_ranks(comm_, loading, [&] { return specs_of(shards); });
@@ -156,10 +153,12 @@ class CheckpointStore::Implementation {
       if (problems.empty()) plan = plan_load(index.tensors, stored_ranks, by_rank);
     });
     problems = broadcast_object(comm_, problems, Rank(0));
-    if (!problems.empty()) throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", join(problems)));
+    if (!problems.empty()) throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", indented(problems)));
     const auto reads = scatter_objects(comm_, plan, Rank(0));
     const auto failures = problems_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, reads); });
-    if (!failures.empty()) throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", join(failures), "\n  ", offer(complete, step)));
+    if (!failures.empty()) {
+      throw Error(concat("the checkpoint of step ", step, " cannot be loaded:", indented(failures), "\n  ", offer(complete, step)));
+    }
     return index.metadata;
   }
 
@@ -169,7 +168,7 @@ class CheckpointStore::Implementation {
       CheckpointIndex index;
       const auto problems = examine(*step, index);
       if (problems.empty()) return *step;
-      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and skipped:", join(problems));
+      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and skipped:", indented(problems));
     }
     return std::nullopt;
   }

@@ -190,10 +190,8 @@ void OptimizerState::expect_known(std::set<std::string> names) const {
       for (const NamedShard& slice : parameter.slices) names.erase(name_of_state(slice, field));
     }
   }
-  std::string problems;
-  for (const std::string& name : names) problems += "\n  " + name;
-  if (!problems.empty()) {
-    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", does not have this state:", problems));
+  if (!names.empty()) {
+    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", does not have this state:\n  ", joined(names, "\n  ")));
   }
 }
 

@@ -14,7 +14,7 @@
 namespace tw {
 namespace {
 
-void write_part(const SaveJob& job, int64_t rank, const std::atomic<bool>& cancelled, StoredFile& file) {
+void write_part(const SaveJob& job, int64_t rank, const std::stop_token& cancelled, StoredFile& file) {
   job.arrive();
   const std::filesystem::path partial = partial_directory(job.directory, job.index.step);
   std::filesystem::create_directories(partial);
@@ -22,7 +22,7 @@ void write_part(const SaveJob& job, int64_t rank, const std::atomic<bool>& cance
   write_synced(partial / file_name(rank), job.data, job.bytes, cancelled);
 }
 
-void commit(const SaveJob& job, const std::atomic<bool>& cancelled) {
+void commit(const SaveJob& job, const std::stop_token& cancelled) {
   publish(job.directory, job.index, cancelled);
   try {
     prune(job.directory, job.index.step, job.keep);
@@ -47,7 +47,7 @@ SaveTransfer::SaveTransfer(const Communicator& comm, std::shared_ptr<Writer> wri
       written_(std::make_shared<StoredFile>()),
       all_(static_cast<size_t>(comm.size())),
       sizes_(all_.size(), static_cast<int64_t>(sizeof(Verdict))) {
-  writer_->run([job = job_, written = written_, rank = int64_t{comm.rank()}, &cancelled = writer_->cancelled()] {
+  writer_->run([job = job_, written = written_, rank = int64_t{comm.rank()}, cancelled = writer_->cancelled()] {
     write_part(*job, rank, cancelled, *written);
   });
 }
@@ -97,7 +97,7 @@ bool SaveTransfer::begin_committing() {
     return true;
   }
   for (const Verdict& verdict : all_) job_->index.files.push_back(verdict.file);
-  writer_->run([job = job_, &cancelled = writer_->cancelled()] { commit(*job, cancelled); });
+  writer_->run([job = job_, cancelled = writer_->cancelled()] { commit(*job, cancelled); });
   phase_ = Phase::committing;
   return true;
 }

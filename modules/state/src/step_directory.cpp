@@ -81,12 +81,12 @@ void remove_partials(const fs::path& directory) {
   for (const fs::path& path : left) fs::remove_all(path);
 }
 
-void write_synced(const fs::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled) {
+void write_synced(const fs::path& path, const char* data, int64_t bytes, const std::stop_token& cancelled) {
   constexpr int64_t chunk_bytes = int64_t{8} << 20;
   const FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
   set_direct(file.get(), true);
   for (int64_t at = 0; at < bytes;) {
-    if (cancelled) throw FileError(path, at, "the checkpoint was dropped before it was complete");
+    if (cancelled.stop_requested()) throw FileError(path, at, "the checkpoint was dropped before it was complete");
     const bool direct = is_direct(file.get());
     const int64_t wanted = std::min(chunk_bytes, direct ? divide_up(bytes - at, direct_alignment) * direct_alignment : bytes - at);
     const ssize_t written = ::pwrite(file.get(), data + at, static_cast<size_t>(wanted), at);
@@ -103,7 +103,7 @@ void write_synced(const fs::path& path, const char* data, int64_t bytes, const s
   file.sync();
 }
 
-void publish(const fs::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled) {
+void publish(const fs::path& directory, const CheckpointIndex& index, const std::stop_token& cancelled) {
   const fs::path partial = partial_directory(directory, index.step);
   const fs::path complete = step_directory(directory, index.step);
   const std::string text = to_text(index);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of checkpoints. step_00000042/ is complete; step_00000042.partial/ is being written or was abandoned. Local.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <tw/state/index.hpp>
 #include <vector>
@@ -27,14 +27,14 @@ void remove_partials(const std::filesystem::path& directory);
 
 /// Writes `bytes` bytes of `data` to `path` and syncs it, with direct I/O if the file system supports it.
 /// @param data aligned and allocated to a multiple of direct_alignment. @param cancelled aborts with an Error.
-void write_synced(const std::filesystem::path& path, const char* data, int64_t bytes, const std::atomic<bool>& cancelled);
+void write_synced(const std::filesystem::path& path, const char* data, int64_t bytes, const std::stop_token& cancelled);
 constexpr int64_t direct_alignment = 4096;
 
 constexpr int64_t max_index_bytes = int64_t{1} << 32;
 
 /// Completes the partial checkpoint of `index.step`, whose data files are written: writes its index and renames it, replacing an existing one.
 /// @throws FileError
-void publish(const std::filesystem::path& directory, const CheckpointIndex& index, const std::atomic<bool>& cancelled);
+void publish(const std::filesystem::path& directory, const CheckpointIndex& index, const std::stop_token& cancelled);
 
 /// Removes a complete checkpoint, renaming it first, so that neither a reader nor a killed process leaves half of one visible.
 void remove_step(const std::filesystem::path& directory, int64_t step);

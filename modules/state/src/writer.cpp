@@ -28,15 +28,13 @@ class SignalsBlocked {
 
 Writer::Writer() {
   const SignalsBlocked blocked;  // inherited by the thread
-  thread_ = std::thread([this] { work(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
 }
-
-Writer::~Writer() { stop(); }
 
 void Writer::run(std::function<void()> job) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !job_ || cancelled_; });
-  if (cancelled_) {
+  changed_.wait(lock, cancelled(), [this] { return !job_; });
+  if (cancelled().stop_requested()) {
     failure_ = "the checkpoint was dropped before it was complete";
     return;
   }
@@ -61,20 +59,16 @@ std::string Writer::failure() {
 }
 
 void Writer::stop() {
-  if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    changed_.notify_all();
+    const std::lock_guard lock(mutex_);  // run() either fails, or its job is done
+    thread_.request_stop();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
-void Writer::work() {
+void Writer::work(const std::stop_token& cancelled) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return job_ || cancelled_; });
-    if (!job_) return;
+  while (changed_.wait(lock, cancelled, [this] { return job_ != nullptr; })) {
     lock.unlock();
     std::string failure;
     try {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -14,7 +13,6 @@ namespace tw {
 class Writer {
  public:
   Writer();
-  ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -27,17 +25,16 @@ class Writer {
   std::string failure();
   /// Ends the thread and the current job, early if the job checks cancelled(). Later jobs fail at once.
   void stop();
-  const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
+  std::stop_token cancelled() const noexcept { return thread_.get_stop_token(); }
 
  private:
-  void work();
+  void work(const std::stop_token& cancelled);
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::function<void()> job_;
   std::string failure_;
-  std::atomic<bool> cancelled_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // last member: it uses all of the above, and is joined first
 };
 
 }  // namespace tw

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 
 namespace tw {
@@ -49,10 +50,6 @@ std::string dtype_name(c10::ScalarType dtype) {
   return type ? std::string(name_of(*type)) : c10::toString(dtype);
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
+std::string shape_text(const std::vector<int64_t>& shape) { return '[' + joined(shape) + ']'; }
 
 }  // namespace tw

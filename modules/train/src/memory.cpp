@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
@@ -56,11 +57,9 @@ int worst_rank(const std::vector<MemoryPeak>& by_rank) {
 std::string memory_text(const std::vector<MemoryPeak>& by_rank) {
   const auto worst = by_rank.begin() + worst_rank(by_rank);
   const auto mib = [](int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
-  std::string uses;
-  for (size_t use = 0; use < memory_uses; ++use) {
-    uses += concat(uses.empty() ? "" : ", ", name_of(static_cast<MemoryUse>(use)), ' ', mib(worst->held.bytes[use]));
-  }
-  return concat("at most ", mib(worst->held.together()), " MiB, on rank ", worst_rank(by_rank), " (", worst->during, "): ", uses);
+  const auto use_text = [&](size_t use) { return concat(name_of(static_cast<MemoryUse>(use)), ' ', mib(worst->held.bytes[use])); };
+  return concat("at most ", mib(worst->held.together()), " MiB, on rank ", worst_rank(by_rank), " (", worst->during,
+                "): ", joined(std::views::iota(size_t{0}, memory_uses), ", ", use_text));
 }
 
 }  // namespace tw::train

@@ -9,7 +9,7 @@
 namespace tw::train {
 namespace {
 
-// Per stretch, e.g. an evaluation of many batches. Later events are counted, but not attributed to a use.
+// Per interval, e.g. an evaluation of many batches. Later events are counted, but not attributed to a use.
 constexpr size_t max_events = size_t{1} << 18;
 
 bool differ(const MemoryByUse& a, const MemoryByUse& b, int64_t by) {
@@ -38,9 +38,9 @@ MemoryAccount::MemoryAccount(c10::DeviceType kind, bool keeps_samples)
 void MemoryAccount::note(const void* address, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   now_ += bytes;
-  stretch_.most = std::max(stretch_.most, now_);
-  if (stretch_.phases.empty() || stretch_.events.size() == max_events) return;
-  stretch_.events.push_back({address, bytes, keeps_samples_ ? std::chrono::steady_clock::now() : Time()});
+  interval_.most = std::max(interval_.most, now_);
+  if (interval_.phases.empty() || interval_.events.size() == max_events) return;
+  interval_.events.push_back({address, bytes, keeps_samples_ ? std::chrono::steady_clock::now() : Time()});
 }
 
 void MemoryAccount::rest() {
@@ -48,54 +48,54 @@ void MemoryAccount::rest() {
   held_.pause();
   const std::lock_guard lock(mutex_);
   now_ = 0;
-  stretch_ = {};
+  interval_ = {};
   knows_ = false;
 }
 
 void MemoryAccount::begin() {
   if (std::exchange(resting_, false)) held_.resume();
   const std::lock_guard lock(mutex_);
-  stretch_.before = stretch_.most = now_;
-  stretch_.events.clear();
-  stretch_.phases.clear();
+  interval_.before = interval_.most = now_;
+  interval_.events.clear();
+  interval_.phases.clear();
 }
 
 void MemoryAccount::phase(const char* name) {
   if (resting_) return;
   const std::lock_guard lock(mutex_);
-  stretch_.phases.push_back({name, stretch_.events.size(), std::chrono::steady_clock::now()});
+  interval_.phases.push_back({name, interval_.events.size(), std::chrono::steady_clock::now()});
 }
 
 bool MemoryAccount::matters() const {
   if (resting_) return false;
   const std::lock_guard lock(mutex_);
-  return keeps_samples_ || !knows_ || not_counted_ + stretch_.most > peak_.held.together();
+  return keeps_samples_ || !knows_ || not_counted_ + interval_.most > peak_.held.together();
 }
 
 void MemoryAccount::end(int64_t step, const KnownMemory& known) {
-  Stretch stretch;
+  Interval interval;
   {
     const std::lock_guard lock(mutex_);
-    stretch = std::exchange(stretch_, {});
-    stretch_.before = stretch_.most = now_;
+    interval = std::exchange(interval_, {});
+    interval_.before = interval_.most = now_;
   }
-  replay(stretch, known, step);
+  replay(interval, known, step);
   knows_ = true;
   earlier_ = known.blocks_;
 }
 
 // By event: whether it allocates a block that is known at the end. That is the last allocation at its address.
-std::vector<bool> MemoryAccount::stay(const Stretch& stretch, const KnownMemory::Blocks& known) const {
-  std::vector<bool> stays(stretch.events.size());
+std::vector<bool> MemoryAccount::stay(const Interval& interval, const KnownMemory::Blocks& known) const {
+  std::vector<bool> stays(interval.events.size());
   std::unordered_set<const void*> found;
-  for (size_t i = stretch.events.size(); i-- > 0;) {
-    const Event& event = stretch.events[i];
+  for (size_t i = interval.events.size(); i-- > 0;) {
+    const Event& event = interval.events[i];
     stays[i] = event.bytes > 0 && known.contains(event.address) && held_.has(event.address) && found.insert(event.address).second;
   }
   return stays;
 }
 
-void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int64_t step) {
+void MemoryAccount::replay(const Interval& interval, const KnownMemory& known, int64_t step) {
   // Reconstructs the beginning: add the blocks known now, then undo later allocations and releases of known blocks.
   MemoryByUse now = known.elsewhere_;
   int64_t counted = 0;
@@ -104,12 +104,12 @@ void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int
     if (held_.has(address)) counted += block.bytes;
   }
   not_counted_ = now.together() - counted;
-  const std::vector<bool> stays = stay(stretch, known.blocks_);
+  const std::vector<bool> stays = stay(interval, known.blocks_);
   std::unordered_map<const void*, MemoryUse> older;
   for (const auto& [address, block] : earlier_) older.emplace(address, block.use);
-  std::vector<MemoryUse> uses(stretch.events.size(), MemoryUse::activations);
+  std::vector<MemoryUse> uses(interval.events.size(), MemoryUse::activations);
   for (size_t i = 0; i < uses.size(); ++i) {
-    const auto& [address, bytes, time] = stretch.events[i];
+    const auto& [address, bytes, time] = interval.events[i];
     const auto known_before = older.find(address);
     if (stays[i]) {
       uses[i] = known.blocks_.at(address).use;
@@ -120,9 +120,9 @@ void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int
     if (uses[i] != MemoryUse::activations) now[uses[i]] -= bytes;
   }
   now[MemoryUse::activations] = 0;
-  now[MemoryUse::activations] = not_counted_ + stretch.before - now.together();
+  now[MemoryUse::activations] = not_counted_ + interval.before - now.together();
 
-  const int64_t worth_a_sample = (not_counted_ + stretch.most) / 256;
+  const int64_t worth_a_sample = (not_counted_ + interval.most) / 256;
   const char* during = "";
   MemoryByUse sampled;
   samples_.clear();
@@ -139,19 +139,19 @@ void MemoryAccount::replay(const Stretch& stretch, const KnownMemory& known, int
   size_t event = 0;
   const auto advance = [&](size_t end) {
     for (; event < end; ++event) {
-      now[uses[event]] += stretch.events[event].bytes;
+      now[uses[event]] += interval.events[event].bytes;
       compare(0);
-      if (differ(now, sampled, worth_a_sample)) sample(stretch.events[event].time);
+      if (differ(now, sampled, worth_a_sample)) sample(interval.events[event].time);
     }
   };
-  for (const Phase& phase : stretch.phases) {
+  for (const Phase& phase : interval.phases) {
     advance(phase.event);
     during = phase.name;
     sample(phase.time);
   }
-  advance(stretch.events.size());
-  if (stretch.events.size() == max_events) compare(not_counted_ + stretch.most - now.together());
-  if (!stretch.phases.empty()) sample(std::chrono::steady_clock::now());
+  advance(interval.events.size());
+  if (interval.events.size() == max_events) compare(not_counted_ + interval.most - now.together());
+  if (!interval.phases.empty()) sample(std::chrono::steady_clock::now());
 }
 
 }  // namespace tw::train

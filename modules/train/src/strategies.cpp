@@ -62,7 +62,7 @@ void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& para
 }
 
 void account_buckets(KnownMemory& known, const Reducer& reducer) {
-  known.add(MemoryUse::buffers, reducer.room());
+  known.add(MemoryUse::buffers, reducer.kept_buffer());
   for (size_t bucket = 0; bucket < reducer.plan().buckets.size(); ++bucket) {
     known.add(MemoryUse::gradients, reducer.shard(static_cast<int64_t>(bucket)));
   }

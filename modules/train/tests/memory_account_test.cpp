@@ -106,7 +106,7 @@ TEST(MemoryAccount, WhatHoldsLessDoesNotMatter) {
 
 TEST(MemoryAccount, CountsOnAfterARest) {
   MemoryAccount account(at::kCPU);
-  const auto stretch = [&](const at::Tensor& parameter, int64_t passing_bytes) {
+  const auto interval = [&](const at::Tensor& parameter, int64_t passing_bytes) {
     account.begin();
     account.phase("forward");
     {
@@ -118,12 +118,12 @@ TEST(MemoryAccount, CountsOnAfterARest) {
     account.end(0, known);
   };
   const at::Tensor first = block(100);
-  stretch(first, 300);
+  interval(first, 300);
   account.rest();
   account.phase("forward");  // ignored while resting
   EXPECT_FALSE(account.matters());
   const at::Tensor grown = block(200);
-  stretch(grown, 250);
+  interval(grown, 250);
   EXPECT_EQ(account.peak().held, of(200, 0, 0, 0, 250));
 }
 
@@ -139,10 +139,10 @@ TEST(MemoryAccount, AMemoryOfSeveralRanksIsSharedOutAmongThem) {
   EXPECT_EQ(account.peak().held, of(300, 0, 0, 0, 10));
 }
 
-TEST(MemoryAccount, KeepsSamplesOfTheLastStretch) {
+TEST(MemoryAccount, KeepsSamplesOfTheLastInterval) {
   MemoryAccount account(at::kCPU, /*keeps_samples=*/true);
   at::Tensor gradient;
-  for (int stretch = 0; stretch < 2; ++stretch) {
+  for (int interval = 0; interval < 2; ++interval) {
     account.begin();
     account.phase("forward");
     gradient.reset();
@@ -153,7 +153,7 @@ TEST(MemoryAccount, KeepsSamplesOfTheLastStretch) {
     KnownMemory known;
     known.add(MemoryUse::gradients, gradient);
     EXPECT_TRUE(account.matters()) << "samples are wanted of each";
-    account.end(stretch, known);
+    account.end(interval, known);
   }
   std::vector<std::pair<std::string, MemoryByUse>> samples;
   for (const auto& sample : account.samples()) samples.emplace_back(sample.during, sample.held);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <string>
+#include <string_view>
 #include <tw/base/text_stream.hpp>
 #include <utility>
 
@@ -11,6 +13,14 @@ template <class... Parts>
 std::string concat(const Parts&... parts) {
   TextWriter out;
   (out << ... << parts);
+  return std::move(out).str();
+}
+
+/// The `values` with `separator` between them, each as concat() formats what `text` makes of it.
+template <class Values, class Text = std::identity>
+std::string joined(const Values& values, std::string_view separator = ", ", const Text& text = {}) {
+  TextWriter out;
+  for (std::string_view before; const auto& each : values) out << std::exchange(before, separator) << std::invoke(text, each);
   return std::move(out).str();
 }
 

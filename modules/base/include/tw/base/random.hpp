@@ -29,6 +29,11 @@ class CounterRng {
   int used_ = 4;
 };
 
+/// Uniform in [0, 1), with 53 random bits.
+double uniform(CounterRng& random) noexcept;
+/// Normal, mean 0 and deviation 1. Ref: Box & Muller 1958.
+double normal(CounterRng& random) noexcept;
+
 /// Derives a seed from `seed` and `stream`. Two derived seeds are equal only by chance, once in 2^64 pairs, whatever the pattern of the arguments.
 /// Ref: Philox, as CounterRng.
 uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept;

@@ -90,7 +90,7 @@ class DistributedSampler {
   int64_t rank_;
   SamplerOptions options_;
   int64_t epoch_ = -1;          // -1: no epoch has begun
-  bool told_ = false;           // epoch_ was set explicitly and none of its samples has been consumed
+  bool is_set_ = false;         // epoch_ was set explicitly and none of its samples has been consumed
   std::vector<int64_t> order_;  // of the whole epoch, without padding
   int64_t consumed_ = 0;
   int64_t end_ = 0;  // consumed_ at the end of the epoch

@@ -9,14 +9,14 @@ namespace tw::search {
 /// Forwards to another propagator, so that the implementation can stay out of headers.
 class Facade : public Propagator {
  public:
-  Proposal ask(const Population& population, CounterRng& random) final { return behind_->ask(population, random); }
-  void tell(const Individual& individual) final { behind_->tell(individual); }
+  Proposal ask(const Population& population, CounterRng& random) final { return propagator_->ask(population, random); }
+  void tell(const Individual& individual) final { propagator_->tell(individual); }
 
  protected:
-  explicit Facade(std::unique_ptr<Propagator> behind) : behind_(std::move(behind)) {}
+  explicit Facade(std::unique_ptr<Propagator> propagator) : propagator_(std::move(propagator)) {}
 
  private:
-  std::unique_ptr<Propagator> behind_;
+  std::unique_ptr<Propagator> propagator_;
 };
 
 }  // namespace tw::search

@@ -21,8 +21,8 @@ struct QuadraticTrustRegionOptions {
 void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 
 /// Fits quadratic models of the loss and trusts each within an ellipsoid |A (x - b)| <= radius around the best point b of the run, in the unit cube
-/// of Space::encode(). It extends Powell 2006 (NEWUOA), which uses a ball, in two ways: the shape is learnt, and models are fitted to more points
-/// than they need.
+/// of Space::encode(). It extends Powell 2006 (NEWUOA), which uses a ball: the shape is learnt, and models are fitted to more points than they
+/// need.
 ///
 /// a. A run begins with its centre and one step along each dimension.
 /// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b by least squares with weights 1 / (1 + (|y|

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <tw/base/option.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 #include <vector>
@@ -51,9 +50,6 @@ struct Arrangement {
 struct BucketPlan {
   std::vector<Bucket> buckets;        ///< in the order in which they are reduced
   std::vector<Placement> placements;  ///< by gradient id
-
-  /// One line a bucket.
-  std::string describe() const;
 };
 
 /// Fills buckets with gradients in order of arrival. If that is unknown, it uses the reverse order of registration, roughly the order in which a

@@ -102,10 +102,8 @@ class Reducer {
   /// Why restart() cannot follow a failed step; empty if it can.
   std::string why_no_restart() const;
 
-  /// Marks a gradient that is complete in place, in `gradient(id)`.
-  void mark_ready(int64_t id);
-  /// Marks a gradient that is complete in `value`, of the same shape, dtype and device. `value` is copied: at once on the CPU, on an accelerator once
-  /// the whole bucket is marked. Do not change it before then.
+  /// Marks a gradient that is complete in `value`, of the same shape, dtype and device. `value` is copied, unless it is `gradient(id)`: at once on
+  /// the CPU, on an accelerator once the whole bucket is marked. Do not change it before then.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// Marks a gradient that this rank does not have in this step: it counts as zero.
   void mark_unused(int64_t id);
@@ -130,7 +128,7 @@ class Reducer {
   /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if it has none.
   at::Tensor shard(int64_t bucket) const;
   /// Memory for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
-  const at::Tensor& room() const noexcept;
+  const at::Tensor& kept_buffer() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
 

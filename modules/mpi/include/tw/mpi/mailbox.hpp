@@ -46,7 +46,7 @@ class Mailbox {
 
   /// Numbers of messages sent to each rank, and received from each, so far.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
-  const std::vector<int64_t>& taken() const noexcept { return taken_; }
+  const std::vector<int64_t>& received() const noexcept { return received_; }
 
   static constexpr size_t max_in_flight = 256;
 
@@ -69,7 +69,7 @@ class Mailbox {
   size_t next_ = 0;
   std::vector<Sent> sends_;  // messages that have not been sent yet
   std::vector<int64_t> sent_;
-  std::vector<int64_t> taken_;
+  std::vector<int64_t> received_;
 };
 
 }  // namespace tw::mpi

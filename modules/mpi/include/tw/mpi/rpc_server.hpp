@@ -25,7 +25,7 @@ class RpcServer {
     std::function<void(std::span<const std::byte>)> take = {};  ///< called with each received piece, until it throws
     /// Fills `piece`, which may hold an old one, with the next piece of the answer. Pieces have piece_bytes bytes; only the last may be shorter. An
     /// empty piece ends the answer. Called after the last take(); must not throw. None: no answer.
-    std::function<void(std::vector<std::byte>& piece)> give = {};
+    std::function<void(std::vector<std::byte>& piece)> answer = {};
   };
   /// Handles a client's request; std::nullopt postpones it: the engine calls the handler again with the same request. Like the callbacks of Exchange,
   /// it runs inside the engine and must not communicate. An exception from it or from `take` ends the call, and the client receives the error; the

@@ -103,10 +103,6 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   const PipelineOptions& options() const noexcept;
   const Schedule& schedule() const noexcept { return options().schedule; }
   int stage() const noexcept;
-  /// The ranks of this stage.
-  const Communicator& replicas_comm() const noexcept;
-  /// The range [begin, end) of the model's blocks on this rank. Empty without blocks.
-  std::pair<int64_t, int64_t> blocks() const noexcept;
 
   /// Parameters, buffers and the number of calls for checkpoints, which a pipeline with any stages, or one process, can load. Tied parameters have
   /// one name; their other names are aliases.

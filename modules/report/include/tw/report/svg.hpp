@@ -32,7 +32,7 @@ class Svg {
 
   void line(Point a, Point b, const std::string& colour, const Attributes& more = {});
   /// @param anchor start, middle or end: the part of the text that lies at `at`
-  void text(Point at, const std::string& anchor, const std::string& words, const Attributes& more = {});
+  void text(Point at, const std::string& anchor, const std::string& content, const Attributes& more = {});
   void rect(Point corner, double width, double height, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void circle(Point centre, double radius, const std::string& colour, const std::string& tip = "", const Attributes& more = {});
   void polyline(const std::vector<Point>& points, const std::string& colour, const std::string& tip = "", const Attributes& more = {});

@@ -17,7 +17,7 @@ constexpr ElementType state_type(ElementType type) {
 }
 
 /// Consecutive elements of a shard to which a rule is applied at once: a few thousand, so that others can use the rest of the shard meanwhile.
-struct Stretch {
+struct Chunk {
   std::byte* values = nullptr;             ///< values on the server; the rule changes them
   std::span<std::byte* const> state = {};  ///< state by slot of the rule, of state_type(type); initially zero; the rule changes it
   const std::byte* pushed = nullptr;
@@ -27,13 +27,13 @@ struct Stretch {
 };
 
 /// The change that a push makes to the values on the servers, element by element. A rule runs in any thread and process of the server's node, but
-/// only one caller at a time works on a stretch. Stretches are processed in any order.
+/// only one caller at a time works on a chunk. Chunks are processed in any order.
 struct Rule {
   std::string name;
   std::string settings = {};  ///< settings that must be the same on all ranks, as text
   int slots = 0;              ///< number of state values per element, see state_type()
-  /// Updates a stretch. Exceptions are passed on to the caller of the push; the function should then have changed nothing.
-  std::function<void(const Stretch&)> apply;
+  /// Updates a chunk. Exceptions are passed on to the caller of the push; the function should then have changed nothing.
+  std::function<void(const Chunk&)> apply;
 };
 
 namespace rules {

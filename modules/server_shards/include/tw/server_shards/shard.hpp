@@ -12,13 +12,13 @@
 namespace tw::parameter_server {
 
 /// The values on one server, the state of its rules, and the locks that order changes, in memory that several processes (in tests, threads) can map.
-/// Processes work on it directly, in order of arrival, one stretch at a time; each stretch has its own lock.
+/// Processes work on it directly, in order of arrival, one chunk at a time; each chunk has its own lock.
 ///
 /// push() and pull() hold a lock only while they process 64 KiB. Waiting callers yield the core.
 class Shard {
  public:
   /// Large enough that the cost of a lock is negligible, small enough that waits are short.
-  static constexpr int64_t stretch_bytes = int64_t{64} << 10;
+  static constexpr int64_t chunk_bytes = int64_t{64} << 10;
 
   /// Bytes of zeroed memory for `count` elements.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
@@ -51,22 +51,22 @@ class Shard {
   };
   /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot is in progress or pending: try again later.
   std::optional<Entry> enter() const;
-  /// Applies a rule to `count` elements from `begin` on. The range must consist of whole stretches, so that each counts one update per push.
-  /// @throws the rule's exception; earlier stretches have then been changed
+  /// Applies a rule to `count` elements from `begin` on. The range must consist of whole chunks, so that each counts one update per push.
+  /// @throws the rule's exception; earlier chunks have then been changed
   void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
   /// The same as a complete push; waits for the end of a snapshot.
   void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// Copies `count` elements from `begin` on. Each stretch is consistent; different stretches may be copied at different times.
+  /// Copies `count` elements from `begin` on. Each chunk is consistent; different chunks may be copied at different times.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
-  /// The number of pushes to the first stretch so far. Never waits.
+  /// The number of pushes to the first chunk so far. Never waits.
   int64_t pushes() const noexcept;
 
   /// Values and state as they were between two pushes.
   struct Snapshot {
     std::vector<std::byte> values;
     std::vector<std::vector<std::byte>> state;  ///< by slot, in order of the rules; of state_type()
-    std::vector<int64_t> updates;               ///< by rule; the maximum over all stretches
+    std::vector<int64_t> updates;               ///< by rule; the maximum over all chunks
   };
   /// Waits for pushes in progress, blocks new ones, and copies.
   Snapshot snapshot() const;
@@ -79,7 +79,7 @@ class Shard {
     std::atomic<int32_t> inside;
   };
   struct Lock {
-    std::atomic<uint32_t> taken;  // 1 + the user that holds it
+    std::atomic<uint32_t> holder;  // 1 + the user that holds it; 0: free
   };
   class Closed;
   class Locked;
@@ -87,9 +87,9 @@ class Shard {
   /// Offsets and sizes in the memory.
   struct Places {
     Places(int64_t count, ElementType type, const std::vector<Rule>& rules);
-    int64_t stretch;  ///< elements of each stretch but the last
-    int64_t stretches;
-    int64_t record;  ///< bytes of a stretch's lock and counts
+    int64_t chunk;  ///< elements of each chunk but the last
+    int64_t chunks;
+    int64_t record;  ///< bytes of a chunk's lock and counts
     int64_t values;  ///< byte offset of the values
     int64_t state;   ///< byte offset of the first slot
     int64_t plane;   ///< bytes of each slot
@@ -98,14 +98,14 @@ class Shard {
   };
 
   Gate& gate() const noexcept { return *reinterpret_cast<Gate*>(memory_); }
-  std::byte* record(int64_t stretch) const noexcept { return memory_ + sizeof(Gate) + stretch * places_.record; }
+  std::byte* record(int64_t chunk) const noexcept { return memory_ + sizeof(Gate) + chunk * places_.record; }
   int closed_by() const noexcept;
-  Lock& lock(int64_t stretch) const noexcept { return *reinterpret_cast<Lock*>(record(stretch)); }
-  int64_t* updates(int64_t stretch) const noexcept { return reinterpret_cast<int64_t*>(record(stretch) + sizeof(int64_t)); }
+  Lock& lock(int64_t chunk) const noexcept { return *reinterpret_cast<Lock*>(record(chunk)); }
+  int64_t* updates(int64_t chunk) const noexcept { return reinterpret_cast<int64_t*>(record(chunk) + sizeof(int64_t)); }
   std::byte* values() const noexcept { return memory_ + places_.values; }
   std::byte* slot(int64_t index) const noexcept { return memory_ + places_.state + index * places_.plane; }
   template <class Function>
-  void for_each_stretch(int64_t begin, int64_t count, Function f) const;
+  void for_each_chunk(int64_t begin, int64_t count, Function f) const;
 
   std::shared_ptr<void> owner_;
   std::byte* memory_;

@@ -23,8 +23,6 @@ class ShardLayout {
   int servers() const noexcept { return servers_; }
   /// The elements of `server`; may be empty if n < p.
   Extent extent_of(int server) const noexcept;
-  /// The server that holds `element`. @param element 0 to numel - 1
-  int server_of(int64_t element) const noexcept;
 
  private:
   int64_t numel_;

@@ -15,7 +15,7 @@ auto in_device_memory(Make make, Describe describe) {
   try {
     return make();
   } catch (const c10::OutOfMemoryError& error) {
-    throw Error(concat("a device's memory is full: ", describe(), ". LibTorch says: ", error.what_without_backtrace()));
+    throw Error(concat("a device's memory is full: ", describe(), ". LibTorch: ", error.what_without_backtrace()));
   }
 }
 

@@ -33,26 +33,26 @@ class KnownMemory {
 /// Records a rank's memory by use, from construction: its peak and its course. Counts like HeldMemory. Memory that is older, or not LibTorch's, is
 /// included only as KnownMemory.
 ///
-/// Memory is recorded in stretches, such as an update. Blocks still held at the end of a stretch get the use known then, for all the time since their
-/// allocation; all other blocks are activations. So uses need not be declared in advance: autograd's gradients count as gradients from their
+/// Memory is recorded in intervals, such as an update. Blocks still held at the end of an interval get the use known then, for all the time since
+/// their allocation; all other blocks are activations. So uses need not be declared in advance: autograd's gradients count as gradients from their
 /// allocation.
 class MemoryAccount {
  public:
   explicit MemoryAccount(c10::DeviceType kind, bool keeps_samples = false);
 
-  /// Begins a stretch, such as an update.
+  /// Begins an interval, such as an update.
   void begin();
-  /// Stops counting, at no cost, until the next stretch begins. Memory allocated meanwhile counts as older.
+  /// Stops counting, at no cost, until the next interval begins. Memory allocated meanwhile counts as older.
   void rest();
-  /// Begins a phase of this stretch. @param name a string literal
+  /// Begins a phase of this interval. @param name a string literal
   void phase(const char* name);
-  /// Whether to call end() for this stretch: it may have a new peak, or samples are kept. Otherwise end() may be skipped.
+  /// Whether to call end() for this interval: it may have a new peak, or samples are kept. Otherwise end() may be skipped.
   bool matters() const;
   /// @param step updates before it
   void end(int64_t step, const KnownMemory& known);
 
   const MemoryPeak& peak() const noexcept { return peak_; }
-  /// Samples of the last stretch that was ended: at the beginning of each phase, and at each change by 1/256 of the maximum.
+  /// Samples of the last interval that was ended: at the beginning of each phase, and at each change by 1/256 of the maximum.
   const std::vector<MemorySample>& samples() const noexcept { return samples_; }
 
  private:
@@ -67,8 +67,8 @@ class MemoryAccount {
     size_t event;  // the first
     Time time;
   };
-  /// All records of a stretch.
-  struct Stretch {
+  /// All records of an interval.
+  struct Interval {
     int64_t before = 0;  // bytes counted
     int64_t most = 0;
     std::vector<Event> events;
@@ -76,17 +76,17 @@ class MemoryAccount {
   };
 
   void note(const void* address, int64_t bytes);
-  std::vector<bool> stay(const Stretch& stretch, const KnownMemory::Blocks& known) const;
-  void replay(const Stretch& stretch, const KnownMemory& known, int64_t step);
+  std::vector<bool> stay(const Interval& interval, const KnownMemory::Blocks& known) const;
+  void replay(const Interval& interval, const KnownMemory& known, int64_t step);
 
   const bool keeps_samples_;
   mutable std::mutex mutex_;  // guards records of other threads
   int64_t now_ = 0;
-  Stretch stretch_;
+  Interval interval_;
 
   bool resting_ = false;
-  bool knows_ = false;           // not_counted_ is known: a stretch has ended since construction or since rest()
-  KnownMemory::Blocks earlier_;  // known blocks at the end of the previous stretch
+  bool knows_ = false;           // not_counted_ is known: an interval has ended since construction or since rest()
+  KnownMemory::Blocks earlier_;  // known blocks at the end of the previous interval
   int64_t not_counted_ = 0;      // bytes of known memory that is not counted
   MemoryPeak peak_;
   std::vector<MemorySample> samples_;

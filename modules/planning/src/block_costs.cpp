@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stretches.hpp"
+#include "block_costs.hpp"
 
 #include <algorithm>
 
@@ -13,17 +13,17 @@ void raise(Affine& most, const Affine& other) {
   most.per_row = std::max(most.per_row, other.per_row);
 }
 
-void add_costs(Stretch& stretch, const ProfiledOperator& op) {
-  stretch.forward += op.forward;
-  stretch.backward += op.backward;
-  stretch.weights += op.weights;
-  stretch.waiting += op.waiting_bytes;
-  stretch.saved += op.saved_bytes;
+void add_costs(BlockCosts& costs, const ProfiledOperator& op) {
+  costs.forward += op.forward;
+  costs.backward += op.backward;
+  costs.weights += op.weights;
+  costs.waiting += op.waiting_bytes;
+  costs.saved += op.saved_bytes;
 }
 
 /// Costs of one block, and what it may share with other blocks.
 struct BlockOfOperators {
-  Stretch costs;  // without constants
+  BlockCosts costs;  // without constants
   std::vector<int> constants;
   std::vector<int> parameters;
 };
@@ -47,7 +47,7 @@ BlockOfOperators block_of(const OperatorOrder& order, int begin, int end) {
   return block;
 }
 
-/// Sums over the blocks of a growing stretch, in which each constant and parameter counts once.
+/// Sums over the blocks of a growing range, in which each constant and parameter counts once.
 class Summation {
  public:
   Summation(const Profile& profile, const std::vector<BlockOfOperators>& blocks)
@@ -69,7 +69,7 @@ class Summation {
     saved_ = constants_saved_ = peak_ = {};
     inside_ = 0;
   }
-  const Stretch& add(int index, const Affine& border) {
+  const BlockCosts& add(int index, const Affine& border) {
     const BlockOfOperators& block = blocks_[static_cast<size_t>(index)];
     sum_.forward += block.costs.forward;
     sum_.backward += block.costs.backward;
@@ -106,12 +106,12 @@ class Summation {
 
   const Profile& profile_;
   const std::vector<BlockOfOperators>& blocks_;
-  std::vector<int> constant_seen_;  // by constant, the begin of the last stretch that counted it
+  std::vector<int> constant_seen_;  // by constant, the begin of the last range that counted it
   std::vector<int> parameter_seen_;
   std::vector<int> first_use_;  // by parameter, its first block
   std::vector<int> last_use_;
   int begin_ = 0;
-  Stretch sum_;
+  BlockCosts sum_;
   Affine saved_;            // saved by operators that see the batch
   Affine constants_saved_;  // saved by constants, whose backward passes come last
   Affine peak_;             // peak without constants
@@ -120,7 +120,7 @@ class Summation {
 
 }  // namespace
 
-Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : order_(&order), begins_(std::move(begins)) {
+BlockCostTable::BlockCostTable(const OperatorOrder& order, std::vector<int> begins) : order_(&order), begins_(std::move(begins)) {
   const auto count = static_cast<size_t>(blocks());
   table_.resize(count * count);
   std::vector<BlockOfOperators> each;
@@ -132,13 +132,13 @@ Stretches::Stretches(const OperatorOrder& order, std::vector<int> begins) : orde
   }
 }
 
-double Stretches::segments_peak(int begin, int end, double rows) const {
+double BlockCostTable::segments_peak(int begin, int end, double rows) const {
   double most = 0;
   for (int block = begin; block < end; ++block) most = std::max(most, at(begin, block + 1).kept.of(rows) + at(block, block + 1).peak.of(rows));
   return most;
 }
 
-std::vector<int> Stretches::operators_of(int begin, int end) const {
+std::vector<int> BlockCostTable::operators_of(int begin, int end) const {
   std::vector<int> operators = order_->constants_of(begin_of(begin), begin_of(end));
   for (int p = begin_of(begin); p < begin_of(end); ++p) operators.push_back(order_->operator_at(p));
   std::sort(operators.begin(), operators.end());

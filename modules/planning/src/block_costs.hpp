@@ -7,7 +7,7 @@
 namespace tw::pipeline {
 
 /// Work and memory of a stage of consecutive blocks, before rows and replicas are known.
-struct Stretch {
+struct BlockCosts {
   Affine forward, backward, weights, saved;
   /// Peak memory of the backward pass: what earlier operators have saved, and one operator's own saved bytes and workspace. An upper bound: slightly
   /// too large if the peak is at one operator for few rows and at another for many.
@@ -18,22 +18,22 @@ struct Stretch {
   double tied_bytes = 0;       ///< the part of parameter_bytes that other stages have too
 };
 
-/// All stretches of consecutive blocks; quadratic in the number of blocks, linear in the number of operators.
-class Stretches {
+/// The costs of all ranges of consecutive blocks; quadratic in the number of blocks, linear in the number of operators.
+class BlockCostTable {
  public:
   /// @param begins first positions of the blocks, and the end of the last one. @param order kept by reference
-  Stretches(const OperatorOrder& order, std::vector<int> begins);
+  BlockCostTable(const OperatorOrder& order, std::vector<int> begins);
 
   const OperatorOrder& order() const noexcept { return *order_; }
   int blocks() const noexcept { return static_cast<int>(begins_.size()) - 1; }
   int begin_of(int block) const { return begins_[static_cast<size_t>(block)]; }
   const Affine& border(int block) const { return order_->border(begin_of(block)); }
   /// Blocks [begin, end), not empty.
-  const Stretch& at(int begin, int end) const { return table_[index(begin, end)]; }
+  const BlockCosts& at(int begin, int end) const { return table_[index(begin, end)]; }
   /// Peak memory of a backward pass that recomputes block by block, from the last one: a block's own peak, and the inputs of this block and of all
   /// earlier ones.
   double segments_peak(int begin, int end, double rows) const;
-  /// Operators of the stretch, including its constants.
+  /// Operators of the range, including its constants.
   std::vector<int> operators_of(int begin, int end) const;
 
  private:
@@ -41,7 +41,7 @@ class Stretches {
 
   const OperatorOrder* order_;
   std::vector<int> begins_;
-  std::vector<Stretch> table_;
+  std::vector<BlockCosts> table_;
 };
 
 }  // namespace tw::pipeline
