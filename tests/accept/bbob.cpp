@@ -11,7 +11,7 @@
 namespace tw::testing {
 namespace {
 
-using search::uniform;
+using tw::uniform;
 using std::numbers::pi;
 using Vector = std::vector<double>;
 using Value = std::function<double(std::span<const double>)>;

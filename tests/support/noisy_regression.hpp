@@ -35,8 +35,8 @@ class NoisyRegression {
     std::vector<double> gradient(inputs);
     for (int64_t sample = 0; sample < batch; ++sample) {
       std::vector<double> x(inputs);
-      for (double& each : x) each = search::normal(random);
-      double error = -noise * search::normal(random);
+      for (double& each : x) each = tw::normal(random);
+      double error = -noise * tw::normal(random);
       for (size_t i = 0; i < x.size(); ++i) error += (w[i] - distance) * x[i];
       for (size_t i = 0; i < x.size(); ++i) gradient[i] += 2 * error * x[i] / batch;
     }

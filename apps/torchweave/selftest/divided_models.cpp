@@ -7,6 +7,7 @@
 
 #include <tw/base/concat.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
+#include <tw/parallel_model.hpp>
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/state/module_state.hpp>
 #include <tw/tensor_parallel/linear.hpp>
@@ -97,6 +98,31 @@ Outcome compare_pipeline(const Communicator& comm, const Conditions& conditions)
   train_part(net.parameters(), conditions, [&](const Samples& all) { net.run(all.inputs, all.targets, loss_of); });
   Comparison comparison;
   comparison.expect_near(net.shards(), named_parameters(reference), tolerance(sample_count));
+  return comparison.outcome();
+}
+
+// In two stages where the number of ranks is even; the rest of the ranks have other samples.
+Outcome compare_parallelize(const Communicator& comm, const Conditions& conditions) {
+  const Communicator group = group_of(comm);
+  const Mesh mesh(group, {{"data", -1}, {"stage", group.size() % 2 == 0 ? 2 : 1}});
+  const std::vector<int64_t> widths{input_width, inner_width, inner_width, output_width};
+  const auto net = std::make_shared<Chain>(widths);
+  ParallelModel model =
+      tw::parallelize(mesh, net, [net](const std::vector<at::Tensor>& x) { return std::vector<at::Tensor>{net->forward(x.front())}; },
+                      {samples_of(0, 2, input_width, output_width).inputs}, {.micro_batches = 2});
+  const int64_t samples = sample_count * model.places();
+  Chain reference(widths);
+  train(reference.parameters(), samples, input_width, output_width, [&](const at::Tensor& x) { return reference.forward(x); });
+
+  torch::optim::SGD sgd(model.parameters(), learning_rate);
+  for (int step = 0; step < steps; ++step) {
+    const Samples mine = samples_of(step, samples, input_width, output_width, conditions.is_wrong_here).part(model.place(), model.places());
+    sgd.zero_grad();
+    model.train_step(mine.inputs, mine.targets, loss_of);
+    sgd.step();
+  }
+  Comparison comparison;
+  comparison.expect_near(model.shards(), named_parameters(reference), tolerance(samples));
   return comparison.outcome();
 }
 

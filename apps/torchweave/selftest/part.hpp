@@ -40,11 +40,15 @@ std::span<const Part> parts();
 // The functions of the table.
 Outcome compare_collectives(const Communicator& comm, const Conditions& conditions);
 Outcome compare_data_parallel(const Communicator& comm, const Conditions& conditions);
+Outcome compare_sharded_optimizer(const Communicator& comm, const Conditions& conditions);
 Outcome compare_fully_sharded(const Communicator& comm, const Conditions& conditions);
+Outcome compare_local_sgd(const Communicator& comm, const Conditions& conditions);
+Outcome compare_diloco(const Communicator& comm, const Conditions& conditions);
 Outcome compare_parameter_server(const Communicator& comm, const Conditions& conditions);
 Outcome compare_tensor_parallel(const Communicator& comm, const Conditions& conditions);
 Outcome compare_pipeline(const Communicator& comm, const Conditions& conditions);
 Outcome compare_layers_in_parallel(const Communicator& comm, const Conditions& conditions);
+Outcome compare_parallelize(const Communicator& comm, const Conditions& conditions);
 Outcome compare_checkpoints(const Communicator& comm, const Conditions& conditions);
 Outcome compare_search(const Communicator& comm, const Conditions& conditions);
 Outcome compare_devices(const Communicator& comm, const Conditions& conditions);

@@ -3,8 +3,12 @@
 #include <ATen/TensorOperators.h>
 #include <torch/optim/sgd.h>
 
+#include <functional>
 #include <tw/data_parallel/data_parallel.hpp>
+#include <tw/data_parallel/diloco.hpp>
 #include <tw/data_parallel/fully_sharded.hpp>
+#include <tw/data_parallel/local_sgd.hpp>
+#include <tw/gradients/sharded_optimizer.hpp>
 #include <tw/parameter_server/downpour.hpp>
 #include <tw/state/module_state.hpp>
 
@@ -27,14 +31,29 @@ std::vector<NamedTensor> trained_by_one_process(Chain& net, int ranks) {
   return named_parameters(net);
 }
 
-/// Each rank's steps with its own samples.
-void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, torch::optim::Optimizer& optimizer) {
+/// Each rank's steps with its own samples. @param meet called after each
+template <class Optimizer>
+void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, Optimizer& optimizer, const std::function<void()>& meet = [] {}) {
   for (int step = 0; step < steps; ++step) {
     const Samples mine = samples_here(comm, conditions, step);
     optimizer.zero_grad();
     loss_of(net.forward(mine.inputs), mine.targets).backward();
     optimizer.step();
+    meet();
   }
+}
+
+/// Replicas that take the mean of their parameters after each step of gradient descent have made a step with the mean gradient.
+template <class Replicas, class Options>
+Outcome compare_replicas(const Communicator& comm, const Conditions& conditions, const Options& options) {
+  Chain reference(layer_widths);
+  Chain net(layer_widths);
+  Replicas replicas(comm, net, options);
+  torch::optim::SGD sgd(net.parameters(), learning_rate);
+  train_here(comm, conditions, net, sgd, [&] { replicas.step(); });
+  Comparison comparison;
+  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
+  return comparison.outcome();
 }
 
 }  // namespace
@@ -48,6 +67,26 @@ Outcome compare_data_parallel(const Communicator& comm, const Conditions& condit
   Comparison comparison;
   comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
   return comparison.outcome();
+}
+
+Outcome compare_sharded_optimizer(const Communicator& comm, const Conditions& conditions) {
+  Chain reference(layer_widths);
+  Chain net(layer_widths);
+  DataParallel parallel(comm, net, {.reduction = Reduction::mean, .sharding = Sharding::slices});
+  const torch::optim::SGD sgd(net.parameters(), learning_rate);
+  ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), optimizer_like(sgd, parallel.parameters()));
+  train_here(comm, conditions, net, optimizer);
+  Comparison comparison;
+  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
+  return comparison.outcome();
+}
+
+Outcome compare_local_sgd(const Communicator& comm, const Conditions& conditions) {
+  return compare_replicas<LocalSgd>(comm, conditions, LocalSgdOptions{.period = 1});
+}
+
+Outcome compare_diloco(const Communicator& comm, const Conditions& conditions) {
+  return compare_replicas<DiLoCo>(comm, conditions, DiLoCoOptions{.period = 1, .outer_learning_rate = 1, .outer_momentum = 0, .nesterov = false});
 }
 
 Outcome compare_fully_sharded(const Communicator& comm, const Conditions& conditions) {

@@ -119,7 +119,6 @@ bool Trainer::Run::counts_memory() const {
 // Loads the next batch. @param end number of the epoch's samples that are read after the update's last pass
 Pass Trainer::Run::next_pass(int64_t index, int64_t end) {
   const auto begin = std::chrono::steady_clock::now();
-  if (index > 0) memory_->phase("forward");
   forget_batch();
   Pass pass{.index = index, .number = progress_.step * options_.accumulation + index, .batch = loader_->next().value()};
   span("data", begin);
@@ -161,6 +160,7 @@ double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
 // Accumulates this rank's gradient of a batch's loss. @param weight of the update
 void Trainer::Run::backward(Pass pass, double weight) {
   auto begin = std::chrono::steady_clock::now();
+  if (pass.index > 0) memory_->phase("forward");
   state_->outputs = state_->loss = at::Tensor();
   state_->batch = std::move(pass.batch);
   const int64_t here = state_->batch.size();

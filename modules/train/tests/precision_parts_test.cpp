@@ -156,9 +156,9 @@ Trained train_stages(tw::pipeline::Recompute recompute, ComputeType compute, int
   {  // the initial values of the whole model
     const torch::NoGradGuard no_grad;
     const auto values = initial();
-    const auto mine = net->blocks();
+    const int64_t first = std::stoll(net->named_children().front().key());
     size_t next = 0;
-    for (int64_t block = 0; block < mine.first; ++block) next += block % 2 == 1 ? 2 : 0;
+    for (int64_t block = 0; block < first; ++block) next += block % 2 == 1 ? 2 : 0;
     for (const at::Tensor& each : net->parameters()) each.copy_(values.at(next++));
   }
   return train(mesh, model_of(net), options_for("stages", compute), mesh["stage"]);
