@@ -404,12 +404,12 @@ inline TableModel of_split_module(const TensorType& type) {
   model.loss = [] { return Loss(torch::nn::CrossEntropyLoss()); };
   model.parallel = [=](const Mesh& mesh, const ParallelOptions& options) {
     auto net = make(axis_of(mesh, "tensor"), type);
-    return Parallel{net.ptr(), parallelize(mesh, *net, type.placed(tokens(2).inputs), options)};
+    return Parallel{net.ptr(), parallelize(mesh, *net, type.placed(tokens(6).inputs), options)};
   };
   model.one_process = [=](const Settings& settings, int stages) {
     auto net = make(nullptr, type.on_cpu());
     const graph::Forward forward = [net](const Tensors& in) mutable { return graph::forward_of(*net)(in); };
-    return stages > 1 ? captured(net.ptr(), forward, tokens(2).inputs, settings) : as_one_process(net.ptr(), forward, settings);
+    return stages > 1 ? captured(net.ptr(), forward, tokens(6).inputs, settings) : as_one_process(net.ptr(), forward, settings);
   };
   return model;
 }

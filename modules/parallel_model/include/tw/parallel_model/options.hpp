@@ -17,7 +17,8 @@ enum class ReplicaMeeting {
 };
 
 struct ParallelOptions {
-  /// Number of parts of a rank's batch that pass through the model one after the other. More save memory, and keep pipelines busy.
+  /// Number of parts of a rank's batch that pass through the model one after the other. More save memory of activations, and keep pipelines busy.
+  /// Along `shard`, more than one keeps the gradients of a rank's whole stage or module until the last part: they are summed once an update.
   int64_t micro_batches = 1;
   uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
   ReplicaMeeting replicas = ReplicaMeeting::every_step;
