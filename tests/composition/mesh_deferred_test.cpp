@@ -158,7 +158,7 @@ class MeshFiles : public ::testing::Test {
       (first.size() > second.size() ? second : first).push_back({"model." + each.key(), half});
       expected_[each.key()] = half.to(torch::kFloat);
     }
-    directory_ = std::filesystem::path(std::getenv("TEST_TMPDIR"));
+    directory_ = testing::TempDir();
     if (world().rank() == 0) tw::write_safetensors(paths()[0], first);
     if (world().rank() == 0) tw::write_safetensors(paths()[1], second);
     world().barrier();
