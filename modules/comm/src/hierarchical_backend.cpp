@@ -26,8 +26,8 @@ using algorithms::Task;
 constexpr int64_t chunk_bytes = int64_t{4} << 20;
 
 BlockRange part(BlockRange whole, int64_t number, int64_t parts) {
-  const BlockRange range = even_block(whole.count, parts, number);
-  return {whole.begin + range.begin, range.count};
+  const int64_t begin = number * whole.count / parts;
+  return {whole.begin + begin, (number + 1) * whole.count / parts - begin};
 }
 
 /// The phases of one call on one rank.
@@ -168,7 +168,7 @@ class HierarchicalBackend : public Backend {
     std::shared_ptr<bool> refused;
 
     int64_t bytes(int64_t elements) const { return elements * element_bytes(call.type); }
-    BlockRange chunk(int64_t number) const { return even_block(count, chunks, number); }
+    BlockRange chunk(int64_t number) const { return part({0, count}, number, chunks); }
   };
 
   bool carries() const { return mine_.local < carriers_; }

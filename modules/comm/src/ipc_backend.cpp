@@ -36,7 +36,6 @@
 #include "devices_here.hpp"
 #include "ipc_slots.hpp"
 #include "pci_bus.hpp"
-#include "plan_transfer.hpp"
 
 namespace tw {
 namespace {
@@ -204,8 +203,15 @@ class IpcTransfer : public mpi::Transfer {
 
   bool is_root() const { return bound_.call.peer == rank_; }
 
+  struct Part {
+    int64_t begin;
+    int64_t count;
+  };
   // The part of a chunk that `rank` reduces.
-  BlockRange part_of(int rank) const { return even_block(count_, ranks_, rank); }
+  Part part_of(int rank) const {
+    const int64_t begin = count_ * rank / ranks_;
+    return {begin, count_ * (rank + 1) / ranks_ - begin};
+  }
 
   at::Tensor elements(const std::byte* memory, int64_t begin, int64_t count) const {
     return elements_at(memory + begin * element_bytes(bound_.call.type), count, dtype_, bound_.stream->device());

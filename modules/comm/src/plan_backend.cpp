@@ -68,7 +68,7 @@ class PlanBackend : public Backend {
     *next_sequence_ += chunks_in_flight;  // the same for every size, so that ranks called with different sizes stay in step
     const auto begin_chunk = [this, of = std::make_shared<const Communicator>(mpi::borrow(comm)), call, input = bound.input, output = bound.output,
                               divided, chunks, plan, first_sequence](int64_t chunk) {
-      const BlockRange range = even_block(divided, chunks, chunk);
+      const BlockRange range{chunk * divided / chunks, (chunk + 1) * divided / chunks - chunk * divided / chunks};
       PlanMemory memory = memory_of(call, range, divided, plan->blocks, input, output);
       std::byte* result = memory.output;
       auto transfer = make_plan_transfer(*of, plan, std::move(memory), ranks_, first_sequence + chunk % chunks_in_flight);

@@ -101,7 +101,10 @@ class PlanTransfer : public mpi::Transfer {
 
 BlockLayout even_layout(int64_t count, int64_t blocks) {
   BlockLayout layout;
-  for (int64_t block = 0; block < blocks; ++block) layout.push_back(even_block(count, blocks, block));
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t begin = block * count / blocks;
+    layout.push_back({begin, (block + 1) * count / blocks - begin});
+  }
   return layout;
 }
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <memory>
 #include <tw/algorithms/plan.hpp>
-#include <tw/base/numbers.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/mpi/engine.hpp>
@@ -18,12 +17,7 @@ struct BlockRange {
 };
 using BlockLayout = std::vector<BlockRange>;
 
-/// Block `number` of `count` elements as adjacent blocks of nearly equal size.
-inline BlockRange even_block(int64_t count, int64_t blocks, int64_t number) {
-  const int64_t begin = part_begin(count, blocks, number);
-  return {begin, part_begin(count, blocks, number + 1) - begin};
-}
-/// All of these blocks.
+/// `count` elements as adjacent blocks of nearly equal size.
 BlockLayout even_layout(int64_t count, int64_t blocks);
 
 /// The memory that a rank's plan works on.

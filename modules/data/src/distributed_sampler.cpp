@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/contract.hpp>
-#include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
 #include <tw/data/distributed_sampler.hpp>
 
@@ -8,6 +7,11 @@
 #include <numeric>
 
 namespace tw {
+namespace {
+
+int64_t divided_up(int64_t dividend, int64_t divisor) { return dividend / divisor + (dividend % divisor == 0 ? 0 : 1); }
+
+}  // namespace
 
 DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const SamplerOptions& options)
     : samples_(static_cast<int64_t>(samples)), size_(size), rank_(rank), options_(options) {
@@ -68,7 +72,7 @@ std::vector<int64_t> DistributedSampler::next_share(int64_t global_batch) {
 
 std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
-  const auto most = static_cast<size_t>(divide_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more, so nothing overflows below
+  const auto most = static_cast<size_t>(divided_up(std::max<int64_t>(samples_, 1), size_));  // no rank has more, so nothing overflows below
   auto share_size = static_cast<int64_t>(std::min(batch_size, most));
   const int64_t left = end_ - consumed_ - share_size * size_;
   if (left > 0 && left < size_ && share_size > 1)
@@ -81,21 +85,21 @@ std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
 
 int64_t DistributedSampler::steps(int64_t global_batch) const {
   expect_shareable(global_batch);
-  return divide_up(end_of_epoch(0), global_batch);
+  return divided_up(end_of_epoch(0), global_batch);
 }
 
 int64_t DistributedSampler::steps_left(int64_t global_batch) const {
   expect_shareable(global_batch);
-  return divide_up(std::max<int64_t>(end_ - consumed_, 0), global_batch);
+  return divided_up(std::max<int64_t>(end_ - consumed_, 0), global_batch);
 }
 
 size_t DistributedSampler::samples_here() const noexcept {
-  return static_cast<size_t>(divide_up(std::max<int64_t>(end_of_epoch(0) - rank_, 0), size_));
+  return static_cast<size_t>(divided_up(std::max<int64_t>(end_of_epoch(0) - rank_, 0), size_));
 }
 
 size_t DistributedSampler::batches(size_t batch_size) const {
   TW_EXPECTS(batch_size > 0, "a batch must hold at least one sample");
-  const auto most = static_cast<size_t>(divide_up(end_of_epoch(0), size_));  // rank 0 has the most
+  const auto most = static_cast<size_t>(divided_up(end_of_epoch(0), size_));  // rank 0 has the most
   return most / batch_size + (most % batch_size == 0 ? 0 : 1);
 }
 
@@ -111,14 +115,19 @@ int64_t DistributedSampler::end_of_epoch(int64_t begin) const noexcept {
   if (left <= 0) return begin;
   switch (options_.uneven) {
     case Uneven::drop: return samples_ - left % size_;
-    case Uneven::pad: return begin + divide_up(left, size_) * size_;
+    case Uneven::pad: return begin + divided_up(left, size_) * size_;
     case Uneven::exact: break;
   }
   return samples_;
 }
 
 int64_t DistributedSampler::sample_at(int64_t position) const {
-  const int64_t at = options_.dealing == Dealing::blocks ? part_begin(end_, size_, rank_) + position / size_ : position;
+  int64_t at = position;
+  if (options_.dealing == Dealing::blocks) {
+    const int64_t least = end_ / size_;
+    const int64_t begin = rank_ * least + std::min(rank_, end_ % size_);  // the first end_ % size_ blocks hold one more
+    at = begin + position / size_;
+  }
   return order_[static_cast<size_t>(at % samples_)];
 }
 

@@ -7,7 +7,6 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/log.hpp>
-#include <tw/base/numbers.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/mpi/rpc_server.hpp>
 #include <utility>
@@ -89,7 +88,7 @@ class RpcClient::Messages : public Transfer {
       : comm_(comm), line_(std::move(line)), failure_(message.failure ? message.failure : std::make_shared<std::string>()) {
     ++comm_.traffic.open;
     constexpr int64_t piece = RpcServer::piece_bytes;
-    const auto pieces = [](auto bytes) { return static_cast<size_t>(divide_up(std::ssize(bytes), piece)); };
+    const auto pieces = [](auto bytes) { return (bytes.size() + piece - 1) / piece; };
     pieces_.reserve(pieces(message.outgoing) + pieces(message.incoming));
     for_each_piece(message.incoming, [&](auto bytes) {
       check(MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, rpc::response_tag, comm_.handle,

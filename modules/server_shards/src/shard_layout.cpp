@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/server_shards/shard_layout.hpp>
 
+#include <algorithm>
 #include <tw/base/contract.hpp>
-#include <tw/base/numbers.hpp>
 
 namespace tw::parameter_server {
 
@@ -11,6 +11,11 @@ ShardLayout::ShardLayout(int64_t numel, int servers) : numel_(numel), servers_(s
   TW_EXPECTS(servers >= 1, "a sharded tensor needs a server");
 }
 
-Extent ShardLayout::extent_of(int server) const noexcept { return {part_begin(numel_, servers_, server), part_begin(numel_, servers_, server + 1)}; }
+Extent ShardLayout::extent_of(int server) const noexcept {
+  const int64_t each = numel_ / servers_;
+  const int64_t longer = numel_ % servers_;
+  const auto begin_of = [&](int64_t s) { return s * each + std::min(s, longer); };
+  return {begin_of(server), begin_of(server + 1)};
+}
 
 }  // namespace tw::parameter_server

@@ -8,7 +8,7 @@ namespace tw::shared_memory {
 
 Range part_of(Range whole, int part, int parts, int64_t alignment) {
   const int64_t units = divide_up(whole.count(), alignment);
-  const auto bound = [&](int64_t i) { return std::min(whole.end, whole.begin + part_begin(units, parts, i) * alignment); };
+  const auto bound = [&](int64_t i) { return std::min(whole.end, whole.begin + units * i / parts * alignment); };
   return {bound(part), bound(part + 1)};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stage of each rank, and its rows of a batch. Pure.
 #pragma once
+#include <algorithm>
 #include <cstdint>
-#include <tw/base/numbers.hpp>
 #include <vector>
 
 namespace tw::pipeline {
@@ -18,7 +18,8 @@ struct Rows {
 
 /// The i-th of n nearly equal parts of `all`: the first parts have one row more, and parts are empty if n exceeds the number of rows.
 inline Rows part_of(Rows all, int64_t n, int64_t i) {
-  return {all.begin + part_begin(all.count(), n, i), all.begin + part_begin(all.count(), n, i + 1)};
+  const auto begin = [&](int64_t k) { return all.begin + all.count() / n * k + std::min(k, all.count() % n); };
+  return {begin(i), begin(i + 1)};
 }
 
 /// A rank of a neighbouring stage, and the rows that both ranks process.
