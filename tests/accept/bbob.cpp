@@ -11,8 +11,8 @@
 namespace tw::testing {
 namespace {
 
-using tw::uniform;
 using std::numbers::pi;
+using tw::uniform;
 using Vector = std::vector<double>;
 using Value = std::function<double(std::span<const double>)>;
 

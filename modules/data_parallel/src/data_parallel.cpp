@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "after_accumulation.hpp"
 #include "batch_norm_reductions.hpp"
 #include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
@@ -28,22 +29,7 @@
 namespace tw {
 namespace {
 
-using torch::autograd::variable_list;
 using AccumulatorPtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
-
-// Runs `call` after autograd has added to a parameter's gradient, and passes everything through.
-template <class Call>
-class AfterAccumulation : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(Call call) : call_(std::move(call)) {}
-  variable_list operator()(const variable_list& outputs, const variable_list& /*inputs*/) override {
-    call_();
-    return outputs;
-  }
-
- private:
-  Call call_;
-};
 
 }  // namespace
 
