@@ -11,6 +11,7 @@
 namespace tw::testing {
 namespace {
 
+using search::uniform;
 using std::numbers::pi;
 using tw::uniform;
 using Vector = std::vector<double>;

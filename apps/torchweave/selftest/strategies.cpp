@@ -31,73 +31,75 @@ std::vector<NamedTensor> trained_by_one_process(Chain& net, int ranks) {
   return named_parameters(net);
 }
 
-/// Each rank's steps with its own samples. @param meet called after each
-template <class Optimizer>
-void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, Optimizer& optimizer, const std::function<void()>& meet = [] {}) {
+/// Each rank's steps with its own samples. @param update called with the gradients of each
+void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, const std::function<void()>& zero_grad,
+                const std::function<void()>& update) {
   for (int step = 0; step < steps; ++step) {
     const Samples mine = samples_here(comm, conditions, step);
-    optimizer.zero_grad();
+    zero_grad();
     loss_of(net.forward(mine.inputs), mine.targets).backward();
-    optimizer.step();
-    meet();
+    update();
   }
+}
+void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, torch::optim::Optimizer& optimizer) {
+  train_here(comm, conditions, net, [&] { optimizer.zero_grad(); }, [&] { optimizer.step(); });
+}
+
+Outcome compare_with_one_process(const Communicator& comm, const std::vector<NamedShard>& shards) {
+  Chain reference(layer_widths);
+  Comparison comparison;
+  comparison.expect_near(shards, trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
+  return comparison.outcome();
 }
 
 /// Replicas that take the mean of their parameters after each step of gradient descent have made a step with the mean gradient.
-template <class Replicas, class Options>
-Outcome compare_replicas(const Communicator& comm, const Conditions& conditions, const Options& options) {
-  Chain reference(layer_widths);
-  Chain net(layer_widths);
-  Replicas replicas(comm, net, options);
+Outcome compare_replicas(const Communicator& comm, const Conditions& conditions, Chain& net, const std::function<void()>& meet) {
   torch::optim::SGD sgd(net.parameters(), learning_rate);
-  train_here(comm, conditions, net, sgd, [&] { replicas.step(); });
-  Comparison comparison;
-  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
-  return comparison.outcome();
+  const auto update = [&] {
+    sgd.step();
+    meet();
+  };
+  train_here(comm, conditions, net, [&] { sgd.zero_grad(); }, update);
+  return compare_with_one_process(comm, module_shards(net));
 }
 
 }  // namespace
 
 Outcome compare_data_parallel(const Communicator& comm, const Conditions& conditions) {
-  Chain reference(layer_widths);
   Chain net(layer_widths);
   const DataParallel parallel(comm, net, {.reduction = Reduction::mean, .buckets = {.first_bucket_bytes = 256, .bucket_bytes = 1024}});
   torch::optim::SGD sgd(net.parameters(), learning_rate);
   train_here(comm, conditions, net, sgd);
-  Comparison comparison;
-  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
-  return comparison.outcome();
+  return compare_with_one_process(comm, module_shards(net));
 }
 
 Outcome compare_sharded_optimizer(const Communicator& comm, const Conditions& conditions) {
-  Chain reference(layer_widths);
   Chain net(layer_widths);
   DataParallel parallel(comm, net, {.reduction = Reduction::mean, .sharding = Sharding::slices});
   const torch::optim::SGD sgd(net.parameters(), learning_rate);
   ShardedOptimizer optimizer(parallel.reducer(), parallel.parameters(), optimizer_like(sgd, parallel.parameters()));
-  train_here(comm, conditions, net, optimizer);
-  Comparison comparison;
-  comparison.expect_near(module_shards(net), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
-  return comparison.outcome();
-}
-
-Outcome compare_local_sgd(const Communicator& comm, const Conditions& conditions) {
-  return compare_replicas<LocalSgd>(comm, conditions, LocalSgdOptions{.period = 1});
-}
-
-Outcome compare_diloco(const Communicator& comm, const Conditions& conditions) {
-  return compare_replicas<DiLoCo>(comm, conditions, DiLoCoOptions{.period = 1, .outer_learning_rate = 1, .outer_momentum = 0, .nesterov = false});
+  train_here(comm, conditions, net, [&] { optimizer.zero_grad(); }, [&] { optimizer.step(); });
+  return compare_with_one_process(comm, module_shards(net));
 }
 
 Outcome compare_fully_sharded(const Communicator& comm, const Conditions& conditions) {
-  Chain reference(layer_widths);
   Chain net(layer_widths);
   const FullySharded sharded(comm, net, {.reduction = Reduction::mean, .unit_bytes = 1024});
   torch::optim::SGD sgd(sharded.slices(), learning_rate);
   train_here(comm, conditions, net, sgd);
-  Comparison comparison;
-  comparison.expect_near(sharded.shards(), trained_by_one_process(reference, comm.size()), tolerance(samples_per_rank * comm.size()));
-  return comparison.outcome();
+  return compare_with_one_process(comm, sharded.shards());
+}
+
+Outcome compare_local_sgd(const Communicator& comm, const Conditions& conditions) {
+  Chain net(layer_widths);
+  LocalSgd replicas(comm, net, {.period = 1});
+  return compare_replicas(comm, conditions, net, [&] { replicas.step(); });
+}
+
+Outcome compare_diloco(const Communicator& comm, const Conditions& conditions) {
+  Chain net(layer_widths);
+  DiLoCo replicas(comm, net, {.period = 1, .outer_learning_rate = 1, .outer_momentum = 0, .nesterov = false});
+  return compare_replicas(comm, conditions, net, [&] { replicas.step(); });
 }
 
 // All workers compute their first step from the same values. The centre is then x - lr sum g: a step of one process with the sum of their losses.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers from the distributions that propagators need.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <tw/base/random.hpp>
 
 namespace tw::search {
