@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pipeline in the trainer: its numbers equal those of one process, on every mesh and after a change of mesh.
+#include "message_of.hpp"
 #include "regression_run.hpp"
 
 #include <nlohmann/json.hpp>
@@ -232,6 +233,23 @@ TEST(Stages, AMetricThatThrowsEndsTheEvaluationOnAllOfThem) {
   Judged judged;
   Trainer trainer(staged.mesh, staged.model, staged.sgd, judged.objective(/*throws=*/true), data, data, three_epochs("throws"));
   EXPECT_THROW((void)trainer.evaluate(data), tw::Error);
+}
+
+struct ThrowsOnOneStage : tw::train::Hook {
+  void on_sample(tw::train::State& state) override {
+    if (state.step == 2 && world().rank() == 0) throw std::runtime_error("the hook has failed");
+  }
+};
+
+// The other stages wait for this one's outputs.
+TEST(Stages, EndOnAllOfThemIfOneFails) {
+  Staged staged;
+  const auto data = squares(31);
+  Trainer trainer(staged.mesh, staged.model, staged.sgd, tw::train::regression(), data, data, three_epochs("fails"));
+  ThrowsOnOneStage fails;
+  trainer.add(fails);
+  const std::string error = tw::testing::message_of([&] { (void)trainer.run(); });
+  EXPECT_NE(error.find("the hook has failed"), std::string::npos) << error;
 }
 
 /// Micro-batches add to the memory that is reduced, beginning with the first.
