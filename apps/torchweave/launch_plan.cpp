@@ -120,12 +120,11 @@ std::optional<Label> next_label(std::string_view line, size_t from) {
 std::vector<Host> parse_hosts(const std::string& list) {
   static const std::regex form("([A-Za-z0-9._-]+)(:([1-9][0-9]{0,5}))?");
   std::vector<Host> hosts;
-  if (list.ends_with(',')) throw Error(concat("'", list, "' ends with a comma: hosts are given as a:2,b:4, a name and how many ranks it takes"));
+  if (list.ends_with(',')) throw Error(concat("--hosts: '", list, "' ends with a comma; it must be a list of name or name:ranks, such as a:2,b:4"));
   TextReader in(list);
   for (std::string word; std::getline(in, word, ',');) {
     std::smatch match;
-    if (!std::regex_match(word, match, form))
-      throw Error(concat("'", word, "' is no host: hosts are given as a:2,b:4, a name and how many ranks it takes"));
+    if (!std::regex_match(word, match, form)) throw Error(concat("--hosts: '", word, "' must be name or name:ranks, as in a:2,b:4"));
     hosts.push_back({match[1], match[3].matched ? std::stoi(match[3]) : 1});
   }
   return hosts;

@@ -19,7 +19,7 @@ struct Host {
   int slots = 1;
   bool operator==(const Host&) const = default;
 };
-/// "a:2,b". @throws Error, naming what is no host
+/// Parses a list such as "a:2,b": names of hosts, each with its number of ranks, or 1. @throws Error naming the first entry that is not of this form
 std::vector<Host> parse_hosts(const std::string& list);
 
 struct LaunchOptions {

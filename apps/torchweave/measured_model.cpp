@@ -27,7 +27,7 @@ std::vector<int64_t> sizes_of(const std::string& text) {
   for (std::string word; std::getline(in, word, 'x');) {
     int64_t size = 0;
     TextReader number(word);
-    if (!(number >> size) || !number.eof() || size < 1) throw Error(concat("--input: must be sizes such as 1x28x28, got ", text));
+    if (!(number >> size) || !number.eof() || size < 1) throw Error(concat("--input: must be positive sizes such as 1x28x28, got '", text, "'"));
     sizes.push_back(size);
   }
   return sizes;
@@ -46,7 +46,7 @@ at::Tensor example_of(std::vector<int64_t> shape, int64_t rows, at::ScalarType d
 
 Subject of_file(const MeasuredModelOptions& options) {
   const std::string& file = options.model.name;
-  if (options.input.empty()) throw Error(concat("--input: ", file, " does not define its input; pass the shape of a row, such as 1x28x28"));
+  if (options.input.empty()) throw Error(concat("--input: ", file, " does not define its input; pass the shape of one sample, such as 1x28x28"));
   const std::map<std::string, at::ScalarType> dtypes{{"float32", at::kFloat}, {"float64", at::kDouble}, {"int64", at::kLong}};
   Subject subject{load_script(file), example_of(sizes_of(options.input), options.rows, dtypes.at(options.input_dtype))};
   if (!subject.model.module->is_training()) subject.model.module->train();

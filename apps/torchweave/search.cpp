@@ -186,11 +186,12 @@ void run_search(SearchArguments arguments, Session& session) {
                     .ranks = comm},
                    base, space);
   } else {
-    if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1: a program is started by one rank"});
-    if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks: a program is started by one rank"});
+    if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1 if trials run a program: one rank starts it"});
+    if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks must be left out if trials run a program: one rank starts it"});
     arguments.command.objectives = config.options.objectives;
     arguments.command.constraints = config.constraints;
-    if (config.population_training) throw ConfigError({"search.population_training: what a program has in memory cannot be copied"});
+    if (config.population_training)
+      throw ConfigError({"search.population_training must be left out if trials run a program, whose memory cannot be copied"});
     task = task_of(arguments.command, space);
   }
   watch(session.mpi(), task.stall);

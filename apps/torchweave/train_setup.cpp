@@ -130,9 +130,9 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
 }
 
 /// A model whose inputs are given in another dtype.
-class OfDtype : public ModelOverModel {
+class OfDtype : public ModelDecorator {
  public:
-  OfDtype(std::shared_ptr<TrainableModel> inner, at::ScalarType dtype) : ModelOverModel(std::move(inner)), dtype_(dtype) {}
+  OfDtype(std::shared_ptr<TrainableModel> inner, at::ScalarType dtype) : ModelDecorator(std::move(inner)), dtype_(dtype) {}
 
   at::Tensor forward(const at::Tensor& inputs) override { return inner()->forward(inputs.to(dtype_)); }
   at::Tensor evaluate(const at::Tensor& inputs) override { return inner()->evaluate(inputs.to(dtype_)); }

@@ -75,7 +75,7 @@ class BestEpoch : public train::Hook {
     const at::NoGradGuard no_grad;
     std::vector<std::string> names;
     for (const auto& [name, slices] : kept_) names.push_back(name);
-    if (names.empty()) throw Error("no epoch of the training has a finite value on the validation set");
+    if (names.empty()) throw Error(concat("validation ", figure_, " was finite after no epoch: lower the learning rate, or look at the data"));
     trainer_.prepare(names);
     const std::vector<NamedShard> shards = trainer_.shards();
     std::map<std::string, size_t> put;  // by name, how many of its slices

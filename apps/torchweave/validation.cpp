@@ -20,7 +20,8 @@ std::optional<double> number_in(const std::string& text) {
 }  // namespace
 
 int64_t Validation::held_out(int64_t samples) const {
-  if (count > 0 && count >= samples) throw Error(concat("data.validation = ", count, " leaves nothing to train of ", samples, " samples"));
+  if (count > 0 && count >= samples)
+    throw Error(concat("data.validation = ", count, " samples, but there are only ", samples, ", of which some must be left for training"));
   if (count > 0 || share == 0 || samples < 2) return count;
   return std::clamp<int64_t>(std::llround(share * static_cast<double>(samples)), 1, samples - 1);
 }

@@ -37,7 +37,9 @@ class Problems {
 void expect_number(const toml::table& table, const char* key, int64_t expected, Problems& problems) {
   const toml::node* node = table.get(key);
   const std::optional<int64_t> value = node == nullptr ? std::nullopt : node->value<int64_t>();
-  if (value != expected) problems.add(node, "this selection is for ", key, " = ", value ? concat(*value) : "nothing", ", but here it is ", expected);
+  if (value != expected)
+    problems.add(node, key, " is ", expected, " in this job, but ", value ? concat(*value) : "no number",
+                 " in the file: measure a selection for this job");
 }
 
 std::string text_of(const toml::table& table, const char* key) { return table[key].value_or(std::string()); }
@@ -46,7 +48,7 @@ void expect_keys(const toml::table& table, const std::vector<std::string>& known
   for (const auto& [key, value] : table) {
     const std::string name(key.str());
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      problems.add(&value, "there is no key '", name, "' here; did you mean '", nearest_name(name, known), "'?");
+      problems.add(&value, "unknown key '", name, "'; did you mean '", nearest_name(name, known), "'?");
     }
   }
 }
@@ -58,9 +60,11 @@ Choice read_choice(const toml::table& table, const std::vector<std::string>& bac
   for (const Collective collective : selected_collectives) {
     if (name_of(collective) == operation) choice.collective = collective;
   }
-  if (choice.collective == Collective::none) problems.add(&table, "there is no operation '", operation, "' to choose a backend for");
+  if (choice.collective == Collective::none)
+    problems.add(&table, "operation is '", operation, "', but must be one of ",
+                 joined(selected_collectives, ", ", [](Collective each) { return name_of(each); }));
   if (std::find(backends.begin(), backends.end(), choice.backend) == backends.end()) {
-    problems.add(&table, "there is no backend '", choice.backend, "'; did you mean '", nearest_name(choice.backend, backends), "'?");
+    problems.add(&table, "unknown backend '", choice.backend, "'; did you mean '", nearest_name(choice.backend, backends), "'?");
   }
   if (const toml::node* limit = table.get("up_to_bytes")) {
     choice.largest_bytes = limit->value<int64_t>().value_or(-1);
@@ -92,11 +96,12 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
       const Collective collective = choices.back().collective;
       const bool goes_on = choices.size() > 1 && choices[choices.size() - 2].collective == choices.back().collective;
       if (goes_on && choices[choices.size() - 2].largest_bytes >= choices.back().largest_bytes) {
-        problems.add(&node, "choices for one operation must ascend by size: the limit of this one is not above that of the one before it");
+        problems.add(&node, "choices for one operation must ascend by size: up_to_bytes must be greater than ",
+                     choices[choices.size() - 2].largest_bytes, " of the one before");
       }
       const auto is_earlier = [&](const Choice& earlier) { return earlier.collective == collective; };
       if (!goes_on && std::any_of(choices.begin(), choices.end() - 1, is_earlier)) {
-        problems.add(&node, "choices for one operation must stand together: there are others for ", name_of(collective), " above");
+        problems.add(&node, "move this choice to the others for ", name_of(collective), ": they must follow one another");
       }
     }
   }

@@ -86,15 +86,15 @@ TEST(Selection, SaysWhereAFileIsWrong) {
     const std::string message = refusal(text);
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect("nodes = 3\nranks_per_node = 2\n", ":1: this selection is for nodes = 3, but here it is 2");
-  expect("nodes = 2\n", ":1: this selection is for ranks_per_node = nothing, but here it is 2");
-  expect(head + "[[choice]]\noperation = \"allreduce\"\nbackend = \"rings\"\n", ":3: there is no backend 'rings'; did you mean 'ring'?");
-  expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n", ":3: there is no operation 'allreduced' to choose a backend for");
-  expect(head + "[[choice]]\noperation = \"allreduce\"\nbackends = \"ring\"\n", ":5: there is no key 'backends' here; did you mean 'backend'?");
+  expect("nodes = 3\nranks_per_node = 2\n", ":1: nodes is 2 in this job, but 3 in the file");
+  expect("nodes = 2\n", ":1: ranks_per_node is 2 in this job, but no number in the file");
+  expect(head + "[[choice]]\noperation = \"allreduce\"\nbackend = \"rings\"\n", ":3: unknown backend 'rings'; did you mean 'ring'?");
+  expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n",
+         ":3: operation is 'allreduced', but must be one of broadcast, allreduce");
+  expect(head + "[[choice]]\noperation = \"allreduce\"\nbackends = \"ring\"\n", ":5: unknown key 'backends'; did you mean 'backend'?");
   const std::string ring = "[[choice]]\noperation = \"allreduce\"\nbackend = \"ring\"\nup_to_bytes = 5\n";
   expect(head + ring + ring, ":7: choices for one operation must ascend by size");
-  expect(head + ring + "[[choice]]\noperation = \"reduce\"\nbackend = \"tree\"\n" + ring,
-         ":10: choices for one operation must stand together: there are others for allreduce");
+  expect(head + ring + "[[choice]]\noperation = \"reduce\"\nbackend = \"tree\"\n" + ring, ":10: move this choice to the others for allreduce");
   expect(head + "[choice]\noperation = \"allreduce\"\n", ":3: choices must be tables, each under [[choice]]");
   expect(head + "[[choice\n", ":3: ");
   expect(head + ring, "nothing thrown");

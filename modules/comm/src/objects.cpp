@@ -79,10 +79,11 @@ std::vector<std::string> gather_strings(const Communicator& comm, const std::str
 std::string scatter_strings(const Communicator& comm, const std::vector<std::string>& texts, Rank root) {
   mpi::expect_rank(comm, root);
   const bool sends = comm.rank() == root;
-  TW_EXPECTS(!sends || texts.size() == static_cast<size_t>(comm.size()), texts.size(), " strings for ", comm.size(), " ranks");
-  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()));
-  for (size_t rank = 0; sends && rank < sizes.size(); ++rank) sizes[rank] = static_cast<int64_t>(texts[rank].size());
+  const auto count = static_cast<int64_t>(texts.size());
+  std::vector<int64_t> sizes(static_cast<size_t>(comm.size()), -1 - count);  // so that all ranks throw if the root's list is wrong
+  for (size_t rank = 0; sends && count == comm.size() && rank < sizes.size(); ++rank) sizes[rank] = static_cast<int64_t>(texts[rank].size());
   mpi::broadcast(comm, {sizes.data(), static_cast<int64_t>(sizes.size()), ElementType::int64}, root);
+  TW_EXPECTS(sizes.front() >= 0, "rank ", root, " has ", -1 - sizes.front(), " strings for ", comm.size(), " ranks: it needs one for each");
   const auto moved = std::make_shared<Texts>(Texts{sends ? texts : std::vector<std::string>(), std::vector<std::string>(1)});
   moved->received.front().resize(static_cast<size_t>(sizes[static_cast<size_t>(int{comm.rank()})]));
   exchange(comm, Collective::scatter, root, moved, all_of(moved->sent.size()), {root});

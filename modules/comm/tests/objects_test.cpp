@@ -115,4 +115,12 @@ TEST(Strings, RefuseARootThatIsNoRank) {
   expect_same(tw::allgather_strings(world(), "text"), std::vector<std::string>(static_cast<size_t>(world().size()), "text"), "afterwards");
 }
 
+TEST(Strings, RefuseAListOfTheRootThatIsTooShortOrTooLong) {
+  for (const int wrong : {0, world().size() + 1}) {
+    const bool sends = world().rank() == 0;
+    const std::vector<std::string> texts(static_cast<size_t>(sends ? wrong : world().size()), "text");
+    EXPECT_THROW(tw::scatter_strings(world(), texts, tw::Rank(0)), tw::ContractError) << wrong;
+  }
+}
+
 }  // namespace objects_test

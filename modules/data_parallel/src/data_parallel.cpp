@@ -65,7 +65,7 @@ class DataParallel::Hooks {
     }
     hooks->sample_ = std::make_unique<ReplicaSample>(hooks->parameters_);
     attach(hooks);
-    hooks->steps_.meet();
+    hooks->steps_.barrier();
     return hooks;
   }
   static std::shared_ptr<Hooks> make(const Communicator& comm, WrappedModelCheck wrapped, const DataParallelOptions& options,

@@ -127,8 +127,8 @@ class FullySharded::Impl final : public MemoryOwner {
     }
     if constexpr (std::is_same_v<Model, torch::nn::Module>) buffers_ = model.buffers();
     busy_ = false;
-    steps_.meet();
-    if (replicas_) replicas_->meet();
+    steps_.barrier();
+    if (replicas_) replicas_->barrier();
   }
 
   void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) override;

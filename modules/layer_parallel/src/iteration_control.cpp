@@ -94,7 +94,7 @@ void DetectorOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 IterationControl::IterationControl(std::shared_ptr<TrainableModel> model, std::shared_ptr<IteratedNetwork> network,
                                    std::vector<IterationStage> schedule, const DetectorOptions& detector)
-    : ModelOverModel(std::move(model)),
+    : ModelDecorator(std::move(model)),
       network_(std::move(network)),
       schedule_(std::move(schedule)),
       detector_(detector),

@@ -343,7 +343,7 @@ void LayerParallel::pass(const TrainingPass& pass) {
   TrainableModel::pass(pass);
 }
 
-void LayerParallel::tell_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
+void LayerParallel::report_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
 
 void LayerParallel::observe(PhaseObserver observer) { impl_->observer_ = std::move(observer); }
 

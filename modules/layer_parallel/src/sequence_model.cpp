@@ -83,6 +83,6 @@ std::vector<NamedTensor> SequenceModel::whole_on_root(const Communicator& holder
   return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
 }
 
-void SequenceModel::tell_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
+void SequenceModel::report_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
 
 }  // namespace tw::layer_parallel

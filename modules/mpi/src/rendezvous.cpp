@@ -96,7 +96,8 @@ class Rendezvous : public Transfer {
   }
 
   std::string not_all_came() const {
-    return concat("the ", members_.size(), " members of a subset of '", comm_.name, "' did not all arrive within ", timeout_.count(), " ms");
+    return concat("not all of the ", members_.size(), " members called Communicator::subset() on '", comm_.name, "' within ", timeout_.count(),
+                  " ms");
   }
 
   void tell_all(RendezvousMessage::Kind kind) {

@@ -9,10 +9,10 @@
 namespace tw {
 namespace {
 
-class StagesOfModule : public ModelOverModel {
+class StagesOfModule : public ModelDecorator {
  public:
   StagesOfModule(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module)
-      : ModelOverModel(std::move(stages)), module_(std::move(module)) {}
+      : ModelDecorator(std::move(stages)), module_(std::move(module)) {}
 
   void set_training(bool training) override { module_->set_training(training); }
 

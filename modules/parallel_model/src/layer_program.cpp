@@ -33,10 +33,10 @@ struct PassNumbers {
 };
 
 /// A stage of a pipeline whose tensors are those of a network of layers in parallel.
-class StageOfLayers : public ModelOverModel {
+class StageOfLayers : public ModelDecorator {
  public:
   StageOfLayers(std::shared_ptr<pipeline::Pipeline> pipeline, std::shared_ptr<LayerParallel> net)
-      : ModelOverModel(std::move(pipeline)), net_(std::move(net)) {}
+      : ModelDecorator(std::move(pipeline)), net_(std::move(net)) {}
 
   std::vector<std::string> axes() const override { return {"stage", "layer"}; }
   const Communicator* holders() const override { return nullptr; }

@@ -43,7 +43,7 @@ ModelRanks::ModelRanks(const Mesh& mesh, ReplicaMeeting replicas)
 
 std::vector<int> ModelRanks::place_of() const {
   const MeshShape& shape = meeting().shape();
-  const std::vector<std::string> along = long_axes(shape, sample_axes);
+  const std::vector<std::string> along = nontrivial_axes(shape, sample_axes);
   std::vector<int> places;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     const std::vector<int> coordinates = shape.coordinates_of(rank);

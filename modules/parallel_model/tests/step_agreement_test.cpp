@@ -70,7 +70,7 @@ TEST(MeshAxes, AreThoseThatDivideModels) {
   const tw::MeshShape shape(8, {{"data", 2}, {"stage", 1}, {"tensor", 4}});
   EXPECT_EQ(tw::size_along(shape, "tensor"), 4);
   EXPECT_EQ(tw::size_along(shape, "layer"), 1);
-  EXPECT_EQ(tw::long_axes(shape, {"stage", "tensor", "layer"}), std::vector<std::string>{"tensor"});
+  EXPECT_EQ(tw::nontrivial_axes(shape, {"stage", "tensor", "layer"}), std::vector<std::string>{"tensor"});
   EXPECT_EQ(message_of([&] { tw::expect_axes(shape, {{"stage", "no"}}); }), "nothing thrown");
   expect_contains(message_of([&] { tw::expect_axes(shape, {{"tensor", "nothing is split"}}); }),
                   "the mesh is data=2 x stage=1 x tensor=4, but nothing is split");

@@ -244,7 +244,7 @@ void Pipeline::pass(const TrainingPass& pass) {
 
 bool Pipeline::needs_samples() const { return impl_->place_.is_first() || impl_->place_.is_last(); }
 
-void Pipeline::tell_phases(OnPhase on_phase) { impl_->on_phase_ = std::move(on_phase); }
+void Pipeline::report_phases(OnPhase on_phase) { impl_->on_phase_ = std::move(on_phase); }
 
 std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tensor>& inputs, Rows all) {
   const Rows mine = place_.ranks.share(all, comm_.rank());

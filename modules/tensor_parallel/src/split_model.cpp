@@ -6,10 +6,10 @@
 namespace tw::tensor_parallel {
 namespace {
 
-class SplitModel : public ModelOverModel {
+class SplitModel : public ModelDecorator {
  public:
   SplitModel(std::shared_ptr<torch::nn::Module> module, std::shared_ptr<TrainableModel> model)
-      : ModelOverModel(std::move(model)), module_(std::move(module)) {}
+      : ModelDecorator(std::move(model)), module_(std::move(module)) {}
 
   std::vector<std::string> axes() const override {
     std::vector<std::string> axes = inner()->axes();

@@ -7,10 +7,10 @@
 namespace tw::train {
 namespace {
 
-class UnderAutocast : public ModelOverModel {
+class UnderAutocast : public ModelDecorator {
  public:
   UnderAutocast(std::shared_ptr<TrainableModel> inner, ComputeType type, c10::DeviceType kind)
-      : ModelOverModel(std::move(inner)), type_(type), kind_(kind) {}
+      : ModelDecorator(std::move(inner)), type_(type), kind_(kind) {}
 
   at::Tensor forward(const at::Tensor& inputs) override {
     const ComputeScope compute(type_, kind_);

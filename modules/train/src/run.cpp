@@ -76,7 +76,7 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
 }
 
 Trainer::Run::~Run() {
-  if (tracing()) model_.trained->tell_phases({});
+  if (tracing()) model_.trained->report_phases({});
 }
 
 std::vector<NamedShard> Trainer::Run::shards() const {
@@ -121,7 +121,7 @@ void Trainer::Run::end_on_all_ranks(const std::function<void()>& train) const {
 
 void Trainer::Run::trace() {
   timeline_.begin(ranks_.all, options_.trace);
-  model_.trained->tell_phases(
+  model_.trained->report_phases(
       [this](const char* name, auto begin, auto end) { timeline_.add(Timeline::Row::compute, name, begin, end, progress_.step); });
 }
 

@@ -77,8 +77,8 @@ TEST(BatchNormOfATrainer, HasOneReduction) {
 
 // Without knowing of the layer, ranks without samples would not pass, and the others would wait for ever.
 TEST(BatchNormOfATrainer, IsFoundInAModelOverAModel) {
-  struct Over : tw::ModelOverModel {
-    using ModelOverModel::ModelOverModel;
+  struct Over : tw::ModelDecorator {
+    using ModelDecorator::ModelDecorator;
     bool makes_one_backward_pass() const override { return one; }
     bool one = true;
   };

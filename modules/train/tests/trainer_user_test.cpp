@@ -254,8 +254,8 @@ struct Noisy : tw::Dataset {
   }
 };
 
-struct TogetherOnEachRank : tw::ModelOverModel {
-  using ModelOverModel::ModelOverModel;
+struct TogetherOnEachRank : tw::ModelDecorator {
+  using ModelDecorator::ModelDecorator;
   std::vector<std::string> axes() const override { return {"tensor"}; }
 };
 

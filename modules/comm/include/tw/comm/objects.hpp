@@ -14,7 +14,7 @@ std::vector<std::string> allgather_strings(const Communicator& comm, const std::
 std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root);
 
 /// Returns the string of `texts` that is for this rank. Collective. @param texts one for each rank; used on the root only. @throws ContractError
-/// unless `root` is a rank of `comm`.
+/// on every rank unless `root` is a rank of `comm` and has one string for each.
 std::string scatter_strings(const Communicator& comm, const std::vector<std::string>& texts, Rank root);
 
 /// Returns the `text` of `root` on every rank. Collective. @param text used on the root only. @throws ContractError unless `root` is a rank of

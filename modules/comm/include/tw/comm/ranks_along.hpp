@@ -7,20 +7,21 @@
 
 namespace tw {
 
-/// Axes along which ranks have different samples.
+/// The axes along which ranks process different samples.
 inline const std::vector<std::string> sample_axes{"data", "shard"};
-/// Axes along which ranks hold a model together, and have the same samples.
+/// The axes along which ranks share one model and process the same samples.
 inline const std::vector<std::string> model_axes{"stage", "tensor", "layer"};
 
 /// The size of an axis; 1 if the mesh has no such axis. Pure.
 int size_along(const MeshShape& shape, const std::string& axis);
-/// Those of `axes` that are longer than 1. Pure.
-std::vector<std::string> long_axes(const MeshShape& shape, const std::vector<std::string>& axes);
+/// The axes of size greater than 1, in the order of `axes`. Pure.
+std::vector<std::string> nontrivial_axes(const MeshShape& shape, const std::vector<std::string>& axes);
 
-/// The ranks along some axes of a mesh.
+/// The communicator of the ranks that differ from this one along some axes of a mesh only.
 class RanksAlong {
  public:
-  /// Collective over the mesh, which is borrowed. @param axes those of length 1, or that do not exist, are left out
+  /// Collective over the mesh. @param mesh must outlive this object, and must not be moved
+  /// @param axes in which order ranks are counted, the last one fastest; those of size 1, or that the mesh does not have, are left out
   RanksAlong(const Mesh& mesh, const std::vector<std::string>& axes);
 
   /// Null for a single rank.

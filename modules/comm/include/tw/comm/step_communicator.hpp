@@ -6,14 +6,15 @@
 
 namespace tw {
 
-/// The message of the exception that is being handled, without LibTorch's stack.
+/// The message of the exception that a catch block handles, without LibTorch's stack. Of a RevokedError it is the reason of the rank that failed
+/// first. Call it in a catch block only. Local.
 std::string message_of_current_exception();
 
 /// A communicator for steps that may fail on one rank. The rank that fails revokes it, which ends the other ranks' waits; the next step replaces it.
 ///
 /// ```
 /// StepCommunicator steps(comm);
-/// bool is_new = steps.begin();       // whether what belongs to steps.comm() must be made again
+/// if (steps.begin()) { ... }  // comm() is another one: make again what uses it
 /// try { ... } catch (...) { steps.fail(); throw; }
 /// ```
 class StepCommunicator {
@@ -21,18 +22,18 @@ class StepCommunicator {
   /// Collective. @param comm duplicated
   explicit StepCommunicator(const Communicator& comm);
 
-  /// For the messages of steps. begin() replaces its content, so references stay valid.
+  /// The communicator for operations inside a step. After a failure begin() replaces what it refers to; references to it stay valid.
   const Communicator& comm() const noexcept { return step_; }
 
-  /// Returns when every rank has called it, whatever has failed. Call it when all that belongs to comm() is made: no rank then waits there for
-  /// another one that fails in its first step. Collective.
-  void meet() const { lasting_.barrier(); }
-  /// Begins a step: one on each rank. Local, unless a step has failed since; then collective. @return whether comm() has been replaced, on all ranks
-  /// alike
-  /// @throws RevokedError if a later step has failed on other ranks: this rank fails its own steps until it has begun the same number
+  /// A barrier that also works when comm() is revoked. Call it once all objects on comm() are made: otherwise a rank that fails in its first step
+  /// could revoke comm() while another one still makes them. Collective.
+  void barrier() const { lasting_.barrier(); }
+  /// Call it once a step, on every rank. Local while comm() is not revoked; otherwise collective: it then replaces comm(). @return whether comm() was
+  /// replaced; the same on all ranks
+  /// @throws RevokedError if the others have begun more steps than this rank. Then call it again, until this rank has begun as many
   bool begin();
-  /// Call while you handle the exception that ends a step on this rank: revokes comm() and all that are derived from it. The other ranks' waits end
-  /// with a RevokedError that has this exception's message. Local.
+  /// Call it in the catch block of an exception that ends a step on this rank. It revokes comm() and the communicators that were made of it: other
+  /// ranks that wait in them throw a RevokedError with this exception's message. Local.
   void fail() const;
 
  private:

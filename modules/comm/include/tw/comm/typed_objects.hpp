@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that are not tensors, of any type that bytes.hpp can write: numbers, texts, lists and records.
+// Collectives on values of any type that bytes.hpp can write: numbers, strings, lists and records. `T` must be the same on all ranks.
 #pragma once
 #include <string>
 #include <tw/base/bytes.hpp>
@@ -8,27 +8,32 @@
 
 namespace tw {
 
-/// As allgather_strings(), gather_strings(), scatter_strings() and broadcast_string().
+/// Returns the `mine` of every rank, in rank order, on every rank. Collective.
 template <class T>
 std::vector<T> allgather_objects(const Communicator& comm, const T& mine) {
   std::vector<T> all;
   for (const std::string& each : allgather_strings(comm, packed(mine))) all.push_back(unpacked<T>(each));
   return all;
 }
+/// The same on `root` only; empty elsewhere. Collective. @throws ContractError unless `root` is a rank of `comm`
 template <class T>
 std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root) {
   std::vector<T> all;
   for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(unpacked<T>(each));
   return all;
 }
+/// Returns the object that is for this rank. Collective. @param objects one for each rank; used on the root only
+/// @throws ContractError on every rank unless `root` is a rank of `comm` and has one object for each
 template <class T>
 T scatter_objects(const Communicator& comm, const std::vector<T>& objects, Rank root) {
-  std::vector<std::string> texts;
+  std::vector<std::string> strings;
   if (comm.rank() == root) {
-    for (const T& each : objects) texts.push_back(packed(each));
+    for (const T& each : objects) strings.push_back(packed(each));
   }
-  return unpacked<T>(scatter_strings(comm, texts, root));
+  return unpacked<T>(scatter_strings(comm, strings, root));
 }
+/// Returns the `object` of `root` on every rank. Collective. @param object used on the root only
+/// @throws ContractError unless `root` is a rank of `comm`
 template <class T>
 T broadcast_object(const Communicator& comm, const T& object, Rank root) {
   return unpacked<T>(broadcast_string(comm, comm.rank() == root ? packed(object) : std::string(), root));

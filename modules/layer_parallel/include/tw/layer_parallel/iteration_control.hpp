@@ -84,7 +84,7 @@ struct Detection {
 
 /// A network that is solved by iterations, as a TrainableModel. A schedule and a detector set the iterations. It logs a warning with pass, block and
 /// direction when passes begin to diverge. Along a `data` axis each replica has its own detector, because its samples differ.
-class IterationControl : public ModelOverModel {
+class IterationControl : public ModelDecorator {
  public:
   /// Local. @param model contains `network`, or is `network` itself @param schedule ascending by epoch; before its first epoch the network's own
   /// iterations apply

@@ -150,7 +150,7 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   void pass(const TrainingPass& pass) override;
   void set_training(bool training) override;
   void set_replica(int64_t replica) override;
-  void tell_phases(OnPhase on_phase) override;
+  void report_phases(OnPhase on_phase) override;
 
   /// Also sets the mode of layers of ODE blocks. For this rank's layers of one block, use the child with the block's name, such as
   /// named_children()["1"]->eval().

@@ -28,7 +28,7 @@ class SequenceModel : public torch::nn::Module, public TrainableModel, public It
   const torch::nn::Module* module() const override { return this; }
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
   void set_training(bool training) override { switch_.set(*this, training); }
-  void tell_phases(OnPhase on_phase) override;
+  void report_phases(OnPhase on_phase) override;
 
   void set_iterations(Iterations iterations) override { recurrent_->set_iterations(iterations); }
   Iterations iterations() const override { return recurrent_->iterations(); }

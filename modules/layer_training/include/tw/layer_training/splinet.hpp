@@ -27,7 +27,7 @@ void visit(SpliNetOptions& options, OptionVisitor& visitor);
 ///
 /// Train it by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. The network's own parameters are
 /// overwritten before each pass. whole_on_root() returns the layers, under the network's own names.
-class SpliNet : public ModelOverModel {
+class SpliNet : public ModelDecorator {
  public:
   /// Collective. A control point is initialised from the layer in the middle of its part of the depth, independently of the number of ranks.
   /// @param net must already have its final dtype and device

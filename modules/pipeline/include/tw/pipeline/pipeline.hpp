@@ -126,7 +126,7 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// In your own loop, call set_replica(mesh.coordinate("data")) once. The trainer does this by itself.
   void set_replica(int64_t replica) override;
   /// Reports the passes of micro-batches.
-  void tell_phases(OnPhase on_phase) override;
+  void report_phases(OnPhase on_phase) override;
 
   void train(bool on = true) override;
   /// Not supported. @throws ContractError: use whole_on_root()
