@@ -197,6 +197,30 @@ TEST(MeshUser, ClipsBetweenTwoStepsOfAnUpdate) {
   });
 }
 
+TEST(MeshUser, RefusesToCombineTheGradientsOfAPart) {
+  on_each_mesh([](const Axes& axes) {
+    Net plain = make_net();
+    Net net = make_net();
+    ParallelModel model = divide(axes, net);
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    for (int64_t update = 0; update < 2; ++update) {
+      plain->zero_grad();
+      sgd.zero_grad(update == 1);
+      for (int64_t step = 0; step < 2; ++step) {  // the second one adds to gradients that are guarded
+        pass(plain, rows(), labels());
+        model.train_step(rows(), labels(), loss());
+      }
+      expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+      if (!has(axes, "stage") && !has(axes, "shard")) continue;
+      expect_error("clip_grad_norm() of a ParallelModel", [&] { torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0); });
+      torch::optim::LBFGS lbfgs(model.parameters());
+      expect_error("(LBFGS)", [&] { lbfgs.step([] { return torch::zeros({}); }); });
+      expect_error("LBFGS makes several passes", [&] { model.step(lbfgs); });
+      EXPECT_NO_THROW(torch::nn::utils::clip_grad_value_(model.parameters(), 1e9));
+    }
+  });
+}
+
 TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
   on_each_mesh([](const Axes& axes) {
     Net plain = make_net();

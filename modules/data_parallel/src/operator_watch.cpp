@@ -113,6 +113,11 @@ at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, s
   return {data, new Context{std::move(memory), std::move(keeps)}, &end_of_pointer, device};
 }
 
+std::shared_ptr<void> kept_by(const at::Tensor& tensor, const MemoryOwner& owner) {
+  const WatchedMemory* memory = memory_of(tensor);
+  return memory == nullptr || memory->owner != &owner ? nullptr : static_cast<Context*>(pointer_of(tensor).get_context())->keeps;
+}
+
 void watch(const at::Tensor& tensor, bool watched) {
   const c10::DispatchKeySet before = tensor.key_set();
   if (before.has(watched_key) == watched) return;

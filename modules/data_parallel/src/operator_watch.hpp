@@ -38,6 +38,9 @@ struct WatchedMemory {
 /// A storage pointer that records its owner. @param keeps kept alive as long as the pointer
 at::DataPtr watched_pointer(void* data, std::shared_ptr<WatchedMemory> memory, std::shared_ptr<void> keeps, c10::Device device);
 
+/// What the watched_pointer() of `tensor` keeps alive; null if operators do not report to `owner`.
+std::shared_ptr<void> kept_by(const at::Tensor& tensor, const MemoryOwner& owner);
+
 /// Sets whether operators that use `tensor` report to its owner. Its storage must hold a watched_pointer().
 void watch(const at::Tensor& tensor, bool watched = true);
 /// Until allow_pointers(), taking a data pointer of `storage`, which has no memory, fails with the message `why`.

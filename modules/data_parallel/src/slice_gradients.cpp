@@ -16,13 +16,18 @@ at::Tensor SliceGradients::watched(const at::Tensor& gradient) const {
   return alias;
 }
 
+at::Tensor SliceGradients::unwatched(const at::Tensor& gradient) const {
+  const std::shared_ptr<void> kept = kept_by(gradient, *this);
+  return kept == nullptr ? gradient : *static_cast<at::Tensor*>(kept.get());
+}
+
 void SliceGradients::before_operator(std::span<const WatchedArgument> /*arguments*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
-             "the norm of this rank's slices is not the norm of the gradient: clip by FullySharded::clip_gradient_norm(), or clip_grad_norm() "
-             "of a ParallelModel, instead of clip_grad_norm_()");
+             "the norm of the gradients that this rank has is not that of the whole model: clip by FullySharded::clip_gradient_norm(), or "
+             "clip_grad_norm() of a ParallelModel, instead of clip_grad_norm_()");
   TW_EXPECTS(op != "aten::cat",
-             "the gradients of the slices are concatenated, as optimizers that combine elements do (LBFGS): FullySharded needs one that "
-             "updates each element independently, such as SGD or Adam");
+             "the gradients that this rank has are concatenated, as optimizers that combine elements do (LBFGS): a model of which other ranks "
+             "have parts needs one that updates each element independently, such as SGD or Adam");
 }
 
 }  // namespace tw

@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// Gradients of slices, different on each rank. Operators that would compute one number or vector from them on each rank separately are refused, e.g.
+/// Gradients of this rank's part of a model. Operators that would compute one number or vector from them on each rank separately are refused, e.g.
 /// those of clip_grad_norm_() and LBFGS. Elementwise operators are allowed.
 class SliceGradients final : public MemoryOwner {
  public:
@@ -15,8 +15,10 @@ class SliceGradients final : public MemoryOwner {
   SliceGradients(const SliceGradients&) = delete;
   SliceGradients& operator=(const SliceGradients&) = delete;
 
-  /// The same memory, watched. @param gradient contiguous, shape [n]
+  /// The same memory, watched. @param gradient with the memory of its elements and no other
   at::Tensor watched(const at::Tensor& gradient) const;
+  /// The tensor that was passed to watched(), if `gradient` is its result; else `gradient`.
+  at::Tensor unwatched(const at::Tensor& gradient) const;
 
   void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) override;
 

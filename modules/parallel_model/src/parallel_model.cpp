@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <tw/mpi/error.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
+#include <typeinfo>
 #include <unordered_set>
 #include <utility>
 
@@ -160,6 +162,7 @@ class ParallelModel::Impl {
                                .parameters = parameters_});
     has_stepped_ = true;
     for (const auto& [tensor, gradient] : frozen) tensor.mutable_grad() = gradient;
+    sums_->guard_gradients();
     if (samples.size() > 1) {
       std::vector<double> changed = buffers_.changed();
       changed.push_back(total);
@@ -353,6 +356,8 @@ double ParallelModel::clip_grad_norm(double max_norm) {
 }
 bool ParallelModel::step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
   TW_EXPECTS(options.max_norm >= 0, "max_norm must be at least 0, got ", options.max_norm);
+  TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS makes several passes a step, and combines all elements: step() needs an ",
+             "optimizer that updates each element independently, such as SGD or Adam");
   impl_->begin();
   impl_->expect_own(optimizer, options);
   return impl_->calls_->together([&] { return impl_->step(optimizer, options); });

@@ -30,6 +30,9 @@ class GradientSums {
   virtual void only_in_updates(const std::string& /*otherwise*/) {}
   /// Begins an update: gradients that are there are those of all ranks, and count once. Local. @return ends the update when dropped
   virtual std::shared_ptr<void> update() { return nullptr; }
+  /// Until the next update(), operators that combine gradients of this rank alone, such as those of LibTorch's clip_grad_norm_() and LBFGS, are
+  /// errors if other ranks have parts of the model. Local.
+  virtual void guard_gradients() {}
   /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
