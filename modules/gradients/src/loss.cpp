@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <tw/gradients/loss.hpp>
 
 namespace tw {
@@ -16,6 +20,16 @@ double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_w
   at::Tensor valid = targets.flatten();
   if (ignore_index) valid = valid.masked_select(valid.ne(*ignore_index));
   return class_weights.to(valid.device()).index_select(0, valid.to(at::kLong)).sum(at::kDouble).item<double>();
+}
+
+// A sum of outputs that are not finite would not be zero times anything.
+at::Tensor zero_loss(const std::vector<at::Tensor>& outputs) {
+  const auto first = std::ranges::find_if(outputs, [](const at::Tensor& each) { return each.defined(); });
+  at::Tensor zero = at::zeros({}, at::device(first == outputs.end() ? at::kCPU : first->device()));
+  for (const at::Tensor& each : outputs) {
+    if (each.defined() && each.requires_grad()) zero = zero + at::nan_to_num(each.flatten().slice(0, 0, 1), 0, 0, 0).sum() * 0;
+  }
+  return zero;
 }
 
 }  // namespace tw

@@ -2,10 +2,12 @@
 #include <tw/gradients/trainable_model.hpp>
 
 #include <ATen/ops/full_like.h>
+#include <torch/nn/module.h>
 
 #include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/full_tensors.hpp>
+#include <tw/gradients/model_parts.hpp>
 
 namespace tw {
 
@@ -34,6 +36,18 @@ void ModelTensors::expect_replicable() const {
              " is the weight of an embedding with max_norm, whose forward pass changes the rows that it uses. ",
              "These differ between ranks, so the replicas would drift apart. Leave max_norm out, and look up rows of ",
              "torch::renorm(weight, norm_type, 0, max_norm), such as by torch::embedding()");
+}
+
+std::vector<const Communicator*> TrainableModel::communicators() const {
+  std::vector<const Communicator*> all;
+  if (holders() != nullptr) all.push_back(holders());
+  if (module() == nullptr) return all;
+  const auto add = [&](const torch::nn::Module& layer) {
+    if (const auto* sliced = dynamic_cast<const SlicedModule*>(&layer)) all.push_back(&sliced->holders());
+  };
+  add(*module());
+  for (const auto& layer : module()->modules(/*include_self=*/false)) add(*layer);
+  return all;
 }
 
 std::vector<NamedShard> TrainableModel::shards() const {

@@ -334,6 +334,12 @@ void LayerParallel::restart_over(const Communicator& comm) {
   impl_->blocks_to_come_ = 0;
 }
 
+std::vector<const Communicator*> LayerParallel::communicators() const {
+  std::vector<const Communicator*> all = TrainableModel::communicators();
+  all.push_back(&impl_->comms_.lasting());
+  return all;
+}
+
 void LayerParallel::set_calls(int64_t number) { impl_->set_calls(number); }
 
 void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); }

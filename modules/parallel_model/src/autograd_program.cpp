@@ -115,14 +115,14 @@ class AutogradProgram : public Program {
     generator.seed(derived_seed(seed_, static_cast<uint64_t>(number)), static_cast<uint64_t>(pass.place));
     if (setup_.begin) setup_.begin(number, pass.place);
     const Tensors outputs = setup_.forward(narrow_all(pass.inputs, part.rows));
-    if (part.factor == 0) return zero_of(outputs);
+    if (part.factor == 0) return zero_loss(outputs);
     return pass.mean(outputs, narrow_all(pass.targets, part.rows));
   }
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
     const int64_t rows = std::min<int64_t>(2, setup_.example.front().size(0));
-    const at::Tensor loss = zero_of(setup_.forward(narrow_all(setup_.example, {0, rows})));
+    const at::Tensor loss = zero_loss(setup_.forward(narrow_all(setup_.example, {0, rows})));
     if (loss.requires_grad()) run_backward(loss, 1);
   }
 

@@ -60,14 +60,14 @@ class PipelineProgram : public Program {
     return setup_.pipeline->run(pass.inputs, pass.targets, [&](const Tensors& outputs, const Tensors& targets) {
       const int64_t rows = targets.front().size(0);
       const double factor = pass.factor(targets, rows);
-      if (factor == 0) return zero_of(outputs);
+      if (factor == 0) return zero_loss(outputs);
       return pass.mean(outputs, targets) * (factor * static_cast<double>(pass.rows) / static_cast<double>(rows));
     });
   }
 
   void idle() const {
     const IdlePass idle(setup_.model->tensors().buffers);
-    (void)setup_.pipeline->run(setup_.example, setup_.example, [](const Tensors& outputs, const Tensors& /*targets*/) { return zero_of(outputs); });
+    (void)setup_.pipeline->run(setup_.example, setup_.example, [](const Tensors& outputs, const Tensors& /*targets*/) { return zero_loss(outputs); });
   }
 
   PipelineProgramSetup setup_;

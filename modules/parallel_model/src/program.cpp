@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/nan_to_num.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/nn/module.h>
@@ -14,16 +11,6 @@
 #include <tw/base/log.hpp>
 
 namespace tw {
-
-// A sum of outputs that are not finite would not be zero times anything.
-at::Tensor zero_of(const std::vector<at::Tensor>& outputs) {
-  const auto first = std::ranges::find_if(outputs, [](const at::Tensor& each) { return each.defined(); });
-  at::Tensor zero = at::zeros({}, at::device(first == outputs.end() ? at::kCPU : first->device()));
-  for (const at::Tensor& each : outputs) {
-    if (each.defined() && each.requires_grad()) zero = zero + at::nan_to_num(each.flatten().slice(0, 0, 1), 0, 0, 0).sum() * 0;
-  }
-  return zero;
-}
 
 std::string other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& known) {
   using torch::autograd::Node;

@@ -20,9 +20,6 @@
 
 namespace tw {
 
-/// A loss with zero gradients, where no target counts, whatever the outputs are.
-at::Tensor zero_of(const std::vector<at::Tensor>& outputs);
-
 /// The shape of a tensor that requires a gradient and on which `loss` depends otherwise than through `outputs`, if it is none of `known`: nobody sums
 /// its gradient over the ranks. Empty: there is none.
 std::string other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& known);

@@ -10,7 +10,6 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/data/loader.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
-#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "pass.hpp"
 #include "rows_alone.hpp"
@@ -84,8 +83,7 @@ Figures evaluate(const Ranks& ranks, const Model& model, const Objective& object
   const at::NoGradGuard no_grad;
   model.set_training(false);
   const auto as_found = c10::make_scope_exit([&] { model.set_training(true); });
-  const auto here = [&] { return sums_here(ranks.samples, model, objective, dataset, rows, in_step); };
-  Sums sums = ranks.parts != nullptr ? revoke_on_exception(*ranks.parts, here) : here();
+  Sums sums = sums_here(ranks.samples, model, objective, dataset, rows, in_step);
   sums.values.push_back(sums.known ? 1 : 0);  // a rank with outputs may have had no samples
   sums.values = sum_over_ranks(ranks.samples, std::move(sums.values));
   if (ranks.parts != nullptr) share(*ranks.parts, sums.values.back() > 0, sums.values);

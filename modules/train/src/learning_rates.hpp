@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <tw/tensor/named_shard.hpp>
 #include <tw/train/learning_rate.hpp>
 #include <vector>
 
@@ -26,10 +27,14 @@ class LearningRates {
   void keep_in(Progress& progress) const;
   /// Continues with the rates that hooks had set, unless the optimizer comes with others than the one of the run to be resumed.
   void resume(const Progress& progress);
+  /// The same for a run that moves to other ranks between two epochs.
+  NamedShard shard() const;
+  void take_shard(const std::vector<NamedShard>& shards);
 
  private:
-  /// Those that hooks have set since, without the factor.
-  std::vector<double> now() const;
+  /// The rates without the factor of the schedule, those included that hooks have set since the last call of multiply().
+  std::vector<double> without_factor() const;
+  void resume(const std::vector<double>& first, const std::vector<double>& base);
 
   torch::optim::Optimizer& optimizer_;
   std::vector<double> first_;

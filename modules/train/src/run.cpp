@@ -12,11 +12,13 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
-#include <tw/mpi/revoke_on_exception.hpp>
+#include <tw/comm/step_communicator.hpp>
+#include <tw/mpi/error.hpp>
 #include <tw/train/mixed_precision.hpp>
 #include <typeinfo>
 
 #include "agreed_options.hpp"
+#include "batch_norms.hpp"
 #include "data_identity.hpp"
 #include "earlier_run.hpp"
 #include "evaluate.hpp"
@@ -41,8 +43,10 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
       options_(agreed_options(ranks_.all, options, train, test, validation, objective_)),
       scaling_(options_.precision) {
   expect_parameters(ranks_, model_);
+  agree_on_batch_norms(ranks_, model_);
   expect_same_data(ranks_, model_, "training", train_);
-  if (validation_ != nullptr) expect_same_data(ranks_, model_, "validation", *validation_);
+  if (validation_ != nullptr && validation_->size() > 0) expect_same_data(ranks_, model_, "validation", *validation_);
+  if (test_.size() > 0) expect_same_data(ranks_, model_, "test", test_);
   model_.trained->set_replica(ranks_.samples.rank());
   const ComputeType compute = options_.precision.compute;
   model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
@@ -82,6 +86,7 @@ Trainer::Run::~Run() {
 std::vector<NamedShard> Trainer::Run::shards() const {
   std::vector<NamedShard> all = shards_of(model_, *strategy_);
   all.push_back(as_shard(progress_));
+  all.push_back(rates_->shard());
   if (const auto scaling = scaling_.shard()) all.push_back(*scaling);
   return all;
 }
@@ -89,6 +94,7 @@ std::vector<NamedShard> Trainer::Run::shards() const {
 void Trainer::Run::apply(const std::vector<NamedShard>& shards) {
   strategy_->apply(shards);
   take_shard(progress_, shards);
+  rates_->take_shard(shards);
   scaling_.take_shard(shards);
 }
 
@@ -106,17 +112,23 @@ Summary Trainer::Run::run() {
   if (tracing()) trace();
   begin();
   model_.set_training(true);
-  notify(&Hook::on_start);
-  end_on_all_ranks([this] {
+  std::exception_ptr unwritten;
+  Summary summary = end_on_all_ranks([&] {
+    notify(&Hook::on_start);
     while (progress_.epoch <= options_.epochs && !stopped()) train_epoch();
+    return finish(unwritten);
   });
-  return finish();
+  if (unwritten) std::rethrow_exception(unwritten);
+  return summary;
 }
 
-// If `train` throws on one rank, the others do not wait for it.
-void Trainer::Run::end_on_all_ranks(const std::function<void()>& train) const {
-  const Communicator* const holders = model_.trained->holders();
-  revoke_on_exception(ranks_.all, [&] { holders != nullptr ? revoke_on_exception(*holders, train) : train(); });
+void Trainer::Run::revoke() const {
+  std::vector<const Communicator*> all = model_.trained->communicators();
+  for (const auto& [name, norm] : batch_norms_of(*model_.trained)) all.push_back(&norm->comm());
+  all.push_back(&ranks_.all);
+  for (const Communicator* each : all) {
+    if (!each->revoked()) each->revoke(message_of_current_exception());
+  }
 }
 
 void Trainer::Run::trace() {
@@ -200,15 +212,16 @@ void Trainer::Run::resume() {
 
 bool Trainer::Run::is_to_be_tested() const { return progress_.finished && trained_samples_ > 0 && test_.size() > 0; }
 
-Summary Trainer::Run::finish() {
+// @param unwritten set to what all ranks throw if a checkpoint or the timeline cannot be written, which must not suppress the report
+Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
   progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
-  // A failed evaluation or write must not suppress the report.
-  std::exception_ptr failure;
   const auto attempt = [&](const auto& call) {
     try {
       call();
+    } catch (const RevokedError&) {
+      throw;
     } catch (const Error&) {
-      if (!failure) failure = std::current_exception();
+      if (!unwritten) unwritten = std::current_exception();
     }
   };
   const bool saves = snapshots_ && !diverged_ && trained_samples_ > 0;
@@ -243,7 +256,6 @@ Summary Trainer::Run::finish() {
   if (tracing() && trained_samples_ > 0)
     summary.step_memory = step_of_rank(ranks_.all, Rank(worst_rank(summary.memory)), whole_step_, of_whole_step_);
   notify(&Hook::on_end, summary);
-  if (failure) std::rethrow_exception(failure);
   return summary;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,11 +67,23 @@ class Trainer::Run {
   void begin();
   void resume();
   bool is_to_be_tested() const;
-  Summary finish();
+  Summary finish(std::exception_ptr& unwritten);
   void count_into(Summary& summary);
 
+  /// Returns the result of `call()`. If it throws on this rank, the other ranks do not wait for this one.
+  template <class Call>
+  auto end_on_all_ranks(const Call& call) const {
+    try {
+      return call();
+    } catch (...) {
+      revoke();
+      throw;
+    }
+  }
+  /// Ends the waits of the other ranks with the message of the exception that is being handled.
+  void revoke() const;
+
   // An epoch.
-  void end_on_all_ranks(const std::function<void()>& train) const;
   void train_epoch();
   void end_epoch(Seconds time);
   void keep_best();
@@ -80,6 +93,7 @@ class Trainer::Run {
   // An update.
   void update();
   Pass next_pass(int64_t index, int64_t end);
+  std::vector<double> weights_of(const std::vector<Pass>& passes) const;
   double weigh(std::vector<Pass>& passes, int64_t samples);
   void backward(Pass pass, double weight);
   void forget_batch();

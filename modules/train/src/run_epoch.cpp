@@ -62,12 +62,14 @@ void Trainer::Run::end_epoch(Seconds time) {
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
   TW_EXPECTS(!earlier_, "before run(), the model is not the one of the checkpoint that the run resumes: evaluate in a hook, or after run()");
-  synchronize(ranks_.samples, model_.buffers);
-  watch_memory("evaluation");
-  const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.samples.size());
-  Figures figures = train::evaluate(ranks_, model_, objective_, dataset, rows, passes_in_step());
-  count_memory();
-  return figures;
+  return end_on_all_ranks([&] {
+    synchronize(ranks_.samples, model_.buffers);
+    watch_memory("evaluation");
+    const int64_t rows = options_.rows_of_an_evaluation(progress_.global_batch, ranks_.samples.size());
+    Figures figures = train::evaluate(ranks_, model_, objective_, dataset, rows, passes_in_step());
+    count_memory();
+    return figures;
+  });
 }
 
 // Without whole_tensors(), the ranks of the first model along the data axis assemble it.

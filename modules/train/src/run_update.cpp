@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/nan_to_num.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
@@ -13,6 +14,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/data_parallel/idle_pass.hpp>
+#include <tw/gradients/loss.hpp>
 #include <tw/tensor/device_memory.hpp>
 #include <tw/tensor/on_cpu.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
@@ -48,6 +50,9 @@ void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass
     throw;
   }
 }
+
+// The loss of a pass over samples that do not count, whose own may be no number.
+at::Tensor without_effect(const at::Tensor& outputs, const at::Tensor& /*targets*/) { return zero_loss({outputs}); }
 
 // The same loss, but its gradients are not finite if it is not. Gradients are checked anyway, so the host need not wait for the loss.
 at::Tensor poison_if_non_finite(const at::Tensor& loss) { return loss * (loss.detach() * 0 + 1); }
@@ -135,26 +140,48 @@ Pass Trainer::Run::next_pass(int64_t index, int64_t end) {
   return pass;
 }
 
-// Replaces the passes' weights by those of their targets. @param samples of the update, over all ranks @return the weight of all passes whose
-// gradients are summed, or average to the sum over `samples`. Collective over the ranks that hold one model, and over those that sum gradients
-double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
-  double rows = 0;
-  const at::Tensor weights = at::zeros({static_cast<int64_t>(passes.size())}, at::kDouble);
-  auto* const values = weights.mutable_data_ptr<double>();
-  for (size_t i = 0; i < passes.size(); ++i) {
-    const Batch& batch = passes[i].batch;
-    rows += static_cast<double>(batch.size());
-    if (batch.size() > 0 && model_.trained->needs_samples()) values[i] = objective_.weight(batch.targets);
+// The weight of each pass's targets, by the ranks that read them. Collective over the ranks that hold one model.
+std::vector<double> Trainer::Run::weights_of(const std::vector<Pass>& passes) const {
+  const auto count = static_cast<int64_t>(passes.size());
+  const at::Tensor largest = at::full({2, count}, -std::numeric_limits<double>::infinity(), at::kDouble);  // of the weights, and of their negatives
+  auto* const weights = largest.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < count && model_.trained->needs_samples(); ++i) {
+    const Batch& batch = passes[static_cast<size_t>(i)].batch;
+    weights[i] = batch.size() > 0 ? objective_.weight(batch.targets) : 0;
+    weights[count + i] = -weights[i];
+    TW_EXPECTS(std::isfinite(weights[i]) && weights[i] >= 0, "Objective::weight must return a finite number, at least 0, got ", weights[i]);
   }
-  if (ranks_.parts != nullptr) allreduce(*ranks_.parts, weights, ReduceOp::max);  // some of these ranks read no targets
-  for (size_t i = 0; i < passes.size(); ++i) passes[i].weight = values[i];
-  std::vector<double> sums{weights.sum().item<double>(), rows};
+  if (ranks_.parts != nullptr) allreduce(*ranks_.parts, largest, ReduceOp::max);
+  for (int64_t i = 0; i < count; ++i) {
+    constexpr double rounding = 1e-5;  // of sums of class weights, on devices that differ
+    const double least = -weights[count + i];
+    TW_EXPECTS(weights[i] - least <= rounding * weights[i], "ranks that hold one model have targets of weights ", least, " and ", weights[i],
+               " for the same samples: a hook must change targets alike on all of them");
+  }
+  return {weights, weights + count};
+}
+
+// Replaces the passes' weights by those of their targets. @param samples of the update, over all ranks @return what the passes' weights are divided
+// by. Collective over the ranks that hold one model, and over those that sum gradients
+double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
+  const std::vector<double> weights = weights_of(passes);
+  double counted = 0;
+  double rows = 0;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    passes[i].weight = weights[i];
+    counted += weights[i];
+    rows += static_cast<double>(passes[i].batch.size());
+  }
+  std::vector<double> sums{counted, rows};  // over the ranks whose gradients are summed
   if (options_.replicas.meet == Meeting::every_step) {
     sums = sum_over_ranks(ranks_.samples, std::move(sums));
   } else if (ranks_.shard != nullptr) {
     sums = sum_over_ranks(*ranks_.shard, std::move(sums));
   }
-  return sums[0] > 0 ? sums[0] * static_cast<double>(samples) / sums[1] : 1;
+  if (sums[0] == 0) return 1;  // no target counts: all passes weigh 0
+  // Replicas that meet seldom weigh a part of the rows, and their means count by rows where they meet.
+  const double weight_of_a_row = sums[0] / sums[1];
+  return weight_of_a_row * static_cast<double>(samples);
 }
 
 // Accumulates this rank's gradient of a batch's loss. @param weight of the update
@@ -193,7 +220,7 @@ void Trainer::Run::backward(Pass pass, double weight) {
     std::optional<IdlePass> idle;
     if (here == 0) idle.emplace(model_.buffers);
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
-    const LossFunction loss = here == 0 ? objective_.loss : loss_of_pass(here, pass.weight);
+    const LossFunction loss = here == 0 ? without_effect : loss_of_pass(here, pass.weight);
     run_on(here, usual, where,
            [&] { model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss}); });
   };
@@ -224,8 +251,7 @@ LossFunction Trainer::Run::loss_of_pass(int64_t samples, double weight) const {
   return [this, samples, weight](const at::Tensor& outputs, const at::Tensor& targets) {
     const bool is_whole = targets.size(0) == samples;
     const double part = is_whole ? weight : objective_.weight(targets);
-    if (part == 0)
-      return (at::nan_to_num(outputs, 0, 0, 0) * 0).sum(c10::promoteTypes(outputs.scalar_type(), at::kFloat));  // its mean is not a number
+    if (part == 0) return zero_loss({outputs});  // its mean is not a number
     const at::Tensor mean = objective_.loss(outputs, targets);
     return is_whole ? mean : mean * (part / weight * static_cast<double>(samples) / static_cast<double>(targets.size(0)));
   };

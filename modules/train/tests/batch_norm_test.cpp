@@ -71,22 +71,25 @@ TEST(BatchNormOfATrainer, IsThatOfOneProcessWhereRanksHaveNoSamples) {
 
 // The trainer weights losses and sums, so only one reduction is valid.
 TEST(BatchNormOfATrainer, HasOneReduction) {
-  EXPECT_NE(message_of<tw::ContractError>([] { one_layer(true, Reduction::sample_weighted); }).find("SyncBatchNorm 1 is made for"),
-            std::string::npos);
+  const std::string error =
+      message_of<tw::ContractError>([] { train(world(), one_layer(true, Reduction::sample_weighted), {}, 1, "norm_of_samples"); });
+  EXPECT_NE(error.find("SyncBatchNorm 1 is made for"), std::string::npos) << error;
 }
 
-// Without knowing of the layer, ranks without samples would not pass, and the others would wait for ever.
+// Without knowing of the layer, ranks without samples would not pass, and the others would wait for ever. Of a model in parts one rank may have it
+// alone.
 TEST(BatchNormOfATrainer, IsFoundInAModelOverAModel) {
   struct Over : tw::ModelDecorator {
     using ModelDecorator::ModelDecorator;
-    bool makes_one_backward_pass() const override { return one; }
-    bool one = true;
+    std::vector<std::string> axes() const override { return {"layer"}; }
+    const torch::nn::Module* module() const override { return world().rank() == 0 ? ModelDecorator::module() : nullptr; }
   };
   const auto net = std::make_shared<tw::SyncBatchNormImpl>(world(), torch::nn::BatchNormOptions(3), Reduction::sum);
   const auto over = std::make_shared<Over>(tw::whole_model(net, [net](const at::Tensor& x) { return net->forward(x); }));
-  EXPECT_TRUE(tw::train::model_of(over).exchanges_in_passes);
-  over->one = false;
-  EXPECT_NE(message_of<tw::ContractError>([&] { (void)tw::train::model_of(over); }).find("is in stages or in layers in parallel"), std::string::npos);
+  const auto model = tw::train::model_of(over);
+  EXPECT_EQ(model.exchanges_in_passes, world().rank() == 0);
+  const std::string error = message_of([&] { train(world(), model, {.axes = {{"layer"}}}, 1, "norm_of_layers"); });
+  EXPECT_NE(error.find("is in stages or in layers in parallel"), std::string::npos) << error;
 }
 
 // A rank without samples makes a pass over samples that do not count; its running statistics include only its own.

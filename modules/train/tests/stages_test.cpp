@@ -235,23 +235,6 @@ TEST(Stages, AMetricThatThrowsEndsTheEvaluationOnAllOfThem) {
   EXPECT_THROW((void)trainer.evaluate(data), tw::Error);
 }
 
-struct ThrowsOnOneStage : tw::train::Hook {
-  void on_sample(tw::train::State& state) override {
-    if (state.step == 2 && world().rank() == 0) throw std::runtime_error("the hook has failed");
-  }
-};
-
-// The other stages wait for this one's outputs.
-TEST(Stages, EndOnAllOfThemIfOneFails) {
-  Staged staged;
-  const auto data = squares(31);
-  Trainer trainer(staged.mesh, staged.model, staged.sgd, tw::train::regression(), data, data, three_epochs("fails"));
-  ThrowsOnOneStage fails;
-  trainer.add(fails);
-  const std::string error = tw::testing::message_of([&] { (void)trainer.run(); });
-  EXPECT_NE(error.find("the hook has failed"), std::string::npos) << error;
-}
-
 /// Micro-batches add to the memory that is reduced, beginning with the first.
 TEST(Stages, GradientsLandWhereTheyAreReduced) {
   Staged staged;

@@ -187,37 +187,6 @@ TEST(TrainerUser, KeepsFrozenIntegersOfReplicasThatMeetSeldom) {
   EXPECT_NO_THROW((void)trained(options, sgd, model, [](auto&) {}));
 }
 
-struct ThrowsOnOneRank : tw::train::Hook {
-  void on_sample(State& state) override {
-    if (state.step == 3 && world().rank() == 0) throw std::runtime_error("the hook has failed");
-  }
-};
-
-TEST(TrainerUser, EndsOnAllRanksIfOneFails) {
-  using tw::train::Meeting;
-  for (const Way& way :
-       {Way{}, Way{.name = "optimizer", .axes = along_shard, .shard = {.what = tw::train::Sharded::optimizer}},
-        Way{.name = "parameters", .axes = along_shard}, Way{.name = "local_sgd", .replicas = {.meet = Meeting::local_sgd, .period = 5}},
-        Way{.name = "servers", .replicas = {.meet = Meeting::parameter_server, .period = 5}}}) {
-    tw::train::Options options = options_for("fails_" + way.name, way);
-    options.checkpoint.every_steps = 1;
-    options.resume = tw::train::Resume::fresh;
-    const auto data = squares(31);
-    ThrowsOnOneRank fails;
-    const auto train = [&](bool to_the_end) {
-      const auto model = make_regressor(0);
-      torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.01).momentum(0.9));
-      tw::train::Trainer trainer(tw::Mesh(world(), way.axes), model, sgd, tw::train::regression(), data, data, options, &data);
-      if (!to_the_end) trainer.add(fails);
-      return trainer.run().finished;
-    };
-    const std::string error = message_of([&] { (void)train(false); });
-    EXPECT_NE(error.find("the hook has failed"), std::string::npos) << way.name << ": " << error;
-    options.resume = tw::train::Resume::resume;
-    EXPECT_TRUE(train(true)) << way.name;
-  }
-}
-
 // The period is longer than an epoch.
 TEST(TrainerUser, KeepsWhatElasticAveragingHasNotExchanged) {
   const auto begin = copies(make_regressor(0.2));

@@ -92,7 +92,7 @@ TEST(WeightedLoss, IgnoresNoTargetsUnasked) {
   EXPECT_NE(error.find("out of bounds"), std::string::npos) << error;
 }
 
-/// Masks one class, and counts what the weights of a batch must follow.
+/// Masks one class.
 struct Masks : tw::train::Hook {
   void on_sample(State& state) override { state.batch.targets.masked_fill_(state.batch.targets.eq(2), -100); }
 };
@@ -147,6 +147,32 @@ TEST(WeightedLoss, WeighsReplicasThatMeetSeldom) {
   const auto expected = parameters(plain);
   const auto ours = parameters(tw::train::Objective{.loss = plain.loss, .weight = [](const at::Tensor& t) { return 3.0 * t.numel(); }});
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(ours[i].allclose(expected[i], 1e-10, 1e-12)) << i;
+  // Each replica weighs its own targets; over all of them, a replica of light targets would hardly move.
+  const auto by_rank = [](const at::Tensor& t) { return static_cast<double>(t.numel()) * (world().rank() == 0 ? 1e-6 : 1); };
+  const auto apart = parameters(tw::train::Objective{.loss = plain.loss, .weight = by_rank});
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(apart[i].allclose(expected[i], 1e-10, 1e-12)) << i;
+}
+
+// A rank without rows passes over the set's first samples, of which no target counts.
+TEST(WeightedLoss, PassesWithoutRowsOverSamplesThatDoNotCount) {
+  torch::manual_seed(9);
+  const at::Tensor inputs = torch::randn({10, 4, 5}, torch::kDouble);
+  at::Tensor targets = torch::randint(3, {10, 5});
+  targets.slice(0, 0, 2).fill_(-100);
+  const tw::TensorDataset data{inputs, targets};
+  for (const tw::train::ReplicaOptions& replicas : {tw::train::ReplicaOptions{}, {.meet = tw::train::Meeting::local_sgd, .period = 2}}) {
+    torch::manual_seed(3);
+    torch::nn::Sequential net(classifier(), torch::nn::BatchNorm1d(3));
+    net->to(torch::kDouble);
+    tw::synchronize_batch_norms(*net, world(), tw::Reduction::sum);
+    const auto model = tw::train::model_of(net.ptr(), [net](const at::Tensor& x) mutable { return net->forward(x); });
+    torch::optim::SGD sgd(model.tensors(), 0.1);
+    auto options = options_for("masked_first", replicas);
+    options.global_batch = 9;  // and an update of one sample
+    options.accumulation = 1;
+    EXPECT_TRUE(tw::train::Trainer(tw::Mesh(world(), {{"data"}}), model, sgd, tw::train::classification(-100), data, data, options).run().finished);
+    for (const at::Tensor& each : model.tensors()) EXPECT_TRUE(each.isfinite().all().item<bool>());
+  }
 }
 
 TW_TEST_ON(WeightedLoss, WeighsOnAllRanksOrNone, {.least = 2}) {

@@ -28,7 +28,7 @@ namespace tw {
 ///
 /// For sum and mean the w_r cancel. For sample_weighted, n_r is the size of the input's first dimension; pass it to DataParallel::set_samples() too,
 /// up to a factor that is the same on all ranks. The forward pass throws if a DataParallel or FullySharded uses a different reduction for the
-/// weight's gradient. The trainer weights losses itself and sums gradients: use Reduction::sum there (model_of() rejects sample_weighted).
+/// weight's gradient. The trainer weights losses itself and sums gradients: use Reduction::sum there (it refuses sample_weighted).
 ///
 /// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 per rank. The backward
 /// pass is collective if the input requires a gradient: an all-reduce of 2C float64. Ranks without samples must take part, with an input of no rows
@@ -51,6 +51,8 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   torch::Tensor forward(const torch::Tensor& input);
 
   Reduction reduction() const noexcept { return reduction_; }
+  /// The ranks that divide the batch.
+  const Communicator& comm() const noexcept { return *comm_; }
 
   void pretty_print(std::ostream& stream) const override;
 

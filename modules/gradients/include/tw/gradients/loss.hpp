@@ -18,6 +18,9 @@ namespace tw {
 /// @param targets class indices of any shape, or probabilities [n, classes, ...], which all count alike. @param class_weights undefined: 1 each
 double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_weights, std::optional<int64_t> ignore_index);
 
+/// A loss of 0 whose gradients are zero, for outputs of which no target counts, whatever they are. Undefined outputs are left out.
+at::Tensor zero_loss(const std::vector<at::Tensor>& outputs);
+
 /// A loss module of LibTorch, as a holder.
 template <class Holder>
 concept TorchLoss = requires(Holder holder) { holder->options.reduction(); };

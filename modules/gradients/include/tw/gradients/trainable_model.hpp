@@ -74,6 +74,9 @@ class TrainableModel {
   /// Communicator of the ranks along axes(), if several of them may have the same parameter. Null: none have, or the model does not know. See
   /// model_parts().
   virtual const Communicator* holders() const { return nullptr; }
+  /// The communicators on which passes wait for other ranks. A Trainer revokes them if its run ends with an exception, so that the other ranks' waits
+  /// end, too. Default: holders(), if it is not null, and those of the SlicedModules in module().
+  virtual std::vector<const Communicator*> communicators() const;
   /// This rank's tensors; the same ones at each call.
   virtual ModelTensors tensors() const = 0;
   /// The module that contains this rank's layers; the model owns it. Null: there is none.
@@ -127,6 +130,7 @@ class ModelDecorator : public TrainableModel {
 
   std::vector<std::string> axes() const override { return inner_->axes(); }
   const Communicator* holders() const override { return inner_->holders(); }
+  std::vector<const Communicator*> communicators() const override { return inner_->communicators(); }
   ModelTensors tensors() const override { return inner_->tensors(); }
   const torch::nn::Module* module() const override { return inner_->module(); }
   std::vector<NamedShard> shards() const override { return inner_->shards(); }

@@ -24,6 +24,7 @@ class SequenceModel : public torch::nn::Module, public TrainableModel, public It
   at::Tensor forward(const at::Tensor& inputs) override;
 
   std::vector<std::string> axes() const override { return {"layer"}; }
+  std::vector<const Communicator*> communicators() const override { return {&comm()}; }
   ModelTensors tensors() const override { return model_tensors(*this); }
   const torch::nn::Module* module() const override { return this; }
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;

@@ -25,12 +25,10 @@ struct Model : ModelTensors {
   void set_training(bool training) const { trained->set_training(training); }
 };
 
-/// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own. @throws ContractError
-/// naming a SyncBatchNorm in a model whose ranks may make different numbers of passes, or with Reduction::sample_weighted: the trainer weights losses
-/// itself, and sums gradients.
+/// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
 Model model_of(const std::shared_ptr<TrainableModel>& model);
 
-/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name. @throws as above
+/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name.
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// The same for LibTorch's holders, such as `model_of(models::LeNet())`.

@@ -14,7 +14,8 @@ namespace tw::train {
 
 using tw::LossFunction;
 
-/// What the mean over a batch is divided by, from its targets; at least 0. Empty: the number of samples.
+/// What the mean over a batch is divided by, from its targets; finite and at least 0, and the same on all ranks that hold one model. Empty: the
+/// number of samples.
 using Weight = std::function<double(const at::Tensor& targets)>;
 
 /// A metric that is a mean.
@@ -29,6 +30,7 @@ struct Metric {
 /// The loss that training minimises, and the metrics that evaluation reports.
 struct Objective {
   /// One number, a mean. The mean over passes and ranks is that of one process: each part is weighed by `weight`. A part of weight 0 is left out.
+  /// Replicas that meet seldom weigh the parts of their own samples; where they meet, they count by samples.
   LossFunction loss;
   /// Metrics in addition to the loss, which is always reported as "loss".
   std::vector<Metric> metrics = {};

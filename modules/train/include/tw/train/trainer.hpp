@@ -58,13 +58,13 @@ class Trainer {
   void begin_after(int64_t epochs);
 
   /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
-  /// checkpoint or the timeline was not written. If any rank cannot evaluate the test set, throws that error after writing the checkpoint. If the
-  /// model or a hook throws on one rank, that rank gets its exception and the others a RevokedError with its message; make another Trainer then,
-  /// which may resume the newest checkpoint.
+  /// checkpoint or the timeline was not written. If the model, a data set or a hook throws on one rank, that rank gets its exception and the others a
+  /// RevokedError with its message. What the model communicates on is then revoked, too: make mesh, model and Trainer again; it may resume the newest
+  /// checkpoint, which is written before the test set is evaluated.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
   /// seldom, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
-  /// @throws ContractError before the run() of a run that resumes a checkpoint
+  /// @throws ContractError before the run() of a run that resumes a checkpoint. What throws on one rank ends it on all, as in run()
   Figures evaluate(const Dataset& dataset);
 
  private:
