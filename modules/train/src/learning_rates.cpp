@@ -10,7 +10,7 @@
 namespace tw::train {
 namespace {
 
-const std::string name_of_shard = "trainer/learning_rates";
+const std::string rates_shard = "trainer/learning_rates";
 
 }  // namespace
 
@@ -56,11 +56,11 @@ NamedShard LearningRates::shard() const {
   std::vector<double> rates = first_;
   const std::vector<double> now = without_factor();
   rates.insert(rates.end(), now.begin(), now.end());
-  return whole(name_of_shard, at::tensor(rates, at::kDouble), ShardKind::counter);
+  return whole(rates_shard, at::tensor(rates, at::kDouble), ShardKind::counter);
 }
 
 void LearningRates::take_shard(const std::vector<NamedShard>& shards) {
-  const auto found = std::ranges::find(shards, name_of_shard, &NamedShard::name);
+  const auto found = std::ranges::find(shards, rates_shard, &NamedShard::name);
   if (found == shards.end()) return;
   const auto* const rates = found->tensor.const_data_ptr<double>();
   const int64_t groups = found->tensor.numel() / 2;

@@ -7,6 +7,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/log.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/mpi/error.hpp>
 
 namespace tw::train {
 namespace {
@@ -40,6 +41,8 @@ template <class Call>
 void Snapshots::report_failure_of(Call call) const {
   try {
     call();
+  } catch (const RevokedError&) {  // the run ends
+    throw;
   } catch (const Error& error) {
     if (ranks_.all.rank() == 0) log_error(error.what(), "; training continues, and the checkpoints before it are untouched");
   }

@@ -55,7 +55,7 @@ struct FaultyData : tw::Dataset {
   tw::TensorDataset all = squares(31);
 };
 
-/// Trains with a fault. Expects that all ranks throw.
+/// Trains with a fault. Expects that all ranks throw, a slow one perhaps while it still makes its Trainer.
 void expect_end(const std::string& place, const Mesh& mesh, const Model& model, const tw::train::Options& options) {
   SCOPED_TRACE(tw::concat(options.name, ", ", place));
   Fault fault{place};
@@ -67,11 +67,16 @@ void expect_end(const std::string& place, const Mesh& mesh, const Model& model, 
     return static_cast<double>(targets.size(0));
   };
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.01).momentum(0.9));
-  tw::train::Trainer trainer(mesh, model, sgd, objective, train, test, options, &validation);
-  trainer.add(hook);
-  const bool fails = world().rank() == world().size() - 1;
-  const std::string error = fails ? message_of<std::runtime_error>([&] { trainer.run(); }) : message_of<tw::RevokedError>([&] { trainer.run(); });
-  EXPECT_NE(error.find("a rank has failed"), std::string::npos) << error;
+  try {
+    tw::train::Trainer trainer(mesh, model, sgd, objective, train, test, options, &validation);
+    trainer.add(hook);
+    trainer.run();
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const std::exception& error) {
+    const bool fails = world().rank() == world().size() - 1;
+    EXPECT_EQ(dynamic_cast<const tw::RevokedError*>(&error) == nullptr, fails) << error.what();
+    EXPECT_NE(std::string(error.what()).find("a rank has failed"), std::string::npos) << error.what();
+  }
 }
 
 TEST(FailingRank, EndsARunOnAllRanksWhereverItFails) {
@@ -135,7 +140,9 @@ TEST(FailingRank, EndsARunOfModelsThatCommunicate) {
     for (const char* place : {"on_sample", "validation set"}) {
       const Mesh mesh(world().dup(), {{kind.axis}});  // it is revoked
       torch::manual_seed(4);
-      expect_end(place, mesh, kind.model(mesh), three_epochs("fails_along_" + kind.axis));
+      tw::train::Options options = three_epochs("fails_along_" + kind.axis);
+      options.drop_last = true;  // a batch norm refuses one sample
+      expect_end(place, mesh, kind.model(mesh), options);
     }
   }
 }
@@ -152,7 +159,8 @@ TEST(FailingRank, LeavesACheckpointToResumeFrom) {
     options.resume = tw::train::Resume::resume;
     const auto model = make_regressor(0);
     torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.01).momentum(0.9));
-    const auto data = squares(31);
+    const Fault none;
+    const FaultyData data(none, "");
     tw::train::Trainer trainer(Mesh(world(), way.axes), model, sgd, tw::train::regression(), data, data, options, &data);
     EXPECT_TRUE(trainer.run().finished) << way.name;
   }
