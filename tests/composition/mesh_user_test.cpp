@@ -18,6 +18,7 @@
 #include <tw/data_parallel/sync_batch_norm.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/parallel_model.hpp>
+#include <tw/tensor_parallel.hpp>
 
 namespace mesh_user_test {
 
@@ -689,6 +690,130 @@ TEST(MeshUser, MeetsWithItsBuffers) {
   local.step();
   const double sum = net->norm->running_mean.sum().item<double>();
   for (const double each : tw::allgather_objects(world(), sum)) EXPECT_EQ(each, sum);
+}
+
+/// Where a net with a column-parallel and a row-parallel layer drops elements.
+enum class Drop : uint8_t {
+  slices,        ///< between the layers, by a plain dropout
+  slices_apart,  ///< likewise, by SplitDropout
+  whole,         ///< before and after the layers, by a plain dropout
+};
+
+struct SplitNetImpl : torch::nn::Module {
+  SplitNetImpl(const tw::Communicator& tensor, Drop where)
+      : wide(register_module("wide", tw::tensor_parallel::ColumnParallelLinear(tensor, 6, 8))),
+        narrow(register_module("narrow", tw::tensor_parallel::RowParallelLinear(tensor, 8, 3))),
+        drop(register_module("drop", torch::nn::Dropout(0.5))),
+        drop_apart(register_module("drop_apart", tw::tensor_parallel::SplitDropout(tensor, 0.5))),
+        of(where) {
+    to(torch::kDouble);
+  }
+  at::Tensor hidden(const at::Tensor& x) {
+    const at::Tensor y = torch::tanh(wide(x));
+    if (of == Drop::whole) return y;
+    return of == Drop::slices ? drop(y) : drop_apart(y);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor begin = of == Drop::whole ? drop(x) : x;
+    const at::Tensor end = narrow(recomputes ? tw::recomputed([this](const at::Tensor& h) { return hidden(h); }, begin) : hidden(begin));
+    return of == Drop::whole ? drop(end) : end;
+  }
+  bool recomputes = false;
+  tw::tensor_parallel::ColumnParallelLinear wide;
+  tw::tensor_parallel::RowParallelLinear narrow;
+  torch::nn::Dropout drop;
+  tw::tensor_parallel::SplitDropout drop_apart;
+  Drop of;
+};
+TORCH_MODULE(SplitNet);
+
+SplitNet make_split(const tw::Communicator& tensor, Drop where, bool recomputes = false) {
+  torch::manual_seed(5);
+  SplitNet net(tensor, where);
+  net->recomputes = recomputes;
+  return net;
+}
+
+/// Calls `check` on meshes with and without other samples.
+template <class Check>
+void on_split_meshes(const Check& check) {
+  const tw::Communicator pair = world().split(world().rank() / 2, world().rank());
+  for (const auto& [comm, axes] : {std::pair(&pair, Axes{{"tensor", 2}}), std::pair(&world(), Axes{{"data", 2}, {"tensor", 2}})}) {
+    SCOPED_TRACE(tw::MeshShape(comm->size(), axes).describe());
+    EXPECT_NO_THROW(check(tw::Mesh(*comm, axes)));
+    world().barrier();
+  }
+}
+
+ParallelModel divide(const tw::Mesh& mesh, SplitNet net) { return tw::parallelize(mesh, *net, {rows()}, {.micro_batches = 2}); }
+
+const std::string same_mask =
+    "aten::dropout draws the same random numbers for different slices, of shapes [3, 4] and [3, 4], on ranks 0 and 1 along "
+    "`tensor`: use tensor_parallel::SplitDropout";
+
+TEST(MeshUser, RefusesOneMaskForAllSlices) {
+  on_split_meshes([](const tw::Mesh& mesh) {
+    for (const bool recomputes : {false, true}) {
+      const tw::Mesh own(mesh.comm(), mesh.shape().axes());  // a failed step revokes its axis `tensor`
+      ParallelModel model = divide(own, make_split(own["tensor"], Drop::slices, recomputes));
+      expect_error(same_mask, [&] { model.train_step(rows(), labels(), loss()); });
+    }
+    ParallelModel model = divide(mesh, make_split(mesh["tensor"], Drop::slices));
+    model.eval();
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0) << "nothing is dropped";
+    model.train();
+    expect_error(same_mask, [&] { model.train_step(rows(), labels(), loss()); });
+  });
+}
+
+TEST(MeshUser, TakesMasksOfTheirOwnForSlicesAndOneForWholeTensors) {
+  on_split_meshes([](const tw::Mesh& mesh) {
+    for (const Drop where : {Drop::slices_apart, Drop::whole}) {
+      for (const bool recomputes : {false, true}) {
+        ParallelModel model = divide(mesh, make_split(mesh["tensor"], where, recomputes));
+        for (int step = 0; step < 2; ++step) EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+      }
+    }
+  });
+}
+
+// A place without rows passes the example, which may differ along `tensor`: its masks are checked with its first rows.
+TEST(MeshUser, ChecksMasksOfPlacesWithRows) {
+  for (const Drop where : {Drop::whole, Drop::slices}) {
+    const tw::Mesh mesh(world(), {{"shard", 2}, {"tensor", 2}});
+    SplitNet net = make_split(mesh["tensor"], where);
+    ParallelModel model = tw::parallelize(mesh, *net, {rows() + mesh.coordinate("tensor")}, {.micro_batches = 2});
+    const auto step = [&](int place) {
+      const int64_t count = model.place() == place ? 6 : 0;
+      torch::manual_seed(9);  // alike for examples
+      return model.train_step(rows(count), labels(count), loss());
+    };
+    if (where == Drop::slices) {
+      expect_error(same_mask, [&] { step(0); });
+    } else {
+      for (const int place : {0, 1}) EXPECT_GT(step(place), 0);
+    }
+  }
+}
+
+TEST(MeshUser, RefusesOneMaskForAllSlicesOfAStage) {
+  for (const Drop where : {Drop::slices_apart, Drop::whole, Drop::slices}) {
+    const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
+    torch::manual_seed(5);
+    const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block([&] { return SplitNet(mesh["tensor"], where); }),
+                                                         tw::pipeline::block([] {
+                                                           torch::nn::Sequential last(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+                                                           last->to(torch::kDouble);
+                                                           return last;
+                                                         })};
+    ParallelModel model = tw::parallelize(mesh, blocks, {rows()}, {.micro_batches = 2, .recompute = tw::pipeline::Recompute::full});
+    const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
+    if (where == Drop::slices) {
+      expect_error(same_mask, step);
+    } else {
+      EXPECT_GT(step(), 0);
+    }
+  }
 }
 
 }  // namespace mesh_user_test

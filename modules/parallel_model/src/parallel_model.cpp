@@ -29,6 +29,7 @@
 #include "make_parallel_model.hpp"
 #include "model_ranks.hpp"
 #include "model_state.hpp"
+#include "split_draws.hpp"
 #include "step_agreement.hpp"
 
 namespace tw {
@@ -191,7 +192,7 @@ class ParallelModel::Impl {
   double accumulate(const ProgramPass& pass) {
     const auto update = sums_->update();
     const ComputeScope compute(compute_, kind_);
-    return program_->accumulate(pass, *sums_);
+    return split_draws_.accumulate(mesh(), *program_, pass, *sums_);
   }
 
   Tensors forward(const Tensors& inputs) {
@@ -314,6 +315,7 @@ class ParallelModel::Impl {
   Tensors parameters_;         // of the model on this rank
   bool has_stepped_ = false;
   bool knows_optimizer_ = false;  // a step() has looked at it
+  SplitDrawsCheck split_draws_;
   ModelState state_;
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor

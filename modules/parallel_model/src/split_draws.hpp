@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds operators that draw the same random numbers for different slices, such as a torch::nn::Dropout after a column-parallel layer: its mask would
+// drop the same features of every slice.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+#include <tw/comm/mesh.hpp>
+#include <tw/graph/operator_listener.hpp>
+#include <vector>
+
+#include "program.hpp"
+
+namespace tw {
+
+/// An operator's call that draws random numbers for the elements of a tensor.
+struct Draw {
+  std::string op;
+  std::vector<int64_t> shape;  ///< of the tensor
+  std::vector<double> values;  ///< some elements, then the largest magnitude
+  double tolerance = 0;        ///< between equal values, relative to the largest magnitude
+  uint64_t generator = 0;      ///< hash of the generator's state before the call
+
+  static constexpr auto fields = std::tuple(&Draw::op, &Draw::shape, &Draw::values, &Draw::tolerance, &Draw::generator);
+};
+
+/// Records draws on this thread during its lifetime, except for tensors whose values it cannot read.
+class SplitDraws final : public graph::OperatorListener {
+ public:
+  void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override;
+
+  const std::vector<Draw>& draws() const noexcept { return draws_; }
+
+ private:
+  std::vector<Draw> draws_;
+};
+
+/// The first draw that ranks make with equal generators for different tensors. Generators of different states draw different numbers, as while a
+/// SplitRandom lives. Pure. @param of_ranks at least one. @return what is wrong; empty: nothing
+std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks);
+
+/// Checks the first pass in each mode of a model.
+class SplitDrawsCheck {
+ public:
+  /// Returns program.accumulate(pass, sums), and compares the draws along `tensor` if none was checked in this mode: one message more. A pass without
+  /// rows draws nothing that counts, and is not checked. Collective, as accumulate().
+  /// @param pass with the same number of rows on all ranks along `tensor`. @throws ContractError on all of these alike
+  double accumulate(const Mesh& mesh, Program& program, const ProgramPass& pass, GradientSums& sums);
+
+ private:
+  std::set<int64_t> checked_;  // modes
+};
+
+}  // namespace tw
