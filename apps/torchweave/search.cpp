@@ -28,6 +28,7 @@
 #include "search_task.hpp"
 #include "search_winner.hpp"
 #include "training_objective.hpp"
+#include "trial_meshes.hpp"
 
 namespace tw::tool {
 namespace {
@@ -70,6 +71,16 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
     return best.toml();
   };
   return task;
+}
+
+/// Refuses meshes that would make trials fail, before the first one begins. Whatever else is wrong with the training is left to others.
+void expect_meshes(const TrainingOptions& training, const search::SearchOptions& options, const Space& space) {
+  Config config = training.base;
+  config.overlay(training.settings);
+  TrainConfig fixed;
+  config.bind(fixed);
+  std::vector<std::string> problems = problems_of_meshes(space, fixed, options);
+  if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
 /// "--set key=value" for each setting.
@@ -179,12 +190,13 @@ void run_search(SearchArguments arguments, Session& session) {
   SearchTask task;
   if (trains) {
     const std::filesystem::path base = config.base.empty() ? config.base : file.parent_path() / config.base;
-    task = task_of({.base = base.empty() ? Config() : Config::from_file(base),
-                    .settings = training,
-                    .objectives = config.options.objectives,
-                    .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials",
-                    .ranks = comm},
-                   base, space);
+    const TrainingOptions options{.base = base.empty() ? Config() : Config::from_file(base),
+                                  .settings = training,
+                                  .objectives = config.options.objectives,
+                                  .folder = (config.options.journal.empty() ? run : config.options.journal) / "trials",
+                                  .ranks = comm};
+    expect_meshes(options, config.options, space);
+    task = task_of(options, base, space);
   } else {
     if (config.options.ranks_per_worker != 1) throw ConfigError({"search.ranks_per_worker must be 1 if trials run a program: one rank starts it"});
     if (!config.options.worker_ranks.empty()) throw ConfigError({"search.worker_ranks must be left out if trials run a program: one rank starts it"});

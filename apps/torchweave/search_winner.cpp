@@ -23,6 +23,7 @@ int64_t lines_in(const std::filesystem::path& path) {
 void test_winner(const Communicator& comm, const SearchTask& task, const search::Individual& best, int ranks, const std::filesystem::path& folder) {
   const int group = comm.rank() / ranks;
   const Communicator part = comm.split(group, comm.rank());
+  if (part.size() < ranks) return;  // a mesh may need all ranks of a worker
   const train::Figures figures = task.test(best.values, part, concat("winner_", group));
   if (comm.rank() != 0 || figures.empty()) return;
   std::cout << "  test         " << figures_text(figures) << ": its settings trained once more, in the best epoch";

@@ -104,6 +104,14 @@ void visit(MeshOptions& mesh, OptionVisitor& visitor) {
                 {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
 }
 
+std::vector<MeshAxis> axes_of(const MeshOptions& mesh) {
+  const auto size_of = [](int64_t size) { return size > 0 ? static_cast<int>(size) : -1; };
+  std::vector<MeshAxis> axes{{"data", mesh.shard == 0 ? static_cast<int>(std::max<int64_t>(1, mesh.data)) : size_of(mesh.data)}};
+  if (mesh.shard != 1) axes.push_back({"shard", size_of(mesh.shard)});
+  axes.push_back(mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(mesh.stage)} : MeshAxis{"layer", static_cast<int>(mesh.layer)});
+  return axes;
+}
+
 namespace {
 
 /// Fields of the group layer_parallel that one kind of network has.

@@ -2,11 +2,13 @@
 #pragma once
 #include <tw/base/config.hpp>
 #include <tw/base/option.hpp>
+#include <tw/comm/mesh.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/recurrent.hpp>
 #include <tw/pipeline/planned_model.hpp>
 #include <tw/train/options.hpp>
+#include <vector>
 
 namespace tw::tool {
 
@@ -72,6 +74,8 @@ struct MeshOptions {
   std::filesystem::path selection = {};  ///< of backends, by `torchweave bench comm --tune`; empty: by price
 };
 void visit(MeshOptions& mesh, OptionVisitor& visitor);
+/// The axes of a training's mesh; at most one has the size -1, for the remaining ranks. Pure.
+std::vector<MeshAxis> axes_of(const MeshOptions& mesh);
 
 /// All that `torchweave train` reads from a configuration.
 struct TrainConfig {

@@ -192,15 +192,7 @@ int sample_coordinate(const Mesh& mesh) {
   return mesh.coordinate("data") * shards + (shards > 1 ? mesh.coordinate("shard") : 0);
 }
 
-Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) {
-  const MeshAxis parts =
-      config.mesh.stage > 1 ? MeshAxis{"stage", static_cast<int>(config.mesh.stage)} : MeshAxis{"layer", static_cast<int>(config.mesh.layer)};
-  const auto size_of = [](int64_t size) { return size > 0 ? static_cast<int>(size) : -1; };
-  std::vector<MeshAxis> axes{{"data", config.mesh.shard == 0 ? static_cast<int>(std::max<int64_t>(1, config.mesh.data)) : size_of(config.mesh.data)}};
-  if (config.mesh.shard != 1) axes.push_back({"shard", size_of(config.mesh.shard)});
-  axes.push_back(parts);
-  return Mesh::on_nodes(comm, std::move(axes));
-}
+Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm) { return Mesh::on_nodes(comm, axes_of(config.mesh)); }
 
 train::Trainer make_trainer(const TrainConfig& config, TrainSetup& setup, const Mesh& mesh) {
   const auto& [train_set, validation_set, test_set, opened] = setup.data;

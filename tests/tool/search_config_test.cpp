@@ -7,6 +7,7 @@
 
 #include "keys_without_effect.hpp"
 #include "search_config.hpp"
+#include "trial_meshes.hpp"
 
 namespace search_config_test {
 
@@ -134,6 +135,101 @@ TEST(SearchConfig, MakesOptionsOfNames) {
   EXPECT_EQ(std::get<tw::search::PopulationTrainingOptions>(population.options.scheduler).frozen, std::vector<std::string>{"x"});
   EXPECT_EQ(population.propagator, "sobol") << "members begin before there is anything to breed from";
   EXPECT_EQ(read({"search.islands=3", "search.migration.topology.2=[0,0,0]"}).options.migration.topology.back(), (std::vector<double>{0, 0, 0}));
+}
+
+struct RefusedMesh {
+  Settings search;
+  Settings training;
+  Settings problems;  ///< all that are reported
+};
+
+Settings ordinal(const std::string& key, const std::string& values) {
+  return {tw::concat("search.space.", key, ".kind=ordinal"), tw::concat("search.space.", key, ".values=", values)};
+}
+Settings operator+(Settings first, const Settings& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+const Settings two_ranks{"search.ranks_per_worker=2"};
+const Settings four_ranks{"search.ranks_per_worker=4"};
+const Settings promotion{"search.stopping=promotion"};
+const Settings population{"search.population_training.interval=1"};
+const Settings two_stages{"mesh.stage=2"};
+const std::string choose = "; choose axes whose product divides the ranks of each worker";
+const std::string fix = " may get other stages; set pipeline.profile_cache to a folder, or pipeline.plan to a file";
+
+const RefusedMesh refused_meshes[] = {
+    {{}, {}, {}},
+    {{}, two_stages, {"mesh.stage = 2: trials need a multiple of 2 ranks, but search.ranks_per_worker is 1" + choose}},
+    {two_ranks, two_stages, {}},
+    {two_ranks, {"mesh.stage=3"}, {"mesh.stage = 3: trials need a multiple of 3 ranks, but search.ranks_per_worker is 2" + choose}},
+    {two_ranks, {"mesh.layer=3"}, {"mesh.layer = 3: trials need a multiple of 3 ranks, but search.ranks_per_worker is 2" + choose}},
+    {two_ranks,
+     {"mesh.shard=2", "mesh.stage=2"},
+     {"mesh.shard = 2 and mesh.stage = 2: trials need a multiple of 4 ranks, but search.ranks_per_worker is 2" + choose}},
+    {four_ranks, {"mesh.shard=0", "mesh.stage=2"}, {}},
+    {four_ranks, {"mesh.shard=2", "mesh.stage=2"}, {}},
+    {four_ranks,
+     {"mesh.data=1", "mesh.stage=2"},
+     {"mesh.data = 1 and mesh.stage = 2: trials need exactly 2 ranks, but search.ranks_per_worker is 4" + choose}},
+    {two_ranks, {"mesh.data=1"}, {"mesh.data = 1: trials need exactly 1 rank, but search.ranks_per_worker is 2" + choose}},
+    {{"search.worker_ranks=[4,2,1,1]"},
+     two_stages,
+     {"mesh.stage = 2: trials need a multiple of 2 ranks, but search.worker_ranks = [4, 2, 1, 1] has a worker of 1 rank" + choose}},
+    // Each mesh that trials may have.
+    {two_ranks + ordinal("mesh.stage", "[1,2]"), {}, {}},
+    {four_ranks + ordinal("mesh.stage", "[1,3,4]"),
+     {},
+     {"mesh.stage = 3: trials need a multiple of 3 ranks, but search.ranks_per_worker is 4" + choose}},
+    {four_ranks + ordinal("mesh.stage", "[1,2,4]") + ordinal("mesh.shard", "[1,2]"),
+     {},
+     {"mesh.shard = 2 and mesh.stage = 4: trials need a multiple of 8 ranks, but search.ranks_per_worker is 4" + choose}},
+    {four_ranks + ordinal("mesh.stage", "[1,2,4]") + ordinal("mesh.shard", "[1,2]") + Settings{"search.space.mesh.shard.when.mesh.stage=[1,2]"},
+     {},
+     {}},
+    {two_ranks + Settings{"search.space.mesh.stage.kind=integer", "search.space.mesh.stage.low=1", "search.space.mesh.stage.high=3"},
+     {},
+     {"mesh.stage = 3: trials need a multiple of 3 ranks, but search.ranks_per_worker is 2" + choose}},
+    // Trials that resume, and those that copy others.
+    {two_ranks + promotion, {}, {}},
+    {two_ranks + promotion, two_stages, {"mesh.stage is 2 and search.stopping is \"promotion\", but a trial that resumes" + fix}},
+    {two_ranks + promotion + ordinal("mesh.stage", "[1,2]"),
+     {},
+     {"mesh.stage is 2 and search.stopping is \"promotion\", but a trial that resumes" + fix}},
+    {two_ranks + promotion, two_stages + Settings{"pipeline.profile_cache=profiles"}, {}},
+    {two_ranks + promotion, two_stages + Settings{"pipeline.plan=plan.json"}, {}},
+    {two_ranks + population, two_stages, {"mesh.stage is 2 and search.population_training is set, but a trial that copies another one" + fix}},
+    {two_ranks + population, two_stages + Settings{"pipeline.plan=plan.json"}, {}},
+    {two_ranks + population, two_stages + Settings{"pipeline.profile_cache=profiles"}, {}},
+    {two_ranks + population + ordinal("mesh.shard", "[1,2]"),
+     {},
+     {"search.space.mesh.shard cannot be combined with search.population_training, whose members copy tensors of equal shapes; set mesh.shard in "
+      "[search.train] instead"}},
+    {two_ranks + population + ordinal("batch_size", "[8,16]"),
+     two_stages + Settings{"pipeline.profile_cache=profiles"},
+     {"search.space.batch_size: mesh.stage is 2, and a copy with another batch_size may get other stages; add it to "
+      "search.population_training.frozen, or set pipeline.plan to a file"}},
+    {two_ranks + population + ordinal("batch_size", "[8,16]") + Settings{"search.population_training.frozen=['batch_size']"},
+     two_stages + Settings{"pipeline.profile_cache=profiles"},
+     {}},
+    {population + Settings{"search.worker_ranks=[4,2]"},
+     two_stages + Settings{"pipeline.profile_cache=profiles"},
+     {"search.worker_ranks is [4, 2] and mesh.stage is 2, but a copy on another number of ranks may get other stages; use workers of equal sizes, or "
+      "set pipeline.plan to a file"}},
+};
+
+TEST(SearchConfig, RefusesMeshesThatDoNotFitItsWorkers) {
+  for (const RefusedMesh& each : refused_meshes) {
+    tw::Config config = config_of(each.search);
+    const tw::tool::SearchConfig read = tw::tool::read_search_config(config, "runs/search", /*trains=*/true);
+    tw::Config training;
+    for (const std::string& setting : each.training) training.set(setting);
+    tw::tool::TrainConfig fixed;
+    training.bind(fixed);
+    EXPECT_EQ(tw::tool::problems_of_meshes(tw::tool::space_of(read.parameters, read.starts), fixed, read.options), each.problems)
+        << testing::PrintToString(each.search) << testing::PrintToString(each.training);
+  }
 }
 
 TEST(SearchConfig, NamesKeysWithoutEffect) {

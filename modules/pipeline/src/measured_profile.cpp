@@ -201,9 +201,7 @@ Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& ex
   const ProfileCache cache = cache_of(graph, bind, example, options, 1);
   if (std::optional<Profile> known = cache.read()) return *known;
   const Measurement measurement(graph, bind, example);
-  Profile made = measurement.profile(measurement.costs(std::vector<bool>(measurement.units().pieces().size(), true), options.repetitions));
-  cache.write(made);
-  return made;
+  return cache.keep(measurement.profile(measurement.costs(std::vector<bool>(measurement.units().pieces().size(), true), options.repetitions)));
 }
 
 Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
@@ -214,11 +212,9 @@ Profile measured_profile(const Communicator& comm, const Graph& graph, const Bin
   });
   const std::string of_all = broadcast_string(comm, known, Rank(0));
   if (!of_all.empty()) return profile_from_json(of_all);
-  Profile made = profile_of_all(comm, graph, bind, example, options.repetitions);
-  on_all_ranks(comm, "caching a profile", [&] {
-    if (comm.rank() == 0) cache.write(made);
-  });
-  return made;
+  const Profile made = profile_of_all(comm, graph, bind, example, options.repetitions);
+  const std::string kept = on_all_ranks(comm, "caching a profile", [&] { return comm.rank() == 0 ? to_json(cache.keep(made)) : std::string(); });
+  return profile_from_json(broadcast_string(comm, kept, Rank(0)));
 }
 
 }  // namespace tw::pipeline

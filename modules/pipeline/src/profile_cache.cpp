@@ -2,6 +2,7 @@
 #include "profile_cache.hpp"
 
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <tw/base/concat.hpp>
@@ -53,12 +54,21 @@ std::optional<Profile> ProfileCache::read() const {
   }
 }
 
-void ProfileCache::write(const Profile& profile) const {
-  if (path_.empty()) return;
+Profile ProfileCache::keep(const Profile& profile) const {
+  if (path_.empty()) return profile;
   std::error_code code;
   std::filesystem::create_directories(path_.parent_path(), code);
   if (code) throw FileError(path_.parent_path(), 0, "cannot be made: " + code.message());
-  replace_file(path_, to_json(profile) + "\n");
+  const std::string text = to_json(profile) + "\n";
+  const std::filesystem::path mine = concat(path_.string(), ".of_", ::getpid());
+  replace_file(mine, text);
+  std::filesystem::create_hard_link(mine, path_, code);  // unlike a rename, fails if the file exists
+  std::error_code ignored;
+  std::filesystem::remove(mine, ignored);
+  if (!code) return profile;
+  if (std::optional<Profile> first = read()) return *first;
+  replace_file(path_, text);  // a file that cannot be used, or a file system without hard links
+  return profile;
 }
 
 }  // namespace tw::pipeline

@@ -20,8 +20,9 @@ class ProfileCache {
 
   /// Empty without a file, and for a file that cannot be used, after a warning that names it.
   std::optional<Profile> read() const;
-  /// Writes the file atomically. @throws FileError
-  void write(const Profile& profile) const;
+  /// Writes the file atomically, unless another process has written it since read(). Returns the profile of the file, so that all processes that
+  /// measure the same model at a time continue with one profile. Without a file, returns `profile`. @throws FileError
+  Profile keep(const Profile& profile) const;
 
  private:
   std::filesystem::path path_;

@@ -249,6 +249,29 @@ TEST(ProfileCache, whatIsDamagedOrForeignIsMeasuredAgain) {
   }
 }
 
+// Two workers of a search may measure the same model at the same time, and their trials must have equal stages.
+TEST(ProfileCache, keepsTheProfileOfTheFirstProcessToFinish) {
+  Subject subject;
+  const MeasureOptions options{.repetitions = 1, .cache = new_directory("first")};
+  Profile others = measured_profile(world(), subject.graph, subject.bind(), {subject.example}, options);
+  others.operators[0].forward.fixed = 77;
+  fs::path file;
+  on_first([&] {
+    file = files_of(options.cache).at(0);
+    fs::remove(file);
+  });
+  size_t calls = 0;
+  const auto while_another_finishes = [&, bind = subject.bind(), parameters = subject.mlp->parameters().size()](const std::string& name) {
+    if (world().rank() == 0 && calls++ == parameters) std::ofstream(file) << to_json(others);  // the first calls are for the name of the file
+    return bind(name);
+  };
+  EXPECT_EQ(measured_profile(world(), subject.graph, while_another_finishes, {subject.example}, options), others);
+  on_first([&] {
+    EXPECT_EQ(profile_from_json(content_of(file)), others);
+    EXPECT_EQ(files_of(options.cache).size(), 1U) << "nothing half written is left";
+  });
+}
+
 TEST(ProfileCache, thatCannotBeWrittenIsNamedOnAllRanks) {
   Subject subject;
   const fs::path directory = new_directory("file");

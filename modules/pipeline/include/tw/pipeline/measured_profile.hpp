@@ -15,7 +15,7 @@ struct MeasureOptions {
   /// Directory that caches profiles as JSON, created if missing; empty: no cache. A file's name is its key: the graph's hash, a hash of the trained
   /// parameters, kind of device, LibTorch's threads, number of ranks that measure at once, and rows of the example. The key does not identify the
   /// machine: use one directory per kind of machine. If a file is damaged or of a different graph, a warning is logged, and the profile is measured
-  /// again and replaced.
+  /// again and replaced. Of processes that measure the same at a time, the first to finish writes the file, and the others return its profile.
   std::filesystem::path cache = {};
 };
 
