@@ -122,7 +122,9 @@ void find_misfit(const Meshes& meshes, const search::SearchOptions& options, std
                                                                       ranks, ranks == 1 ? " rank" : " ranks");
     problems.push_back(concat(axes_text(*misfit), need.is_multiple ? ": trials need a multiple of " : ": trials need exactly ", need.ranks,
                               need.ranks == 1 ? " rank" : " ranks", ", but ", workers,
-                              "; choose axes whose product divides the ranks of each worker"));
+                              need.is_multiple
+                                  ? "; choose axes whose product divides the ranks of each worker"
+                                  : "; choose axes whose product is the ranks of each worker, or mesh.data = 0 for the remaining ranks"));
   }
 }
 

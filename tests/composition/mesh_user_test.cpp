@@ -772,6 +772,7 @@ TEST(MeshUser, TakesMasksOfTheirOwnForSlicesAndOneForWholeTensors) {
       for (const bool recomputes : {false, true}) {
         ParallelModel model = divide(mesh, make_split(mesh["tensor"], where, recomputes));
         for (int step = 0; step < 2; ++step) EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+        expect_error("clip_grad_norm() of a ParallelModel", [&] { torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0); });
       }
     }
   });

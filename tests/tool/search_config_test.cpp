@@ -157,6 +157,7 @@ const Settings promotion{"search.stopping=promotion"};
 const Settings population{"search.population_training.interval=1"};
 const Settings two_stages{"mesh.stage=2"};
 const std::string choose = "; choose axes whose product divides the ranks of each worker";
+const std::string choose_all = "; choose axes whose product is the ranks of each worker, or mesh.data = 0 for the remaining ranks";
 const std::string fix = " may get other stages; set pipeline.profile_cache to a folder, or pipeline.plan to a file";
 
 const RefusedMesh refused_meshes[] = {
@@ -172,8 +173,8 @@ const RefusedMesh refused_meshes[] = {
     {four_ranks, {"mesh.shard=2", "mesh.stage=2"}, {}},
     {four_ranks,
      {"mesh.data=1", "mesh.stage=2"},
-     {"mesh.data = 1 and mesh.stage = 2: trials need exactly 2 ranks, but search.ranks_per_worker is 4" + choose}},
-    {two_ranks, {"mesh.data=1"}, {"mesh.data = 1: trials need exactly 1 rank, but search.ranks_per_worker is 2" + choose}},
+     {"mesh.data = 1 and mesh.stage = 2: trials need exactly 2 ranks, but search.ranks_per_worker is 4" + choose_all}},
+    {two_ranks, {"mesh.data=1"}, {"mesh.data = 1: trials need exactly 1 rank, but search.ranks_per_worker is 2" + choose_all}},
     {{"search.worker_ranks=[4,2,1,1]"},
      two_stages,
      {"mesh.stage = 2: trials need a multiple of 2 ranks, but search.worker_ranks = [4, 2, 1, 1] has a worker of 1 rank" + choose}},

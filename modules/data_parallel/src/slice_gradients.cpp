@@ -23,8 +23,8 @@ at::Tensor SliceGradients::unwatched(const at::Tensor& gradient) const {
 
 void SliceGradients::before_operator(std::span<const WatchedArgument> /*arguments*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
-             "the norm of the gradients that this rank has is not that of the whole model: clip by FullySharded::clip_gradient_norm(), or "
-             "clip_grad_norm() of a ParallelModel, instead of clip_grad_norm_()");
+             "the norm of this rank's gradients, as in clip_grad_norm_(), is not that of the whole model: clip by "
+             "FullySharded::clip_gradient_norm(), or clip_grad_norm() of a ParallelModel; to look at one gradient, take torch::linalg_vector_norm()");
   TW_EXPECTS(op != "aten::cat",
              "the gradients that this rank has are concatenated, as optimizers that combine elements do (LBFGS): a model of which other ranks "
              "have parts needs one that updates each element independently, such as SGD or Adam");

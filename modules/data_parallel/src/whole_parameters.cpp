@@ -9,6 +9,11 @@
 namespace tw {
 namespace {
 
+bool can_be_watched(const at::Tensor& gradient) {
+  if (!gradient.defined() || gradient.is_sparse()) return false;
+  return gradient.is_non_overlapping_and_dense() && !gradient.is_conj() && !gradient.is_neg();
+}
+
 class WholeParameters : public GradientSums {
  public:
   WholeParameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options) : model_(model), options_(std::move(options)) {
@@ -40,7 +45,7 @@ class WholeParameters : public GradientSums {
   void guard_gradients() override {
     for (const at::Tensor& each : tensors_of_part_) {
       at::Tensor& gradient = each.mutable_grad();
-      if (gradient.defined() && !gradient.is_sparse() && gradient.is_non_overlapping_and_dense()) gradient = part_gradients_.watched(gradient);
+      if (can_be_watched(gradient)) gradient = part_gradients_.watched(gradient);
     }
   }
   std::shared_ptr<void> hold() override {

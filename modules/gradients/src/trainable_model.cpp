@@ -38,15 +38,21 @@ void ModelTensors::expect_replicable() const {
              "torch::renorm(weight, norm_type, 0, max_norm), such as by torch::embedding()");
 }
 
+void for_each_layer(const torch::nn::Module& module, const OnLayer& on_layer) {
+  on_layer("", module);
+  for (const auto& each : module.named_modules("", /*include_self=*/false)) on_layer(each.key(), *each.value());
+}
+
+void TrainableModel::for_each_layer(const OnLayer& on_layer) const {
+  if (module() != nullptr) tw::for_each_layer(*module(), on_layer);
+}
+
 std::vector<const Communicator*> TrainableModel::communicators() const {
   std::vector<const Communicator*> all;
   if (holders() != nullptr) all.push_back(holders());
-  if (module() == nullptr) return all;
-  const auto add = [&](const torch::nn::Module& layer) {
+  for_each_layer([&](const std::string& /*name*/, const torch::nn::Module& layer) {
     if (const auto* sliced = dynamic_cast<const SlicedModule*>(&layer)) all.push_back(&sliced->holders());
-  };
-  add(*module());
-  for (const auto& layer : module()->modules(/*include_self=*/false)) add(*layer);
+  });
   return all;
 }
 

@@ -340,6 +340,14 @@ std::vector<const Communicator*> LayerParallel::communicators() const {
   return all;
 }
 
+void LayerParallel::for_each_layer(const OnLayer& on_layer) const {
+  TrainableModel::for_each_layer(on_layer);
+  for (const auto& each : impl_->ode_modules()) {
+    tw::for_each_layer(*each,
+                       [&](const std::string& name, const torch::nn::Module& layer) { on_layer(concat("(a layer of a block) ", name), layer); });
+  }
+}
+
 void LayerParallel::set_calls(int64_t number) { impl_->set_calls(number); }
 
 void LayerParallel::set_replica(int64_t replica) { impl_->set_replica(replica); }

@@ -38,10 +38,10 @@ std::string package(int number, int first, int last, const char* cpus, const cha
 class Locality : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::ofstream(file_) << R"(<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">)"
-                         << R"(<object type="Machine" os_index="0")" << sets("0xf", "0x3") << R"( gp_index="1">)"
-                         << package(0, 0, 0, "0x1", "0x1", "0000:01:00.0") << package(1, 1, 3, "0xe", "0x2", "0000:81:00.0")
-                         << "</object></topology>";
+    std::ofstream(file_)
+        << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"  // lines, for hwloc without libxml
+        << R"(<topology version="2.0">)" << R"(<object type="Machine" os_index="0")" << sets("0xf", "0x3") << R"( gp_index="1">)"
+        << package(0, 0, 0, "0x1", "0x1", "0000:01:00.0") << package(1, 1, 3, "0xe", "0x2", "0000:81:00.0") << "</object></topology>";
     setenv("HWLOC_XMLFILE", file_.c_str(), 1);
   }
   void TearDown() override {

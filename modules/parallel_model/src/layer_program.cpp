@@ -106,7 +106,7 @@ std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer
   const Communicator line = ranks_of_network(mesh);
   const auto net = on_all_ranks(mesh.comm(), "making the layers", [&] {
     auto made = std::make_shared<LayerParallel>(line, blocks, layers, layer_parallel::BlockRange{part.begin, part.end});
-    expect_no_exchanges(*made);
+    made->for_each_layer(&expect_no_exchange);
     return made;
   });
   expect_split_layers(mesh, net->has_split_layers());

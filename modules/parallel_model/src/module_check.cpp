@@ -26,14 +26,10 @@ std::string ModuleCheck::problem() const {
   return "";
 }
 
-void expect_no_exchanges(const torch::nn::Module& module) {
-  const auto expect_none = [](const torch::nn::Module& layer, const std::string& name) {
-    TW_EXPECTS(dynamic_cast<const SyncBatchNormImpl*>(&layer) == nullptr, "layer '", name,
-               "' is a SyncBatchNorm, which waits for ranks that may have no samples in a pass: take a plain batch norm, whose running statistics ",
-               "a ParallelModel averages, or the trainer");
-  };
-  expect_none(module, "");
-  for (const auto& each : module.named_modules("", /*include_self=*/false)) expect_none(*each.value(), each.key());
+void expect_no_exchange(const std::string& name, const torch::nn::Module& layer) {
+  TW_EXPECTS(dynamic_cast<const SyncBatchNormImpl*>(&layer) == nullptr, "layer '", name,
+             "' is a SyncBatchNorm, which waits for ranks that may have no samples in a pass: take a plain batch norm, whose running statistics ",
+             "a ParallelModel averages, or the trainer");
 }
 
 }  // namespace tw

@@ -24,7 +24,7 @@ class ModuleCheck {
   std::vector<Known> parameters_;
 };
 
-/// @throws ContractError naming a layer that communicates in its passes, such as SyncBatchNorm
-void expect_no_exchanges(const torch::nn::Module& module);
+/// For for_each_layer(). @throws ContractError naming a layer that communicates in its passes, such as SyncBatchNorm
+void expect_no_exchange(const std::string& name, const torch::nn::Module& layer);
 
 }  // namespace tw

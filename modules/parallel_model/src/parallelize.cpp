@@ -112,7 +112,7 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
     blocks.push_back(make());
     module->register_module(std::to_string(blocks.size() - 1), blocks.back().module);
   }
-  expect_no_exchanges(*module);
+  for_each_layer(*module, &expect_no_exchange);
   expect_split_layers(mesh, has_split_layers(*module));
   const graph::Forward forward = [blocks](const Tensors& inputs) {
     TW_EXPECTS(inputs.size() == 1, "blocks take one tensor, got ", inputs.size());
@@ -127,7 +127,7 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
 ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   expect_axes(mesh.shape(), {{"layer", "a module as a whole has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
-  expect_no_exchanges(*module);
+  for_each_layer(*module, &expect_no_exchange);
   const bool split = has_split_layers(*module);
   expect_split_layers(mesh, split);
   const int stages = size_along(mesh.shape(), "stage");
@@ -171,7 +171,7 @@ ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFac
   if (size_along(mesh.shape(), "stage") == 1) return one_module(mesh, blocks, example, options);
   const auto calls = std::make_shared<Calls>(mesh, options.replicas);
   auto made = std::make_shared<pipeline::Pipeline>(calls->mesh()["stage"], blocks, stage_options(calls->mesh(), options));
-  on_all_ranks(mesh.comm(), "making the stages", [&] { expect_no_exchanges(*made); });
+  on_all_ranks(mesh.comm(), "making the stages", [&] { made->for_each_layer(&expect_no_exchange); });
   expect_split_layers(mesh, has_split_layers(*made));
   return make_parallel_model(
       mesh, calls, pipeline_program({.pipeline = made, .model = with_split_layers(made, made), .example = example, .reads = reads_outputs(mesh)}),

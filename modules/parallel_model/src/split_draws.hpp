@@ -18,8 +18,8 @@ namespace tw {
 struct Draw {
   std::string op;
   std::vector<int64_t> shape;  ///< of the tensor
-  std::vector<double> values;  ///< some elements, then the largest magnitude
-  double tolerance = 0;        ///< between equal values, relative to the largest magnitude
+  std::vector<double> values;  ///< some elements, then the mean magnitude
+  double tolerance = 0;        ///< between equal values, relative to the mean magnitude or their own
   uint64_t generator = 0;      ///< hash of the generator's state before the call
 
   static constexpr auto fields = std::tuple(&Draw::op, &Draw::shape, &Draw::values, &Draw::tolerance, &Draw::generator);

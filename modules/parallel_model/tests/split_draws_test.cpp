@@ -41,6 +41,10 @@ TEST(SplitDraws, FindsEqualGeneratorsForDifferentTensors) {
   EXPECT_NE(problem_with(x, x.narrow(1, 0, 5)).find("of shapes [4, 6] and [4, 5]"), std::string::npos) << problem_with(x, x.narrow(1, 0, 5));
   EXPECT_EQ(problem_with(x / 0, x / 0), "") << "not finite";
   EXPECT_EQ(problem_with(torch::zeros({0}), torch::zeros({0})), "");
+  const auto attention = [] { return torch::softmax(torch::randn({512, 512}) * 3, -1).tril().to(torch::kBFloat16); };  // the largest is 1
+  const at::Tensor probabilities = attention();
+  EXPECT_EQ(problem_with(probabilities, probabilities.clone()), "");
+  EXPECT_NE(problem_with(probabilities, attention()), "");
 }
 
 TEST(SplitDraws, RecordsOperatorsThatDrawForTheValuesOfATensor) {

@@ -65,7 +65,6 @@ Profile ProfileCache::keep(const Profile& profile) const {
   std::filesystem::create_hard_link(mine, path_, code);  // unlike a rename, fails if the file exists
   std::error_code ignored;
   std::filesystem::remove(mine, ignored);
-  if (!code) return profile;
   if (std::optional<Profile> first = read()) return *first;
   replace_file(path_, text);  // a file that cannot be used, or a file system without hard links
   return profile;

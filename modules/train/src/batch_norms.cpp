@@ -13,12 +13,9 @@ namespace tw::train {
 
 std::vector<std::pair<std::string, const SyncBatchNormImpl*>> batch_norms_of(const TrainableModel& model) {
   std::vector<std::pair<std::string, const SyncBatchNormImpl*>> norms;
-  if (model.module() == nullptr) return norms;
-  const auto look_at = [&](const torch::nn::Module& layer, const std::string& name) {
+  model.for_each_layer([&](const std::string& name, const torch::nn::Module& layer) {
     if (const auto* norm = dynamic_cast<const SyncBatchNormImpl*>(&layer)) norms.emplace_back(name, norm);
-  };
-  look_at(*model.module(), "");
-  for (const auto& each : model.module()->named_modules("", /*include_self=*/false)) look_at(*each.value(), each.key());
+  });
   return norms;
 }
 

@@ -70,7 +70,7 @@ void LearningRates::take_shard(const std::vector<NamedShard>& shards) {
 void LearningRates::resume(const std::vector<double>& first, const std::vector<double>& base) {
   if (first != first_) return;
   base_ = base;
-  for (size_t i = 0; i < base_.size(); ++i) optimizer_.param_groups()[i].options().set_lr(base_[i]);
+  for (size_t i = 0; i < base_.size(); ++i) optimizer_.param_groups()[i].options().set_lr(base_[i] * factor_);
 }
 
 }  // namespace tw::train

@@ -256,6 +256,7 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
   if (tracing() && trained_samples_ > 0)
     summary.step_memory = step_of_rank(ranks_.all, Rank(worst_rank(summary.memory)), whole_step_, of_whole_step_);
   notify(&Hook::on_end, summary);
+  ranks_.all.barrier();  // the run ends on all ranks alike
   return summary;
 }
 

@@ -5,6 +5,7 @@
 #include "support.hpp"
 
 #include <tw/data_parallel/sync_batch_norm.hpp>
+#include <tw/layer_parallel/layer_parallel.hpp>
 
 namespace batch_norm_test {
 
@@ -89,6 +90,19 @@ TEST(BatchNormOfATrainer, IsFoundInAModelOverAModel) {
   const auto model = tw::train::model_of(over);
   EXPECT_EQ(model.exchanges_in_passes, world().rank() == 0);
   const std::string error = message_of([&] { train(world(), model, {.axes = {{"layer"}}}, 1, "norm_of_layers"); });
+  EXPECT_NE(error.find("is in stages or in layers in parallel"), std::string::npos) << error;
+}
+
+TEST(BatchNormOfATrainer, IsFoundInBlocksOfLayers) {
+  using namespace tw::layer_parallel;
+  const auto residual = [] {
+    return torch::nn::Sequential(torch::nn::Linear(8, 8), tw::SyncBatchNorm(world(), torch::nn::BatchNormOptions(8), Reduction::sum));
+  };
+  const std::vector<Block> blocks{block([] { return torch::nn::Linear(4, 8); }, 1), block(residual, 4),
+                                  block([] { return torch::nn::Linear(8, 1); }, 1)};
+  const auto net = std::make_shared<LayerParallel>(world(), blocks, LayerParallelOptions{});
+  net->to(torch::kDouble);
+  const std::string error = message_of([&] { train(world(), tw::train::model_of(net), {.axes = {{"layer"}}}, 1, "norm_in_layers"); });
   EXPECT_NE(error.find("is in stages or in layers in parallel"), std::string::npos) << error;
 }
 

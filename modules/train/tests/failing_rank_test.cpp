@@ -22,6 +22,7 @@ using tw::train::State;
 /// Throws on the last rank where it is told to, once the run has begun.
 struct Fault {
   std::string place;
+  int64_t first_step = 0;  // of a hook on samples
   bool has_begun = false;
   void reach(const std::string& here) const {
     if (has_begun && here == place && world().rank() == world().size() - 1) throw std::runtime_error("a rank has failed");
@@ -35,11 +36,14 @@ struct FaultyHook : tw::train::Hook {
     fault.reach("on_start");
   }
   void on_start_epoch(State& /*state*/) override { fault.reach("on_start_epoch"); }
-  void on_sample(State& /*state*/) override { fault.reach("on_sample"); }
+  void on_sample(State& state) override {
+    if (state.step >= fault.first_step) fault.reach("on_sample");
+  }
   void on_forward(State& /*state*/) override { fault.reach("on_forward"); }
   void on_backward(State& /*state*/) override { fault.reach("on_backward"); }
   void on_update(State& /*state*/) override { fault.reach("on_update"); }
   void on_end_epoch(State& /*state*/, const tw::train::EpochReport& /*report*/) override { fault.reach("on_end_epoch"); }
+  void on_end(State& /*state*/, const tw::train::Summary& /*summary*/) override { fault.reach("on_end"); }
   Fault& fault;
 };
 
@@ -56,9 +60,9 @@ struct FaultyData : tw::Dataset {
 };
 
 /// Trains with a fault. Expects that all ranks throw, a slow one perhaps while it still makes its Trainer.
-void expect_end(const std::string& place, const Mesh& mesh, const Model& model, const tw::train::Options& options) {
+void expect_end(const std::string& place, const Mesh& mesh, const Model& model, const tw::train::Options& options, int64_t first_step = 0) {
   SCOPED_TRACE(tw::concat(options.name, ", ", place));
-  Fault fault{place};
+  Fault fault{place, first_step};
   FaultyHook hook(fault);
   const FaultyData train(fault, "training set"), validation(fault, "validation set"), test(fault, "test set");
   tw::train::Objective objective = tw::train::regression();
@@ -81,7 +85,7 @@ void expect_end(const std::string& place, const Mesh& mesh, const Model& model, 
 
 TEST(FailingRank, EndsARunOnAllRanksWhereverItFails) {
   for (const char* place : {"on_start", "on_start_epoch", "on_sample", "on_forward", "on_backward", "on_update", "on_end_epoch", "training set",
-                            "validation set", "test set", "weight"}) {
+                            "validation set", "test set", "weight", "on_end"}) {
     expect_end(place, Mesh(world(), {{"data"}}), make_regressor(0), three_epochs("fails"));
   }
 }
@@ -154,8 +158,10 @@ TEST(FailingRank, LeavesACheckpointToResumeFrom) {
         Way{.name = "servers", .replicas = {.meet = Meeting::parameter_server, .period = 5}}}) {
     tw::train::Options options = options_for("fails_" + way.name, way);
     options.checkpoint.every_steps = 1;
-    options.resume = tw::train::Resume::fresh;
-    expect_end("on_end_epoch", Mesh(world(), way.axes), make_regressor(0), options);
+    for (const char* place : {"on_sample", "on_end_epoch"}) {
+      options.resume = tw::train::Resume::fresh;
+      expect_end(place, Mesh(world(), way.axes), make_regressor(0), options, 3);
+    }
     options.resume = tw::train::Resume::resume;
     const auto model = make_regressor(0);
     torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.01).momentum(0.9));

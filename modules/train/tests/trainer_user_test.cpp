@@ -74,6 +74,28 @@ TEST(TrainerUser, PutsLearningRatesBack) {
   EXPECT_DOUBLE_EQ(sgd.param_groups()[0].options().get_lr(), 0.1);
 }
 
+/// Takes the trainer's state back at the end of each epoch, as a user does who returns to the best one.
+struct ReturnsToItself : tw::train::Hook {
+  void on_end_epoch(State& /*state*/, const tw::train::EpochReport& /*report*/) override { trainer->apply(trainer->shards()); }
+  tw::train::Trainer* trainer = nullptr;
+};
+
+TEST(TrainerUser, KeepsItsScheduleWhereItsStateIsApplied) {
+  tw::train::Options options = three_epochs("applied");
+  options.schedule.decay = tw::train::LearningRateOptions::Decay::cosine;
+  const auto parameters = [&](bool applies) {
+    const auto model = make_regressor(0);
+    torch::optim::SGD sgd(model.tensors(), 0.1);
+    ReturnsToItself returns;
+    (void)trained(options, sgd, model, [&](auto& trainer) {
+      returns.trainer = &trainer;
+      if (applies) trainer.add(returns);
+    });
+    return copies(model);
+  };
+  EXPECT_TRUE(bitwise_equal(parameters(true), parameters(false)));
+}
+
 TEST(TrainerUser, ResumesTheRatesThatHooksHaveSet) {
   tw::train::Options options = three_epochs("rates_resumed");
   options.checkpoint.every_epochs = 1;

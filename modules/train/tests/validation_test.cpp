@@ -45,6 +45,7 @@ TEST(Validation, TheTestSetDecidesNothing) {
       const Counted& test;
     } look(test);
     Trainer trainer(world(), model, adam, tw::train::regression(), data, test, options, &validation);
+    test.asked = 0;  // ranks compare a few samples before
     trainer.add(look);
     const auto summary = trainer.run();
     const int64_t share = (20 - world().rank() + world().size() - 1) / world().size();

@@ -45,6 +45,11 @@ struct ModelTensors {
 /// The tensors of `module`; they share its memory.
 ModelTensors model_tensors(const torch::nn::Module& module);
 
+/// Callback with a layer and its name in a module.
+using OnLayer = std::function<void(const std::string& name, const torch::nn::Module& layer)>;
+/// Calls `on_layer` for `module` itself, whose name is "", and for all its submodules.
+void for_each_layer(const torch::nn::Module& module, const OnLayer& on_layer);
+
 /// Arguments of a training pass. `inputs`, `targets` and `loss` must outlive it.
 struct TrainingPass {
   const at::Tensor& inputs;   ///< [n, ...], n > 0
@@ -75,12 +80,14 @@ class TrainableModel {
   /// model_parts().
   virtual const Communicator* holders() const { return nullptr; }
   /// The communicators on which passes wait for other ranks. A Trainer revokes them if its run ends with an exception, so that the other ranks' waits
-  /// end, too. Default: holders(), if it is not null, and those of the SlicedModules in module().
+  /// end, too. Default: holders(), if it is not null, and those of the SlicedModules among the layers.
   virtual std::vector<const Communicator*> communicators() const;
   /// This rank's tensors; the same ones at each call.
   virtual ModelTensors tensors() const = 0;
   /// The module that contains this rank's layers; the model owns it. Null: there is none.
   virtual const torch::nn::Module* module() const { return nullptr; }
+  /// Calls `on_layer` for each layer on this rank. Default: those of module(), if it is not null. Override it if there are others.
+  virtual void for_each_layer(const OnLayer& on_layer) const;
   /// Parameters, buffers and all other state for a checkpoint; shares memory. Default: tensors(), whole on each rank.
   virtual std::vector<NamedShard> shards() const;
   /// All parameters of this rank, frozen ones too, with their place in the whole model, for OptimizerState. Default: each is whole.
@@ -133,6 +140,7 @@ class ModelDecorator : public TrainableModel {
   std::vector<const Communicator*> communicators() const override { return inner_->communicators(); }
   ModelTensors tensors() const override { return inner_->tensors(); }
   const torch::nn::Module* module() const override { return inner_->module(); }
+  void for_each_layer(const OnLayer& on_layer) const override { inner_->for_each_layer(on_layer); }
   std::vector<NamedShard> shards() const override { return inner_->shards(); }
   std::vector<OptimizedTensor> optimized_tensors() const override { return inner_->optimized_tensors(); }
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override { return inner_->whole_on_root(holders); }

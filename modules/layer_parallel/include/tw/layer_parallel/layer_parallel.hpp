@@ -143,6 +143,7 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
 
   std::vector<std::string> axes() const override { return {"layer"}; }
   std::vector<const Communicator*> communicators() const override;
+  void for_each_layer(const OnLayer& on_layer) const override;
   ModelTensors tensors() const override;
   const torch::nn::Module* module() const override { return this; }
   /// The tensors of serial_on_root(), on rank 0 of comm().

@@ -79,10 +79,10 @@ class ParallelModel {
   /// last one targets; others may pass undefined tensors. Inputs must not depend on tensors that require gradients.
   /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, or no place has samples, or
-  /// ranks have the model in different modes, or make other calls. Also if an operator draws the same random numbers for different slices along
-  /// `tensor`, which the first step finds: use tensor_parallel::SplitDropout. If the
+  /// ranks have the model in different modes, or make other calls. If the
   /// model or the loss throws on one rank, the others throw RevokedError with its message. You may catch these, and make the next step: it follows as
-  /// if this one had not been, except that all gradients are dropped. With split layers, or with ReplicaMeeting::apart, no other call can follow
+  /// if this one had not been, except that all gradients are dropped. With split layers, or with ReplicaMeeting::apart, no other call can follow.
+  /// In the first step also if an operator draws the same random numbers for different slices along `tensor`: use tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`; it counts each element of the model once, over the whole mesh. @return the

@@ -22,7 +22,7 @@ namespace tw::train {
 /// SIGTERM and SIGUSR1 (what batch systems send before a job's time is over) end the run after a step, with a checkpoint.
 ///
 /// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is used once, when the run has
-/// finished.
+/// finished; before, ranks only compare a few of its samples.
 ///
 /// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
 class Trainer {
@@ -59,8 +59,8 @@ class Trainer {
 
   /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
   /// checkpoint or the timeline was not written. If the model, a data set or a hook throws on one rank, that rank gets its exception and the others a
-  /// RevokedError with its message. What the model communicates on is then revoked, too: make mesh, model and Trainer again; it may resume the newest
-  /// checkpoint, which is written before the test set is evaluated.
+  /// RevokedError with its message. What the model communicates on is then revoked, too, such as the communicator of a SyncBatchNorm (use a dup()) or
+  /// of split layers: make mesh, model and Trainer again; it may resume the newest checkpoint, which is written before the test set is evaluated.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
   /// seldom, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
