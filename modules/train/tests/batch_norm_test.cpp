@@ -83,7 +83,9 @@ TEST(BatchNormOfATrainer, IsFoundInAModelOverAModel) {
   struct Over : tw::ModelDecorator {
     using ModelDecorator::ModelDecorator;
     std::vector<std::string> axes() const override { return {"layer"}; }
-    const torch::nn::Module* module() const override { return world().rank() == 0 ? ModelDecorator::module() : nullptr; }
+    void for_each_layer(const tw::OnLayer& on_layer) const override {
+      if (world().rank() == 0) ModelDecorator::for_each_layer(on_layer);
+    }
   };
   const auto net = std::make_shared<tw::SyncBatchNormImpl>(world(), torch::nn::BatchNormOptions(3), Reduction::sum);
   const auto over = std::make_shared<Over>(tw::whole_model(net, [net](const at::Tensor& x) { return net->forward(x); }));
