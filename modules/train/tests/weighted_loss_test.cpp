@@ -160,6 +160,9 @@ TEST(WeightedLoss, PassesWithoutRowsOverSamplesThatDoNotCount) {
   at::Tensor targets = torch::randint(3, {10, 5});
   targets.slice(0, 0, 2).fill_(-100);
   const tw::TensorDataset data{inputs, targets};
+  const auto counts = [](const at::Tensor& t) { return t.ne(-100).to(torch::kDouble); };
+  const auto masked_mean = [&](const at::Tensor& y, const at::Tensor& t) { return (y.square().sum(1) * counts(t)).sum() / counts(t).sum(); };
+  const tw::train::Objective objective{.loss = masked_mean, .weight = [&](const at::Tensor& t) { return counts(t).sum().item<double>(); }};
   for (const tw::train::ReplicaOptions& replicas : {tw::train::ReplicaOptions{}, {.meet = tw::train::Meeting::local_sgd, .period = 2}}) {
     torch::manual_seed(3);
     torch::nn::Sequential net(classifier(), torch::nn::BatchNorm1d(3));
@@ -170,7 +173,7 @@ TEST(WeightedLoss, PassesWithoutRowsOverSamplesThatDoNotCount) {
     auto options = options_for("masked_first", replicas);
     options.global_batch = 9;  // and an update of one sample
     options.accumulation = 1;
-    EXPECT_TRUE(tw::train::Trainer(tw::Mesh(world(), {{"data"}}), model, sgd, tw::train::classification(-100), data, data, options).run().finished);
+    EXPECT_TRUE(tw::train::Trainer(tw::Mesh(world(), {{"data"}}), model, sgd, objective, data, data, options).run().finished);
     for (const at::Tensor& each : model.tensors()) EXPECT_TRUE(each.isfinite().all().item<bool>());
   }
 }
