@@ -59,9 +59,11 @@ void show(const CheckpointArguments& arguments) {
   for (const StoredTensor& tensor : index.tensors) {
     int64_t elements = 0;
     for (const StoredPiece& piece : tensor.pieces) elements += piece.box.numel();
+    std::vector<std::string> also_called = tensor.aliases;
+    if (!tensor.layers.empty()) also_called.push_back(tensor.layers);
     rows.push_back({tensor.spec.name, dtype_name(tensor.spec.dtype), shape_text(tensor.spec.shape), name_of(tensor.kind), name_of(tensor.on_reshard),
                     std::to_string(tensor.pieces.size()), bytes_text(elements * static_cast<int64_t>(c10::elementSize(tensor.spec.dtype))),
-                    joined(tensor.aliases)});
+                    joined(also_called)});
   }
   print_table(rows);
 }

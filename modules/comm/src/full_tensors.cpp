@@ -19,17 +19,18 @@ struct Slice {
   std::vector<int64_t> sizes = {};
   int rank = 0;
   size_t index = 0;  // among the slices of that rank
+  std::string layers = {};
   static constexpr auto fields =
-      std::tuple(&Slice::name, &Slice::dtype, &Slice::global_shape, &Slice::offsets, &Slice::sizes, &Slice::rank, &Slice::index);
+      std::tuple(&Slice::name, &Slice::dtype, &Slice::global_shape, &Slice::offsets, &Slice::sizes, &Slice::rank, &Slice::index, &Slice::layers);
 };
 
-}  // namespace
-
-void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
-                          const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
+/// @param visit called with the name of a tensor, the name of its layers, and the tensor
+void assemble(const Communicator& comm, const std::vector<NamedShard>& shards,
+              const std::function<void(const std::string& name, const std::string& layers, const at::Tensor& whole)>& visit) {
   std::vector<Slice> mine;
   for (const NamedShard& shard : shards) {
-    mine.push_back({shard.name, shard.tensor.scalar_type(), shard.global_shape, shard.offsets, shard.tensor.sizes().vec(), comm.rank(), mine.size()});
+    mine.push_back({shard.name, shard.tensor.scalar_type(), shard.global_shape, shard.offsets, shard.tensor.sizes().vec(), comm.rank(), mine.size(),
+                    shard.layers});
   }
   std::map<std::string, std::vector<Slice>> slices;
   for (const std::vector<Slice>& of_rank : allgather_objects(comm, mine)) {
@@ -45,8 +46,24 @@ void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard
       for (size_t d = 0; d < slice.sizes.size(); ++d) place = place.narrow(static_cast<int64_t>(d), slice.offsets[d], slice.sizes[d]);
       place.copy_(values);
     }
-    visit(name, whole);
+    visit(name, parts.front().layers, whole);
   }
+}
+
+}  // namespace
+
+void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
+                          const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) {
+  assemble(comm, shards, [&](const std::string& name, const std::string&, const at::Tensor& whole) { visit(name, whole); });
+}
+
+std::vector<NamedTensor> full_tensors_on_root(const Communicator& comm, const std::vector<NamedShard>& shards) {
+  std::vector<NamedTensor> all;
+  assemble(comm, shards, [&](const std::string& name, const std::string& layers, const at::Tensor& whole) {
+    if (comm.rank() != 0) return;
+    for (NamedTensor& each : unstacked({name, whole}, layers)) all.push_back(std::move(each));
+  });
+  return all;
 }
 
 }  // namespace tw

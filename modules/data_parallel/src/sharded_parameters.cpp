@@ -64,7 +64,7 @@ class ShardedParameters : public GradientSums {
     for (OptimizedTensor& each : all) {
       for (NamedShard& slice : each.slices) {
         slice = places_.in_whole(std::move(slice));
-        slice.aliases.clear();  // optimizer state is named after one name only
+        slice.drop_other_names();
       }
     }
     return all;

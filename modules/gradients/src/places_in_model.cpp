@@ -22,6 +22,7 @@ NamedShard PlacesInModel::in_whole(NamedShard part) const {
   const NamedShard& place = at(part.name);
   part.name = place.name;
   part.aliases = place.aliases;
+  part.layers = place.layers;
   part.global_shape = place.global_shape;
   for (size_t i = 0; i < part.offsets.size(); ++i) part.offsets[i] += place.offsets[i];
   return part;

@@ -80,11 +80,7 @@ std::vector<NamedTensor> TrainableModel::whole_on_root(const Communicator& holde
   if (axes().empty()) return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
   std::vector<NamedShard> tensors = shards();
   std::erase_if(tensors, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter && shard.kind != ShardKind::buffer; });
-  std::vector<NamedTensor> all;
-  for_each_full_tensor(holders, tensors, [&](const std::string& name, const at::Tensor& values) {
-    if (holders.rank() == 0) all.push_back({name, values});
-  });
-  return all;
+  return full_tensors_on_root(holders, tensors);
 }
 
 void TrainableModel::pass(const TrainingPass& pass) {

@@ -48,8 +48,12 @@ std::vector<NamedShard> LayerParallel::shards() const {
   for (const Impl::Part& part : impl_->parts_) {
     if (part.layer) {
       const std::map<std::string, SlicedParameter> slices = slices_by_name(*part.layer->module);
+      const auto parameters = part.layer->module->named_parameters();
+      const auto buffers = part.layer->module->named_buffers();
       const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
         NamedShard shard = whole(part.name + '.' + name, tensor.detach(), kind);
+        const std::string serial = "0." + name;  // in a SerialNetwork, unless another tensor here has that name
+        if (!parameters.contains(serial) && !buffers.contains(serial)) shard.aliases.push_back(part.name + '.' + serial);
         shard.on_reshard = OnReshard::shard;  // this rank has the whole tensor
         if (const auto slice = slices.find(name); slice != slices.end()) {
           shard.global_shape = slice->second.global_shape;
@@ -57,8 +61,8 @@ std::vector<NamedShard> LayerParallel::shards() const {
         }
         shards.push_back(std::move(shard));
       };
-      for (const auto& p : part.layer->module->named_parameters()) add(p.key(), p.value(), ShardKind::parameter);
-      for (const auto& b : part.layer->module->named_buffers()) add(b.key(), b.value(), ShardKind::buffer);
+      for (const auto& p : parameters) add(p.key(), p.value(), ShardKind::parameter);
+      for (const auto& b : buffers) add(b.key(), b.value(), ShardKind::buffer);
     }
     if (!part.ode) continue;
     const LayerStack& stack = part.ode->stack();
@@ -71,7 +75,14 @@ std::vector<NamedShard> LayerParallel::shards() const {
       }
       shape[0] = part.ode->layers();
       offsets[0] = stack.range().begin;
-      shards.push_back({part.name + '.' + tensor.name, {}, std::move(shape), tensor.stack.detach(), std::move(offsets), kind, OnReshard::shard});
+      shards.push_back({part.name + '.' + tensor.name,
+                        {},
+                        std::move(shape),
+                        tensor.stack.detach(),
+                        std::move(offsets),
+                        kind,
+                        OnReshard::shard,
+                        part.name + ".{}." + tensor.name});
     };
     for (const StackedTensor& p : stack.parameters()) add(p, ShardKind::parameter);
     for (const StackedTensor& b : stack.buffers()) add(b, ShardKind::buffer);

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/comm/agreement.hpp>
@@ -13,11 +12,19 @@
 namespace tw {
 namespace {
 
-/// Where a shard lies.
+/// A tensor in one of the files; no file: there is none.
+struct Stored {
+  const SafetensorsFile* file = nullptr;
+  std::string name = {};
+
+  const std::vector<int64_t>& shape() const { return file->spec(name).shape; }
+};
+
+/// Where a shard, or one layer of it, lies.
 struct Source {
-  const NamedShard* shard;
-  const SafetensorsFile* file;
-  std::string name;
+  at::Tensor to;
+  Stored from;
+  std::vector<int64_t> offsets;
 };
 
 class Sources {
@@ -26,42 +33,78 @@ class Sources {
       : files_(files), name_in_files_(name_in_files) {}
 
   /// @throws Error with all problems
-  std::vector<Source> of(const std::vector<NamedShard>& shards) const {
-    std::vector<Source> sources;
+  std::vector<Source> of(const std::vector<NamedShard>& shards) {
     std::string problems;
     for (const NamedShard& shard : shards) {
-      if (name_of(shard.name).empty()) continue;
-      const Source source = find(shard);
-      if (source.file == nullptr) {
-        problems += concat("\n  there is no '", name_of(shard.name), "'");
-      } else if (const TensorSpec& spec = source.file->spec(source.name); spec.shape != shard.global_shape) {
-        problems +=
-            concat("\n  '", source.name, "' has the shape ", shape_text(spec.shape), ", but '", shard.name, "' has ", shape_text(shard.global_shape));
-      } else {
-        sources.push_back(source);
-      }
+      if (const std::string problem = add(shard); !problem.empty()) problems += "\n  " + problem;
     }
     if (!problems.empty()) throw Error("the files do not fit the model:" + problems);
-    return sources;
+    return std::move(sources_);
   }
 
  private:
   std::string name_of(const std::string& name) const { return name_in_files_ ? name_in_files_(name) : name; }
 
-  /// A tied parameter may be there under any of its names.
-  Source find(const NamedShard& shard) const {
-    std::vector<std::string> names{shard.name};
-    names.insert(names.end(), shard.aliases.begin(), shard.aliases.end());
-    for (const std::string& each : names) {
-      const std::string name = name_of(each);
-      const auto file = std::ranges::find_if(files_, [&](const SafetensorsFile& one) { return one.contains(name); });
-      if (file != files_.end()) return {&shard, &*file, name};
+  /// Metadata of a file may map a further name of a tensor to the one under which the file has it.
+  Stored find(const std::string& name) const {
+    for (const SafetensorsFile& file : files_) {
+      if (file.contains(name)) return {&file, name};
     }
-    return {&shard, nullptr, ""};
+    for (const SafetensorsFile& file : files_) {
+      const auto alias = file.metadata().find(name);
+      if (alias != file.metadata().end() && file.contains(alias->second)) return {&file, alias->second};
+    }
+    return {};
+  }
+
+  /// A tied parameter may be there under any of its names.
+  Stored find(const NamedShard& shard) const {
+    Stored stored = find(name_of(shard.name));
+    for (size_t i = 0; i < shard.aliases.size() && stored.file == nullptr; ++i) stored = find(name_of(shard.aliases[i]));
+    return stored;
+  }
+
+  static std::string misfit(const Stored& stored, const std::string& name, const std::vector<int64_t>& shape) {
+    if (stored.shape() == shape) return "";
+    return concat("'", stored.name, "' has the shape ", shape_text(stored.shape()), ", but '", name, "' has ", shape_text(shape));
+  }
+
+  /// @return why the shard cannot be read; empty if it can, or stays as it is
+  std::string add(const NamedShard& shard) {
+    std::string problem;
+    if (const std::string name = name_of(shard.name); !name.empty()) {
+      const Stored stored = find(shard);
+      problem = stored.file == nullptr ? concat("there is no '", name, "'") : misfit(stored, shard.name, shard.global_shape);
+      if (problem.empty()) {
+        sources_.push_back({shard.tensor, stored, shard.offsets});
+        return "";
+      }
+    }
+    return shard.layers.empty() ? problem : add_layers(shard, problem);
+  }
+
+  /// The layers of a stack, one by one. @param no_stack why there is no whole stack
+  std::string add_layers(const NamedShard& shard, const std::string& no_stack) {
+    const std::vector<int64_t> shape(shard.global_shape.begin() + 1, shard.global_shape.end());
+    const std::vector<int64_t> offsets(shard.offsets.begin() + 1, shard.offsets.end());
+    std::vector<Source> layers;
+    for (int64_t i = 0; i < shard.tensor.size(0); ++i) {
+      const std::string layer = layer_name(shard.layers, shard.offsets[0] + i);
+      const std::string name = name_of(layer);
+      if (name.empty()) continue;
+      const Stored stored = find(name);
+      if (stored.file == nullptr) return concat(no_stack, no_stack.empty() ? "" : "; ", "there is no '", name, "'");
+      if (std::string problem = misfit(stored, layer, shape); !problem.empty()) return problem;
+      layers.push_back({shard.tensor.select(0, i), stored, offsets});
+    }
+    if (layers.empty()) return no_stack;
+    sources_.insert(sources_.end(), layers.begin(), layers.end());
+    return "";
   }
 
   const std::vector<SafetensorsFile>& files_;
   const std::function<std::string(const std::string& name)>& name_in_files_;
+  std::vector<Source> sources_;
 };
 
 }  // namespace
@@ -75,10 +118,10 @@ void load_files(const Communicator& comm, const std::vector<NamedShard>& shards,
     return Sources(opened, name_in_files).of(shards);
   });
   on_all_ranks(comm, "loading the model from files", [&] {
-    for (const auto& [shard, file, name] : sources) {
-      const at::Tensor part = at::empty(shard->tensor.sizes(), at::device(at::kCPU).dtype(file->spec(name).dtype));
-      file->read_into(name, shard->offsets, part);
-      shard->tensor.copy_(part);
+    for (const auto& [to, from, offsets] : sources) {
+      const at::Tensor part = at::empty(to.sizes(), at::device(at::kCPU).dtype(from.file->spec(from.name).dtype));
+      from.file->read_into(from.name, offsets, part);
+      to.copy_(part);
     }
   });
 }

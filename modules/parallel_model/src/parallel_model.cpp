@@ -418,12 +418,7 @@ void ParallelModel::load(const std::vector<std::filesystem::path>& files, const 
 
 std::vector<NamedTensor> ParallelModel::whole_on_root() const {
   impl_->begin();
-  std::vector<NamedTensor> all;
-  const Communicator& comm = impl_->mesh().comm();
-  for_each_full_tensor(comm, impl_->state_.tensors(*impl_->sums_), [&](const std::string& name, const at::Tensor& values) {
-    if (comm.rank() == 0) all.push_back({name, values});
-  });
-  return all;
+  return full_tensors_on_root(impl_->mesh().comm(), impl_->state_.tensors(*impl_->sums_));
 }
 
 const std::string& ParallelModel::explain() const { return impl_->explanation_; }

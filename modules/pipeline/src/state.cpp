@@ -59,7 +59,7 @@ std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
       return s.tensor.data_ptr() == each.tensor.data_ptr() && s.tensor.sizes() == each.tensor.sizes() && s.kind == ShardKind::parameter;
     });
     tensors.push_back({each.tensor, {*shard}});
-    tensors.back().slices.front().aliases.clear();  // optimizer state is named after one name only
+    tensors.back().slices.front().drop_other_names();
   }
   return tensors;
 }

@@ -39,7 +39,7 @@ std::vector<ShardSpec> specs_of(const std::vector<NamedShard>& shards) {
   for (const NamedShard& shard : shards) {
     TW_EXPECTS(shard.offsets.size() == shard.global_shape.size(), shard.name, " has ", shard.offsets.size(), " offsets for shape ",
                shape_text(shard.global_shape));
-    specs.push_back({shard.spec(), shard.aliases, {shard.offsets, shard.tensor.sizes().vec()}, shard.kind, shard.on_reshard});
+    specs.push_back({shard.spec(), shard.aliases, {shard.offsets, shard.tensor.sizes().vec()}, shard.kind, shard.on_reshard, shard.layers});
   }
   return specs;
 }

@@ -76,6 +76,11 @@ std::vector<std::string> listed_in(const std::string& metadata) {
   return names;
 }
 
+/// Under the names that a module with these layers has.
+std::vector<NamedTensor> read_by_layer(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return unstacked({tensor.spec.name, checkpoint.read(tensor.spec.name)}, tensor.layers);
+}
+
 // LibTorch's own writer reports neither file nor reason if the disk is full.
 void write_archive(torch::serialize::OutputArchive& archive, const std::filesystem::path& path) {
   FileDescriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
@@ -102,9 +107,10 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
   Node root;
   for (const StoredTensor& tensor : checkpoint.index().tensors) {
     if (!is_model(tensor)) continue;
-    const at::Tensor value = checkpoint.read(tensor.spec.name);
-    add(root, tensor.spec.name, value, tensor.kind == ShardKind::buffer);
-    for (const std::string& alias : tensor.aliases) add(root, alias, value, tensor.kind == ShardKind::buffer);
+    const std::vector<NamedTensor> read = read_by_layer(checkpoint, tensor);
+    for (const auto& [name, value] : read) add(root, name, value, tensor.kind == ShardKind::buffer);
+    if (!tensor.layers.empty()) continue;
+    for (const std::string& alias : tensor.aliases) add(root, alias, read.front().tensor, tensor.kind == ShardKind::buffer);
   }
   for (const std::string& name : empty_submodules) root.child(name);
   root.fill_numbers();
@@ -119,7 +125,8 @@ void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::pat
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   for (const StoredTensor& tensor : checkpoint.index().tensors) {
     if (!is_model(tensor)) continue;
-    tensors.push_back({tensor.spec.name, checkpoint.read(tensor.spec.name)});
+    for (NamedTensor& each : read_by_layer(checkpoint, tensor)) tensors.push_back(std::move(each));
+    if (!tensor.layers.empty()) continue;
     for (const std::string& alias : tensor.aliases) metadata[alias] = tensor.spec.name;
   }
   write_safetensors(path, tensors, metadata);

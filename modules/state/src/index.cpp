@@ -87,6 +87,8 @@ StoredTensor read_header(const json& value) {
                       .aliases = Reader::texts(value, "aliases"),
                       .kind = Reader::choice(value, "kind", kinds, [](ShardKind kind) { return name_of(kind); }),
                       .on_reshard = Reader::choice(value, "on_reshard", reshards, [](OnReshard on_reshard) { return name_of(on_reshard); })};
+  if (value.contains("layers")) tensor.layers = Reader::text(value, "layers");
+  if (const std::string why = why_no_stack(tensor.spec, tensor.layers); !why.empty()) throw Error(why);
   int64_t bytes = static_cast<int64_t>(c10::elementSize(tensor.spec.dtype));
   for (const int64_t length : tensor.spec.shape) {
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(tensor.spec.name + ": its shape is too large");
@@ -168,6 +170,7 @@ std::string to_text(const CheckpointIndex& index) {
   for (const StoredTensor& tensor : index.tensors) {
     ordered_json entry{{"name", tensor.spec.name},   {"aliases", tensor.aliases},    {"dtype", dtype_name(tensor.spec.dtype)},
                        {"shape", tensor.spec.shape}, {"kind", name_of(tensor.kind)}, {"on_reshard", name_of(tensor.on_reshard)}};
+    if (!tensor.layers.empty()) entry["layers"] = tensor.layers;
     ordered_json& pieces = entry["pieces"] = ordered_json::array();
     for (const StoredPiece& piece : tensor.pieces) {
       pieces.push_back({{"file", piece.file}, {"key", piece.key}, {"offsets", piece.box.offsets}, {"lengths", piece.box.lengths}});

@@ -143,6 +143,7 @@ std::vector<NamedShard> OptimizerState::shards() const {
     } else {
       NamedShard shard = slice;
       shard.name = name;
+      shard.drop_other_names();
       shard.tensor = counterpart(field.tensor(state), parameter.tensor, slice.tensor);
       shard.kind = ShardKind::optimizer;
       shards.push_back(std::move(shard));

@@ -17,7 +17,8 @@ struct Fields<Box> {
 };
 template <>
 struct Fields<ShardSpec> {
-  static constexpr auto all = std::tuple(&ShardSpec::global, &ShardSpec::aliases, &ShardSpec::box, &ShardSpec::kind, &ShardSpec::on_reshard);
+  static constexpr auto all =
+      std::tuple(&ShardSpec::global, &ShardSpec::aliases, &ShardSpec::box, &ShardSpec::kind, &ShardSpec::on_reshard, &ShardSpec::layers);
 };
 template <>
 struct Fields<SavePiece> {
@@ -37,8 +38,8 @@ struct Fields<StoredPiece> {
 };
 template <>
 struct Fields<StoredTensor> {
-  static constexpr auto all =
-      std::tuple(&StoredTensor::spec, &StoredTensor::aliases, &StoredTensor::kind, &StoredTensor::on_reshard, &StoredTensor::pieces);
+  static constexpr auto all = std::tuple(&StoredTensor::spec, &StoredTensor::aliases, &StoredTensor::kind, &StoredTensor::on_reshard,
+                                         &StoredTensor::pieces, &StoredTensor::layers);
 };
 template <>
 struct Fields<CheckpointIndex> {

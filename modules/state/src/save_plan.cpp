@@ -65,7 +65,7 @@ class Planner {
     const ShardSpec& mine = spec(holder);
     const auto [found, is_new] = tensor_of_.emplace(mine.global.name, plan_.tensors.size());
     if (is_new) {
-      plan_.tensors.push_back({mine.global, mine.aliases, mine.kind, mine.on_reshard, {}});
+      plan_.tensors.push_back({mine.global, mine.aliases, mine.kind, mine.on_reshard, {}, mine.layers});
       holders_.emplace_back();
     }
     std::vector<Holder>& holders = holders_[found->second];
@@ -88,6 +88,7 @@ class Planner {
     std::string text =
         concat(name_of(spec.kind), " ", dtype_name(spec.global.dtype), " ", shape_text(spec.global.shape), " ", name_of(spec.on_reshard));
     for (const std::string& alias : spec.aliases) text += " = " + alias;
+    if (!spec.layers.empty()) text += " of layers " + spec.layers;
     return text;
   }
 
@@ -103,6 +104,7 @@ class Planner {
       if (tensor.on_reshard == OnReshard::mean && !is_floating(tensor.spec.dtype)) {
         problem(tensor.spec.name, ": ", dtype_name(tensor.spec.dtype), " has no mean");
       }
+      if (const std::string why = why_no_stack(tensor.spec, tensor.layers); !why.empty()) problem(why);
       check_boxes(tensor, holders_[i]);
     }
     TW_EXPECTS(problems_.empty(), "these tensors cannot be saved:", problems_);
@@ -222,6 +224,14 @@ class Planner {
 };
 
 }  // namespace
+
+std::string why_no_stack(const TensorSpec& tensor, const std::string& layers) {
+  if (layers.empty()) return "";
+  if (tensor.shape.empty()) return tensor.name + " has no dimension along which layers could lie";
+  if (layers.find("{}") == std::string::npos)
+    return concat("the layers of ", tensor.name, " are called \"", layers, "\", without {} for their number");
+  return "";
+}
 
 SavePlan plan_save(const std::vector<std::vector<ShardSpec>>& by_rank, int64_t smallest_cut_bytes) {
   return Planner(by_rank, smallest_cut_bytes).plan();

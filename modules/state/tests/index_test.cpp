@@ -55,6 +55,23 @@ TEST(Index, ComesBackAsItWas) {
   EXPECT_EQ(tw::file_name(3), "rank_0003.safetensors");
 }
 
+// The number of the format stays: older readers ignore the names of layers, and files without stacks do not have them.
+TEST(Index, KeepsNamesOfLayers) {
+  tw::CheckpointIndex index = example();
+  EXPECT_EQ(tw::to_text(index).find("layers"), std::string::npos);
+  index.tensors[0].layers = "1.{}.weight";
+  const std::string text = tw::to_text(index);
+  EXPECT_NE(text.find(R"("version":1)"), std::string::npos);
+  const tw::CheckpointIndex back = tw::parse_index(text, "f");
+  EXPECT_EQ(back.tensors[0].layers, "1.{}.weight");
+  EXPECT_EQ(back.tensors[1].layers, "");
+  const std::string body = body_of(text);
+  EXPECT_NE(error_of(replace(body, "1.{}.weight", "1.weight")).find("without {} for their number"), std::string::npos);
+  EXPECT_NE(error_of(replace(body, "\"1.{}.weight\"", "1")).find("\"layers\" is not text"), std::string::npos);
+  index.tensors[1].layers = "{}.step";
+  EXPECT_NE(error_of(body_of(tw::to_text(index))).find("step has no dimension along which layers could lie"), std::string::npos);
+}
+
 TEST(Index, FindsAnyFlippedByteAndAnyCut) {
   const std::string good = tw::to_text(example());
   for (size_t at = 0; at < good.size(); ++at) {

@@ -85,6 +85,13 @@ TEST(SavePlan, NamesEveryProblem) {
   ShardSpec tied = whole("a", {2});
   tied.aliases = {"b"};
   EXPECT_NE(error_of({{tied, whole("b", {2})}}).find("b is also an alias"), std::string::npos);
+  ShardSpec stack = whole("s", {2});
+  stack.layers = "s.{}";
+  EXPECT_EQ(error_of({{stack}}), "nothing thrown");
+  EXPECT_NE(error_of({{stack}, {whole("s", {2})}}).find("replicate on rank 1, but parameter float32 [2] replicate of layers s.{} on rank 0"),
+            std::string::npos);
+  stack.layers = "s";
+  EXPECT_NE(error_of({{stack}}).find("the layers of s are called \"s\", without {} for their number"), std::string::npos);
   ShardSpec counter = whole("n", {}, OnReshard::mean);
   counter.global.dtype = c10::ScalarType::Long;
   EXPECT_NE(error_of({{counter}}).find("n: int64 has no mean"), std::string::npos);

@@ -196,6 +196,46 @@ TEST(Export, WritesOneSafetensorsFile) {
   world().barrier();
 }
 
+// Every rank has some layers of a stack. Files have them under the names that the plain module gives them.
+TEST(Export, SplitsStacksIntoLayers) {
+  const fs::path folder = fresh_folder();
+  constexpr int64_t layers = 5;
+  torch::manual_seed(4);
+  torch::nn::Sequential plain;
+  for (int64_t layer = 0; layer < layers; ++layer) plain->push_back(torch::nn::Linear(4, 4));
+  const int64_t begin = layers * world().rank() / world().size();
+  const int64_t end = layers * (world().rank() + 1) / world().size();
+  std::vector<NamedShard> shards;
+  for (const char* name : {"weight", "bias"}) {
+    std::vector<at::Tensor> all;
+    for (int64_t layer = 0; layer < layers; ++layer) all.push_back(plain->named_parameters()[tw::concat(layer, '.', name)].detach());
+    const at::Tensor stack = torch::stack(all);
+    NamedShard& shard = shards.emplace_back(tw::whole(name, stack.slice(0, begin, end), tw::ShardKind::parameter));
+    shard.global_shape = stack.sizes().vec();
+    shard.offsets[0] = begin;
+    shard.on_reshard = tw::OnReshard::shard;
+    shard.layers = tw::concat("{}.", name);
+  }
+  tw::CheckpointStore store(world(), folder, {.background = false});
+  store.save(1, shards, "");
+  if (world().rank() == 0) {
+    const tw::Checkpoint checkpoint = tw::Checkpoint::open(folder);
+    EXPECT_EQ(checkpoint.index().tensors[0].layers, "{}.weight");
+    tw::export_for_libtorch(checkpoint, folder / "plain.pt");
+    torch::nn::Sequential loaded;
+    for (int64_t layer = 0; layer < layers; ++layer) loaded->push_back(torch::nn::Linear(4, 4));
+    torch::load(loaded, (folder / "plain.pt").string());
+    tw::export_safetensors(checkpoint, folder / "plain.safetensors");
+    const tw::SafetensorsFile file(folder / "plain.safetensors");
+    EXPECT_EQ(file.names().size(), 2U * layers);
+    for (const auto& each : plain->named_parameters()) {
+      EXPECT_TRUE(loaded->named_parameters()[each.key()].equal(each.value())) << each.key();
+      EXPECT_TRUE(file.tensor(each.key()).equal(each.value())) << each.key();
+    }
+  }
+  world().barrier();
+}
+
 using MakeOptimizer = std::function<std::shared_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
 
 void train(const Net& net, torch::optim::Optimizer& optimizer, int steps) {

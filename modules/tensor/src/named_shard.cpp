@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/named_shard.hpp>
 
@@ -71,6 +72,21 @@ NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind) {
   std::vector<int64_t> shape = tensor.sizes().vec();
   std::vector<int64_t> offsets(shape.size(), 0);
   return {std::move(name), {}, std::move(shape), std::move(tensor), std::move(offsets), kind, OnReshard::replicate};
+}
+
+std::string layer_name(const std::string& layers, int64_t layer) {
+  const size_t at = layers.find("{}");
+  TW_EXPECTS(at != std::string::npos, "'", layers, "' has no {} for the number of a layer");
+  return concat(layers.substr(0, at), layer, layers.substr(at + 2));
+}
+
+std::vector<NamedTensor> unstacked(const NamedTensor& stack, const std::string& layers) {
+  if (layers.empty()) return {stack};
+  std::vector<NamedTensor> all;
+  for (int64_t layer = 0; layer < stack.tensor.size(0); ++layer) {
+    all.push_back({layer_name(layers, layer), stack.tensor.select(0, layer).clone()});
+  }
+  return all;
 }
 
 std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector<int64_t>& shape, const at::Tensor& run, int64_t begin,

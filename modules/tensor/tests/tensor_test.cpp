@@ -98,6 +98,24 @@ TEST(NamedShard, ARunOfElementsIsAFewBoxes) {
   }
 }
 
+TEST(NamedShard, AStackIsSplitIntoItsLayers) {
+  const at::Tensor stack = torch::arange(12).reshape({3, 2, 2});
+  const auto layers = tw::unstacked({"1.weight", stack}, "1.{}.weight");
+  ASSERT_EQ(layers.size(), 3U);
+  for (int64_t layer = 0; layer < 3; ++layer) {
+    const auto& [name, tensor] = layers[static_cast<size_t>(layer)];
+    EXPECT_EQ(name, tw::concat("1.", layer, ".weight"));
+    EXPECT_TRUE(tensor.equal(stack[layer]));
+    EXPECT_EQ(tensor.storage().nbytes(), tensor.nbytes()) << "one layer that is kept does not keep the stack";
+  }
+  EXPECT_EQ(tw::layer_name("{}.{}", 17), "17.{}") << "a parameter may be called {}";
+  EXPECT_THROW((void)tw::layer_name("1.weight", 0), tw::ContractError);
+  const auto plain = tw::unstacked({"0.weight", stack}, "");
+  ASSERT_EQ(plain.size(), 1U);
+  EXPECT_EQ(plain[0].name, "0.weight");
+  EXPECT_TRUE(plain[0].tensor.is_same(stack));
+}
+
 TEST(NamedTensor, AliasesAreDropped) {
   const auto shared = torch::ones({2});
   const auto kept = tw::without_aliases({{"a", shared}, {"b", torch::ones({3})}, {"c", shared}});

@@ -48,7 +48,7 @@ class Infrequent : public IndependentReplicas {
           *std::ranges::find_if(part().tensors(), [&](const OptimizedTensor& each) { return each.tensor.is_same(parameter->tensor); });
       for (NamedShard slice : place.slices) {
         slice.name = shard.name.substr(0, shard.name.size() - parameter->name.size()) + slice.name;
-        slice.aliases.clear();
+        slice.drop_other_names();
         slice.tensor = counterpart(shard.tensor, place.tensor, slice.tensor);
         slice.kind = shard.kind;
         slice.on_reshard = OnReshard::shard;

@@ -88,7 +88,7 @@ class ShardedUpdates : public Strategy {
     slice.name.erase(0, prefix.size());
     slice = places_.in_whole(std::move(slice));
     slice.name.insert(0, prefix);
-    slice.aliases.clear();  // the optimizer's state is named after one name only
+    slice.drop_other_names();
     return slice;
   }
 

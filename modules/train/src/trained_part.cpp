@@ -128,11 +128,7 @@ std::optional<std::vector<NamedTensor>> TrainedPart::whole_tensors() const {
   for (NamedShard& shard : model_.trained->shards()) {
     if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
   }
-  std::vector<NamedTensor> all;
-  for_each_full_tensor(ranks_.all, shards, [&](const std::string& name, const at::Tensor& values) {
-    if (ranks_.all.rank() == 0) all.push_back({name, values.clone()});
-  });
-  return all;
+  return full_tensors_on_root(ranks_.all, shards);
 }
 
 }  // namespace tw::train

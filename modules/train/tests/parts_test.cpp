@@ -232,6 +232,26 @@ TEST(Parts, TheBestModelIsWhole) {
   for (const auto& p : serial->named_parameters()) EXPECT_TRUE(saved.tensor(p.key()).equal(p.value())) << p.key();
 }
 
+// Ranks along `shard` have parts of the stacks. The file has each layer by its own name all the same.
+TW_TEST_ON(Parts, TheBestModelOfShardsHasItsLayers, {.least = 4}) {
+  const Mesh mesh(world(), {{"shard", 2}, {"layer", 2}});
+  auto net = std::make_shared<LayerParallel>(mesh["layer"], blocks(), exact);
+  net->to(torch::kDouble);
+  const Model model = model_of(net);
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  Options options = three_epochs("best_of_shards");
+  options.checkpoint.every_epochs = 1;
+  options.resume = Resume::fresh;
+  options.epochs = 1;
+  const auto data = squares(31);
+  ASSERT_EQ(Trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data).run().best_epoch, 1);
+  if (world().rank() != 0) return;
+  const tw::SafetensorsFile saved(options.folder() / "best.safetensors");
+  EXPECT_EQ(saved.names().size(), 28U);
+  for (int layer = 0; layer < 12; ++layer) EXPECT_TRUE(saved.contains(tw::concat("1.", layer, ".linear.weight"))) << layer;
+  EXPECT_TRUE(saved.contains("0.weight"));
+}
+
 TEST(Parts, AllLeaveOutWhatIsNotFiniteForOne) {
   const int layers = lengths().back();
   const Mesh mesh(world(), {{"data"}, {"layer", layers}});

@@ -14,4 +14,8 @@ namespace tw {
 void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
                           const std::function<void(const std::string& name, const at::Tensor& whole)>& visit);
 
+/// The tensors of for_each_full_tensor() on rank 0; nothing elsewhere. Stacks of layers are split into their layers, see NamedShard::layers.
+/// Collective.
+std::vector<NamedTensor> full_tensors_on_root(const Communicator& comm, const std::vector<NamedShard>& shards);
+
 }  // namespace tw

@@ -128,7 +128,8 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   bool has_split_layers() const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: this rank's stacks are slices of the block's stacks, [layers of the
-  /// block, ...].
+  /// block, ...]. Exports name their layers as serial_on_root() does, such as "1.3.weight" for layer 3 of "1.weight". A plain layer's "0.weight" is
+  /// also called "0.0.weight", as there.
   std::vector<NamedShard> shards() const override;
   /// The parameters for OptimizerState, which can be loaded on any number of ranks too.
   std::vector<OptimizedTensor> optimized_tensors() const override;

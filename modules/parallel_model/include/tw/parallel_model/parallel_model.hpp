@@ -119,11 +119,13 @@ class ParallelModel {
   /// Loads what any mesh has saved. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load()
   std::string load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer);
   /// Reads parameters and buffers from safetensors files, such as those of other programs; each rank reads its parts only. Numbers are converted to
-  /// the model's dtypes. Other tensors in the files are ignored.
-  /// @param name_in_files returns what the files call a tensor of this model; "" leaves the tensor as it is. Empty function: the same names
+  /// the model's dtypes. Other tensors in the files are ignored. If the files have no stack of layers, such as "1.weight", each layer is read by its
+  /// own name, such as "1.3.weight".
+  /// @param name_in_files returns what the files call a tensor or layer of this model; "" leaves it as it is. Empty function: the same names
   /// @throws Error on every rank alike, before anything is changed, naming what is missing or has another shape
   void load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files = {});
-  /// Parameters and buffers of the whole model on rank 0 of the mesh; nothing elsewhere. Rank 0 needs memory for all of them.
+  /// Parameters and buffers of the whole model on rank 0 of the mesh; nothing elsewhere. Rank 0 needs memory for all of them. Layers in parallel have
+  /// names of their own, such as "1.3.weight".
   std::vector<NamedTensor> whole_on_root() const;
   /// How the model is divided, such as the plan of its stages. Local.
   const std::string& explain() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a checkpoint's parameters and buffers as one file for other programs, from one process. replace_file() writes the file: either it is
-// complete, or the previous one stays. Throws FileError, and Error if a checksum shows that the checkpoint is damaged.
+// complete, or the previous one stays. Throws FileError, and Error if a checksum shows that the checkpoint is damaged. A stack of layers is written
+// as one tensor per layer, see NamedShard::layers.
 #pragma once
 #include <filesystem>
 #include <string>

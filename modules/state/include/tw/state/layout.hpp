@@ -31,6 +31,7 @@ struct ShardSpec {
   Box box;
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
+  std::string layers = {};
 
   bool operator==(const ShardSpec&) const = default;
 };
@@ -52,7 +53,11 @@ struct StoredTensor {
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
   std::vector<StoredPiece> pieces = {};
+  std::string layers = {};  ///< as in NamedShard
 };
+
+/// Why `tensor` cannot be a stack whose layers are named by `layers`; empty if it can, or if `layers` is empty.
+std::string why_no_stack(const TensorSpec& tensor, const std::string& layers);
 
 /// Why `boxes` do not cover each element of a tensor of `shape` exactly once; empty if they do.
 std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tw/tensor/named_tensor.hpp>
 #include <tw/tensor/shard_kind.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 #include <vector>
@@ -20,6 +21,14 @@ struct NamedShard {
   std::vector<int64_t> offsets;  ///< where the slice begins, one per dimension; its lengths are tensor.sizes()
   ShardKind kind = ShardKind::parameter;
   OnReshard on_reshard = OnReshard::shard;
+  /// For a stack of layers along dimension 0: the name of one layer's tensor, with {} for the layer's number, such as "1.{}.weight". Empty: no stack
+  std::string layers = {};
+
+  /// Keeps `name` only: optimizer state has no other names.
+  void drop_other_names() {
+    aliases.clear();
+    layers.clear();
+  }
 
   /// Spec of the global tensor.
   TensorSpec spec() const { return {name, global_shape, tensor.scalar_type()}; }
@@ -27,6 +36,12 @@ struct NamedShard {
 
 /// A tensor that every rank holds whole, with the same values.
 NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind);
+
+/// "1.3.weight" for `layers` "1.{}.weight" and `layer` 3; see NamedShard::layers.
+std::string layer_name(const std::string& layers, int64_t layer);
+
+/// A whole stack as one tensor per layer, each with memory of its own. @param layers as in NamedShard; empty: returns `stack` itself
+std::vector<NamedTensor> unstacked(const NamedTensor& stack, const std::string& layers);
 
 /// Splits consecutive elements of a row-major tensor into boxes, in order: at most 2 n - 1 for n dimensions.
 /// @param run the elements, shape [count], contiguous; the results are views of it. @param begin index of the first element in the flattened tensor
