@@ -3,6 +3,8 @@
 #
 #   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich, cuda
 #
+# Without openmpi or mpich, it takes openmpi; with both, Debian's alternatives decide which one `mpirun` is: Open MPI.
+#
 # It does nothing, and needs no network, where everything is there. Without apt-get, or without root and sudo, it looks for what is needed by itself, and lists
 # what is missing: docs/install.md. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from
 # PyTorch's index of CPU wheels (or TW_TORCH_CPU_INDEX, such as a mirror) where that answers, else what pip is configured with: the CUDA build, maybe.
@@ -46,17 +48,18 @@ docs      doxygen               doxygen              Doxygen
 docs      graphviz              dot                  Graphviz'
 
 groups=(build)
-mpi=openmpi
+mpis=()
 device=
 for group in "$@"; do
   case "$group" in
-    openmpi | mpich) mpi=$group ;;
+    openmpi | mpich) mpis+=("$group") ;;
     cuda) device=$group ;;
     build | test | lint | fuzz | docs) groups+=("$group") ;;
     *) echo "setup: unknown group '$group' (build, test, lint, fuzz, docs, openmpi, mpich, cuda)" >&2; exit 2 ;;
   esac
 done
-groups+=("$mpi")
+[ ${#mpis[@]} -gt 0 ] || mpis=(openmpi)
+groups+=("${mpis[@]}")
 
 # The folder with LibTorch's include/, lib/ and share/cmake/Torch.
 deps=build/deps${device:+/$device}

@@ -37,10 +37,11 @@ END
   [ "$(id -u)" -ne 0 ] || chown -R nobody "$machine"
 }
 
-# setup [NAME=VALUE...]: runs it; its output is in $output, its exit code in $code.
+# setup [NAME=VALUE...]: runs it for the groups in $groups; its output is in $output, its exit code in $code.
+groups=()
 setup() {
   code=0
-  output=$(cd "$machine" && "${as_user[@]}" env -i PATH="$machine/bin" TW_TORCH_DIR="$folder/torch" "$@" scripts/setup.sh 2>&1) || code=$?
+  output=$(cd "$machine" && "${as_user[@]}" env -i PATH="$machine/bin" TW_TORCH_DIR="$folder/torch" "$@" scripts/setup.sh "${groups[@]}" 2>&1) || code=$?
   printf '== %s: exit code %s\n%s\n' "${machine##*/} $*" $code "$output"
 }
 fail() { echo "no_apt_test: $1"; exit 1; }
@@ -73,6 +74,19 @@ setup
 ends_with 1
 says "  C++20 compiler (g++)"
 says "libraries are looked for with the compiler"
+
+# Both MPIs may be named, each by itself, too.
+machine no_mpi cmake ninja
+groups=(openmpi mpich)
+setup
+ends_with 1
+says "  MPI (libopenmpi-dev)"
+says "  MPICH (libmpich-dev)"
+groups=(mpich)
+setup
+ends_with 1
+silent_about libopenmpi-dev
+groups=()
 
 # Debian, but no root and no sudo: its package manager knows of nothing.
 machine no_root cmake ninja mpicxx mpiexec apt-get dpkg-query
