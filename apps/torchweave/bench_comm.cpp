@@ -27,17 +27,17 @@ namespace tw::tool {
 namespace {
 
 constexpr const char* how_measured =
-    "Every call finds fresh data: the tensor is rewritten, all ranks meet, and then the call is timed. The time of a call is that of its slowest\n"
-    "rank; ping_pong's is half of there and back. At least 10 calls warm up. Shown are the median over the rounds and the spread,\n"
+    "Before each call, the tensor is rewritten and all ranks meet in a barrier; then the call is timed. The time of a call is that of the slowest\n"
+    "rank; for ping_pong it is half of the round trip. 10 untimed calls come first. The table shows the median over the rounds and the spread,\n"
     "(p90 - p10) / median.\n"
     "\n"
-    "Bandwidths are in 10^9 bytes a second. n is the size shown: the float32 tensor that is reduced, broadcast or sent; what all ranks together\n"
-    "gather or scatter. Algorithm bandwidth is n / t. Bus bandwidth is what each rank's link has to carry: with p ranks 2n(p-1)/p / t of\n"
-    "allreduce, n(p-1)/p / t of reduce_scatter and allgather, n / t of the others.\n"
+    "Bandwidths are in 10^9 bytes per second. n is the size in the table: the float32 tensor that is reduced, broadcast or sent, or the total that\n"
+    "all ranks gather or scatter. Algorithm bandwidth is n / t. Bus bandwidth is what each rank's link has to carry: with p ranks, 2n(p-1)/p / t\n"
+    "for allreduce, n(p-1)/p / t for reduce_scatter and allgather, and n / t for the others.\n"
     "\n"
-    "Backends: shared_memory; shared_memory/in_place, the same on tensors that were made by shared_tensor(); mpi; hierarchical and algorithms over\n"
-    "messages, see docs/clusters.md. With --compare mpi each takes\n"
-    "turns with MPI's own blocking call on ordinary memory, round by round, in alternating order; the ratio is MPI's time / the backend's.";
+    "Backends: shared_memory; shared_memory/in_place, the same on tensors from shared_tensor(); mpi; hierarchical, and algorithms over messages,\n"
+    "see docs/clusters.md. With --compare mpi, each backend takes turns with MPI's own blocking call on ordinary memory, round by round, in\n"
+    "alternating order; the ratio is MPI's time / the backend's time.";
 
 struct BenchArguments {
   std::vector<std::string> operations;
@@ -79,27 +79,27 @@ bool reads_in_place(Collective operation) {
          operation == Collective::broadcast;
 }
 
-// Why `lane` cannot do it; empty where it can.
+// Why `lane` cannot do the operation; empty if it can.
 std::string why_not(const Lane& lane, Collective operation) {
   if (operation == Collective::send) {
     if (lane.backend != "mpi") return "messages between two ranks go through MPI";
-    return lane.comm.size() == 1 ? "it takes two ranks" : "";
+    return lane.comm.size() == 1 ? "it needs two ranks" : "";
   }
-  if (lane.in_place && !reads_in_place(operation)) return "it does not read tensors where they lie";
+  if (lane.in_place && !reads_in_place(operation)) return "it does not work on tensors in place";
   for (const Availability& entry : availability(lane.comm)) {
     if (entry.collective == operation && entry.backend == lane.backend) return entry.why_not;
   }
   return "this communicator has no such backend";
 }
 
-/// One of those who take turns.
+/// One of the implementations that take turns.
 struct Contestant {
   BenchData data;
   std::function<void(const BenchData&)> call;
-  std::vector<double> us = {};  // of each round, the slowest rank's
+  std::vector<double> us = {};  // time of each round, on its slowest rank
 };
 
-// Lets them take turns, round by round; who begins alternates. Collective over `meeting`.
+// Measures the contestants in turns, round by round, and alternates which one begins. Collective over `meeting`.
 void measure(const Communicator& meeting, std::vector<Contestant>& contestants, int rounds) {
   constexpr int warm_up = 10;
   for (int round = -warm_up; round < rounds; ++round) {
@@ -120,7 +120,7 @@ void measure(const Communicator& meeting, std::vector<Contestant>& contestants, 
 
 at::Tensor ordinary_floats(int64_t floats) { return at::zeros({floats}, at::kFloat); }
 
-/// Measures one operation after the other, size by size, on every lane. Collective.
+/// Measures operations one after the other, size by size, on every lane. Collective.
 class Bench {
  public:
   /// @param comm, arguments, lanes borrowed. @param report null except on the rank that writes.
@@ -182,7 +182,7 @@ class Bench {
   Tuning tuning_;
 };
 
-// The `names` that were asked for, or all that are known.
+// `names`, or all known names if it is empty.
 std::vector<std::string> choose(const char* option, const std::vector<std::string>& names, const std::vector<std::string>& known) {
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -236,7 +236,7 @@ void run_bench_comm(const BenchArguments& arguments, Session& session) {
   on_all_ranks(comm, "writing the selection of backends", [&] {
     if (comm.rank() != 0) return;
     replace_file(arguments.tune, bench.tuning().selection().to_toml(cluster));
-    std::cout << "\nWhat was fastest, in " << arguments.tune << ":\n" << bench.tuning().selection().to_text();
+    std::cout << "\nFastest backends, written to " << arguments.tune << ":\n" << bench.tuning().selection().to_text();
   });
 }
 
@@ -246,7 +246,7 @@ void add_bench(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("bench", "Measure this machine");
   command->require_subcommand(1);
   CLI::App* comm =
-      command->add_subcommand("comm", "Measure the collectives: every operation x backend x size, under mpirun with any number of ranks");
+      command->add_subcommand("comm", "Measure the collectives: every operation, backend and size, under mpirun with any number of ranks");
   auto arguments = std::make_shared<BenchArguments>();
   comm->add_option("--op", arguments->operations,
                    "Only these: barrier, broadcast, allreduce, reduce, allgather, reduce_scatter, alltoall, ping_pong");
@@ -256,15 +256,17 @@ void add_bench(CLI::App& app, Session& session) {
   comm->add_option("--max-bytes", arguments->max_bytes, "Largest message; sizes grow by factors of 4 and end with this one")
       ->default_str("64MiB")
       ->transform(size);
-  comm->add_option("--rounds", arguments->rounds, "Timed calls, at least 10; by default 200 of small messages and 10 of large ones")
+  comm->add_option("--rounds", arguments->rounds, "Number of timed calls, at least 10; by default 200 for small messages, down to 10 for large ones")
       ->check(CLI::Range(10, 1000000));
-  comm->add_option("--compare", arguments->compare, "mpi: the ratio to MPI's own calls, measured in turns")->check(CLI::IsMember({"mpi"}));
-  comm->add_option("--json", arguments->json, "File for one JSON object a measurement, a line each");
+  comm->add_option("--compare", arguments->compare, "mpi: compare with MPI's own calls, measured in turns")->check(CLI::IsMember({"mpi"}));
+  comm->add_option("--json", arguments->json, "File for JSON lines, one object per measurement");
   comm->add_option("--svg", arguments->svg, "File for a chart of the bus bandwidth");
-  comm->add_option("--tune", arguments->tune, "File for the selection of what was fastest, for mesh.selection of a run on as many nodes and ranks");
-  comm->add_option("--predict", arguments->predict,
-                   "Measure nothing: predict by formula how long operations take on the cluster that this file describes: nodes, ranks_per_node, and "
-                   "latency_us and gbit_per_second of `between` nodes and `within` one");
+  comm->add_option("--tune", arguments->tune,
+                   "File for the fastest backends, for mesh.selection of a run on the same numbers of nodes and ranks per node");
+  comm->add_option(
+      "--predict", arguments->predict,
+      "Measure nothing: predict by formula the times of operations on the cluster that this TOML file describes by nodes, ranks_per_node, "
+      "and latency_us and gbit_per_second in the tables [between] nodes and [within] a node");
   comm->footer(how_measured);
   comm->callback([arguments, &session] { run_bench_comm(*arguments, session); });
 }

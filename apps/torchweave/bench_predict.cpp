@@ -19,9 +19,9 @@ struct LinkOptions {
 };
 
 void visit(LinkOptions& link, OptionVisitor& visitor) {
-  visitor.field("latency_us", link.latency_us, {.least = 0}, {.meaning = "of a message", .unit = "us"});
+  visitor.field("latency_us", link.latency_us, {.least = 0}, {.meaning = "latency of a message", .unit = "us"});
   visitor.field("gbit_per_second", link.gbit_per_second, {.least = 0, .above = true},
-                {.meaning = "in each direction, of all ranks of a node together"});
+                {.meaning = "bandwidth in each direction, of all ranks of a node together"});
 }
 
 struct ClusterOptions {
@@ -32,8 +32,8 @@ struct ClusterOptions {
 };
 
 void visit(ClusterOptions& cluster, OptionVisitor& visitor) {
-  visitor.field("nodes", cluster.nodes, at_least(1, 1000000), {.meaning = "of the cluster"});
-  visitor.field("ranks_per_node", cluster.ranks_per_node, at_least(1, 1000), {.meaning = "of each node"});
+  visitor.field("nodes", cluster.nodes, at_least(1, 1000000), {.meaning = "nodes of the cluster"});
+  visitor.field("ranks_per_node", cluster.ranks_per_node, at_least(1, 1000), {.meaning = "ranks on each node"});
   visitor.group("within", cluster.within);
   visitor.group("between", cluster.between);
 }
@@ -58,7 +58,7 @@ algorithms::Cluster read_cluster(const std::filesystem::path& file) {
 void predict(const algorithms::Cluster& cluster, const std::vector<std::string>& operations, int64_t min_bytes, int64_t max_bytes,
              std::ostream& out) {
   const auto selection = algorithms::Selection::by_price(cluster);
-  out << cluster.ranks() << " ranks on " << cluster.nodes << " nodes. Times in ms, of which latency; * marks what would be selected.\n";
+  out << cluster.ranks() << " ranks on " << cluster.nodes << " nodes. Times in ms: total, and the latency in it; * marks what would be selected.\n";
   for (const Collective operation : bench_operations()) {
     const auto methods = algorithms::methods_for(operation, cluster);
     const bool is_asked = std::find(operations.begin(), operations.end(), bench_name(operation)) != operations.end();

@@ -19,7 +19,7 @@ void open(std::ofstream& file, const std::filesystem::path& path) {
 
 void expect_written(std::ofstream& file, const std::filesystem::path& path) {
   file.flush();
-  if (!file) throw FileError(path, 0, "cannot be written to its end");
+  if (!file) throw FileError(path, 0, "cannot be written completely");
 }
 
 std::string place_text(const BenchReportOptions& options) {
@@ -33,7 +33,7 @@ BenchReport::BenchReport(std::ostream& table, BenchReportOptions options)
       options_(std::move(options)),
       chart_("Collectives on " + place_text(options_) + ", float32", "message size", "bus bandwidth, GB/s") {
   open(json_, options_.json);
-  if (!options_.chart.empty()) replace_file(options_.chart, "");  // or a long run would end without it
+  if (!options_.chart.empty()) replace_file(options_.chart, "");  // fails now rather than at the end of a long run
 }
 
 void BenchReport::begin_operation(Collective operation) {

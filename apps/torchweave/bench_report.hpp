@@ -10,7 +10,7 @@
 
 namespace tw::tool {
 
-/// One operation, backend and size.
+/// The measurement of one operation, backend and size.
 struct Measurement {
   Collective operation = Collective::none;
   std::string backend;
@@ -31,18 +31,18 @@ struct BenchReportOptions {
   std::filesystem::path chart = {};  ///< empty: none
 };
 
-/// What one rank writes of all measurements: a table as they come, JSON lines, and a chart at the end.
+/// Writes all measurements, on one rank: rows of a table and JSON lines as they arrive, and a chart at the end.
 class BenchReport {
  public:
-  /// @param table borrowed. @throws FileError when a file cannot be written.
+  /// @param table borrowed. @throws FileError if a file cannot be written
   BenchReport(std::ostream& table, BenchReportOptions options);
 
   void begin_operation(Collective operation);
-  /// Says why `operation` is not measured on `backend`.
+  /// Prints why `operation` is not measured on `backend`.
   void skip(Collective operation, const std::string& backend, const std::string& why);
   /// @throws FileError
   void add(const Measurement& measurement);
-  /// MPI called directly: a line of the chart.
+  /// Adds a point to the chart's line of MPI called directly.
   void add_baseline(Collective operation, int64_t bytes, const Times& times);
   /// Writes the chart. @throws FileError
   void finish();

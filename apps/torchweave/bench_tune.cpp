@@ -12,7 +12,7 @@ std::string milliseconds(double us) { return brief_text(us / 1e3, 3) + " ms"; }
 
 bool is_selected(const Measurement& measurement) {
   const bool has_bytes = measurement.operation != Collective::barrier && measurement.operation != Collective::send;
-  return has_bytes && measurement.backend.find('/') == std::string::npos;  // not what takes tensors of a special kind
+  return has_bytes && measurement.backend.find('/') == std::string::npos;  // excludes backends that need special tensors
 }
 
 }  // namespace

@@ -7,12 +7,13 @@
 
 namespace tw::tool {
 
-/// Makes of what was measured a selection: of each operation and size the backend that was fastest. Pure.
+/// Turns measurements into a selection: the fastest backend for each operation and size. Pure.
 class Tuning {
  public:
-  /// What selections say nothing about is left out.
+  /// Ignores operations and backends that selections do not contain.
   void add(const Measurement& measurement);
-  /// A size stands for those up to twice its own, where the next one is four times as large; the last one for all that are larger.
+  /// Each measured size stands for sizes up to a third of the way to the next one: up to twice its own if the next is four times as large. The last
+  /// one stands for all larger sizes.
   algorithms::Selection selection() const;
 
  private:

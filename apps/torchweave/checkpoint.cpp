@@ -73,7 +73,7 @@ void verify(const CheckpointArguments& arguments) {
   const std::vector<std::string> problems = checkpoint.verify();
   if (!problems.empty()) throw Error(concat(checkpoint.directory().string(), " is damaged:\n  ", joined(problems, "\n  ")));
   std::cout << checkpoint.directory().string() << ": step " << checkpoint.index().step << ", " << checkpoint.index().files.size()
-            << (checkpoint.index().files.size() == 1 ? " file" : " files") << ", all as they were written\n";
+            << (checkpoint.index().files.size() == 1 ? " file" : " files") << ", all checksums match\n";
 }
 
 void export_model(const CheckpointArguments& arguments) {
@@ -89,12 +89,12 @@ void export_model(const CheckpointArguments& arguments) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("checkpoint", "Look at the checkpoints of a run, verify them, or hand a model on");
+  CLI::App* command = app.add_subcommand("checkpoint", "Show or verify the checkpoints of a run, or export a model");
   command->require_subcommand(1);
   auto arguments = std::make_shared<CheckpointArguments>();
   const auto add = [&](const char* name, const char* description, void (*run)(const CheckpointArguments&)) {
     CLI::App* added = command->add_subcommand(name, description);
-    added->add_option("DIR", arguments->directory, "A run's checkpoints (the newest is used), or one of them")->required();
+    added->add_option("DIR", arguments->directory, "Folder of a run's checkpoints, of which the newest is used, or of one checkpoint")->required();
     added->callback([arguments, run, &session] {
       if (!session.is_first()) return;
       run(*arguments);
@@ -102,13 +102,13 @@ void add_checkpoint(CLI::App& app, Session& session) {
     });
     return added;
   };
-  add("show", "Its step, metadata and tensors", show);
-  add("verify", "Read all its files and compare checksums; exit code 1, naming what is damaged", verify);
-  CLI::App* exporting = add("export", "Write parameters and buffers as one file", export_model);
+  add("show", "Print the step, metadata and tensors of a checkpoint", show);
+  add("verify", "Read all files of a checkpoint and compare checksums; if any is damaged, report it with exit code 1", verify);
+  CLI::App* exporting = add("export", "Write the parameters and buffers of a checkpoint to one file", export_model);
   exporting->add_option("FILE", arguments->file, "The file to write")->required();
   exporting
       ->add_option("--format", arguments->format,
-                   "safetensors, for Python; libtorch, for torch::load(module, FILE) of the same module without Torchweave")
+                   "safetensors: for Python; libtorch: for torch::load(module, FILE) into the same module, without Torchweave")
       ->required()
       ->check(CLI::IsMember({"safetensors", "libtorch"}));
 }

@@ -23,17 +23,17 @@ namespace tw::tool {
 namespace {
 
 constexpr size_t longest_line = size_t{1} << 20U;
-constexpr int max_reads = 32;  // at once: more than a pipe holds, and an end for those that never stop printing
+constexpr int max_reads = 32;  // per call: more than a pipe holds, and a limit for programs that never stop printing
 constexpr auto a_look = std::chrono::milliseconds(5);
 
-// $0 is the command. Its companion waits until the other end of pipe 3 is closed, which happens when this process ends, and takes the group along.
+// $0 is the command. Its companion waits until the other end of pipe 3 is closed, which happens when this process ends, and then kills the group.
 constexpr const char* guarded = R"((trap '' TERM INT HUP; read -r gone <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$0")";
 
 void expect(int error, const char* what) {
   if (error != 0) throw Error(concat("a program cannot be started: ", what, ": ", std::strerror(error)));
 }
 
-// Both ends close themselves.
+// Closes both ends.
 struct Pipe {
   Pipe() { expect(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe"); }
   ~Pipe() {
@@ -97,7 +97,7 @@ ChildProcess::ChildProcess(const std::string& command, const std::vector<std::st
   Pipe output;
   Pipe errors;
   const std::vector<char*> environment = environment_without(hidden);
-  // A group of its own may not read from a terminal: it would be stopped.
+  // A separate process group may not read from a terminal: it would be stopped.
   const bool inherits_input = input == Input::inherited && ::isatty(STDIN_FILENO) == 0;
   pid_ = spawn(command, environment.data(), inherits_input, guard.ends[0], output.ends[1], errors.ends[1]);
   guard_ = guard.keep(1);
@@ -119,16 +119,16 @@ std::vector<std::string> ChildProcess::read_lines(std::chrono::milliseconds pati
   const Stopwatch watch;
   while (!ended_) {
     const bool exited = has_exited();
-    if (exited) reap();  // nobody writes any more
+    if (exited) reap();  // nothing writes any more
     take(lines_, &lines);
     take(errors_, nullptr);
-    if (exited) {  // a last line may have no end
+    if (exited) {  // the last line may lack a line end
       end_line(lines_, &lines);
       end_line(errors_, nullptr);
     }
     if (!lines.empty() || watch.elapsed() >= patience) break;
     const bool closed = lines_.fd < 0 && errors_.fd < 0;
-    std::array<pollfd, 2> waits{pollfd{lines_.fd, POLLIN, 0}, pollfd{errors_.fd, POLLIN, 0}};  // what is closed, -1, is passed over
+    std::array<pollfd, 2> waits{pollfd{lines_.fd, POLLIN, 0}, pollfd{errors_.fd, POLLIN, 0}};  // poll() ignores closed ends, -1
     ::poll(waits.data(), waits.size(), static_cast<int>(closed ? 1 : std::min<int64_t>(a_look.count(), patience.count())));
   }
   return lines;
@@ -184,7 +184,7 @@ void ChildProcess::kill() {
   if (!ended_) reap();
 }
 
-/// The group's number is nobody else's as long as its first process, even a dead one, is not waited for.
+/// The group's number is not reused before its first process, even a dead one, has been waited for.
 void ChildProcess::reap() {
   ::kill(-pid_, SIGKILL);
   while (true) {

@@ -9,40 +9,40 @@
 
 namespace tw::tool {
 
-/// A program beside this one: `/bin/sh -c COMMAND`, in a process group of its own. All of the group ends with the
-/// program, with this object, and with this process, even where that is killed. Nothing of it is left, zombies included: orphans of the group become
-/// children of this process, which is Linux's subreaper from then on. What leaves the group is on its own.
+/// A child program: `/bin/sh -c COMMAND`, in its own process group. The whole group ends with the program, with this object, and with this process,
+/// even if this process is killed. Nothing of the group is left, not even zombies: orphans of the group become children of this process, which is a
+/// subreaper (Linux) from then on. Processes that leave the group are not ended.
 class ChildProcess {
  public:
   /// inherited: this process's standard input, unless that is a terminal.
   enum class Input { empty, inherited };
 
-  /// @param hidden beginnings of names of variables that the program is not to see. @throws Error
+  /// @param hidden prefixes of environment variables that the program must not see. @throws Error
   explicit ChildProcess(const std::string& command, const std::vector<std::string>& hidden = {}, Input input = Input::empty);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// The lines that it has printed since the last call; waits at most so long for one, or for the end. Lines of more than 1 MiB are left out.
+  /// The lines that it has printed since the last call. Waits at most `patience` for a line or the end. Lines of more than 1 MiB are left out.
   std::vector<std::string> read_lines(std::chrono::milliseconds patience);
-  /// Whether it has ended, and all of its lines were read.
+  /// Whether it has ended and all of its lines have been read.
   bool ended() const noexcept { return ended_; }
-  /// Sends the program, and not its group, a signal.
+  /// Sends a signal to the program, but not to the rest of its group.
   void signal(int number) const;
   /// Asks the group to end, by SIGTERM.
   void terminate() const;
   /// Ends the group, by SIGKILL.
   void kill();
 
-  /// Nothing: a signal ended it, or it has not ended.
+  /// Its exit code; empty if a signal ended it, or if it has not ended.
   std::optional<int> exit_code() const;
-  /// How it ended: "exit code 3", "signal 9 (Killed)"; empty: well, or not yet.
+  /// How it ended: "exit code 3", "signal 9 (Killed)"; empty if it succeeded or has not ended.
   std::string failure() const;
-  /// The last line that it wrote to standard error that is not empty.
+  /// The last nonempty line that it wrote to standard error.
   const std::string& last_error() const noexcept { return errors_.last; }
 
  private:
-  /// The reading end of a pipe, and what has come of a line.
+  /// The reading end of a pipe, and the part of a line that has arrived.
   struct Output {
     int fd = -1;
     std::string part = {};
@@ -56,7 +56,7 @@ class ChildProcess {
   void reap();
 
   pid_t pid_ = -1;
-  int guard_ = -1;  // as long as it is open, the group lives
+  int guard_ = -1;  // the group lives as long as this is open
   Output lines_ = {};
   Output errors_ = {};
   bool ended_ = false;

@@ -25,12 +25,12 @@ const std::vector<std::string>& variables_of_mpi() {
 }
 
 struct Message {
-  std::optional<std::vector<double>> numbers = {};  // as many as there are names
+  std::optional<std::vector<double>> numbers = {};  // one for each name
   std::optional<double> value = {};
   int64_t step = 0;
 };
 
-// Nothing where the line is not for us.
+// The message in a line that a program printed; empty if the line is not a message.
 Message message_in(const std::string& line, const std::vector<std::string>& names) {
   Message message;
   const size_t begin = line.find_first_not_of(" \t\r");
@@ -41,7 +41,8 @@ Message message_in(const std::string& line, const std::vector<std::string>& name
     return json[name].get<double>();
   };
   if (!json.is_object()) {
-    if (line.find('"' + names.front() + '"') != std::string::npos) throw Error("this line is no JSON: " + line.substr(0, 200));
+    if (line.find('"' + names.front() + '"') != std::string::npos)
+      throw Error("the program printed a line that is not valid JSON: " + line.substr(0, 200));
     return message;
   }
   if (std::ranges::all_of(names, [&](const std::string& name) { return json.contains(name); })) {
@@ -67,7 +68,7 @@ CommandObjective::CommandObjective(const search::Space& space, CommandOptions op
     if (std::ranges::find(names, parameter.name) != names.end()) continue;
     const std::string nearest = nearest_name(parameter.name, names);
     problems.push_back(concat("parameter ", parameter.name, " does not occur in the command: write {", parameter.name, '}',
-                              nearest.empty() ? "" : concat(" where it is to stand, perhaps instead of {", nearest, '}')));
+                              nearest.empty() ? "" : concat(" where its value belongs, perhaps instead of {", nearest, '}')));
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
@@ -85,15 +86,15 @@ std::vector<std::string> CommandObjective::names() const {
   return names;
 }
 
-/// @throws Error for a program that has failed
+/// @throws Error if the program has failed
 void CommandObjective::expect_success(const ChildProcess& child, bool is_late, bool has_told) const {
-  if (is_late) throw Error(concat("took longer than ", options_.timeout_s, " s"));
+  if (is_late) throw Error(concat("the program took longer than ", options_.timeout_s, " s (--timeout)"));
   const std::string said = child.last_error().empty() ? "" : ": " + child.last_error();
   if (!child.failure().empty()) throw Error(child.failure() + said);
   if (has_told) return;
   std::string line;
   for (const std::string& name : names()) line += concat(line.empty() ? "{" : ", ", '"', name, "\": NUMBER");
-  throw Error("printed no line " + line + '}' + said);
+  throw Error("the program printed no line " + line + '}' + said);
 }
 
 search::Outcome CommandObjective::operator()(const search::Configuration& configuration, search::Trial& trial) const {
@@ -120,7 +121,7 @@ search::Outcome CommandObjective::operator()(const search::Configuration& config
     if ((stopped || late) && since_asked.elapsed().count() >= options_.grace_s) child.kill();
   }
   if (!stopped) expect_success(child, late, numbers.has_value());
-  if (!numbers) return std::numeric_limits<double>::infinity();  // what was reported counts
+  if (!numbers) return std::numeric_limits<double>::infinity();  // the reported values count
   const auto constraints = numbers->begin() + static_cast<int64_t>(options_.objectives.size());
   return search::Outcome(std::vector(numbers->begin(), constraints)).constrained({constraints, numbers->end()});
 }

@@ -7,11 +7,11 @@
 
 namespace tw::tool {
 
-/// Replaces each `{NAME}`, for the names that there are, by its value, quoted for the shell where it must be. All else stays as it is: other braces,
-/// and `${NAME}`.
+/// Replaces each `{NAME}` whose name is in `values` by the value, quoted for the shell if necessary. Everything else stays as it is, including other
+/// braces and `${NAME}`.
 std::string fill_in(const std::string& text, const std::map<std::string, std::string>& values);
 
-/// What stands in braces in `text` and looks like a name.
+/// The texts in braces in `text` that look like names.
 std::vector<std::string> names_in_braces(const std::string& text);
 
 /// `value` as one word for the shell.

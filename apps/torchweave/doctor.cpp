@@ -51,12 +51,13 @@ Finding check_openmp() {
   const auto runtimes = openmp_runtimes();
   std::string value = std::to_string(runtimes.size());
   for (const auto& path : runtimes) value += " " + path;
-  return {"OpenMP runtimes", value, runtimes.size() > 1 ? "build without -fopenmp: LibTorch brings its own, and two fight for the cores" : ""};
+  return {"OpenMP runtimes", value,
+          runtimes.size() > 1 ? "build without -fopenmp: LibTorch has its own OpenMP runtime, and two runtimes compete for the cores" : ""};
 }
 
 Finding check_launcher(int ranks) {
   std::string mismatch = launcher_mismatch(variable, ranks);
-  return {"launcher", mismatch.empty() ? "agrees with MPI, or there is none" : "another MPI's", std::move(mismatch)};
+  return {"launcher", mismatch.empty() ? "agrees with MPI, or there is none" : "belongs to another MPI", std::move(mismatch)};
 }
 
 Finding check_threads(const Topology& topology) {
@@ -72,16 +73,16 @@ Finding check_shared_memory() {
   return {"/dev/shm", concat(static_cast<int64_t>(mib), " MiB free"), mib < 64 ? "allow at least 64 MiB (docker run --shm-size=1g)" : ""};
 }
 
-// Open MPI removes its own when a job ends, unless mpirun was killed.
+// Open MPI removes its files when a job ends, unless mpirun was killed.
 Finding check_leftovers() {
   const auto left = left_by_open_mpi("/dev/shm");
   if (left.empty()) return {"left in memory", "nothing", ""};
-  std::string advice = "of jobs that were killed, unless one in another container has them; they take memory until removed: rm";
+  std::string advice = "jobs that were killed have left these files, unless a job in another container uses them; to free the memory: rm";
   for (const auto& path : left) advice += " " + path.string();
-  return {"left in memory", concat(left.size(), left.size() == 1 ? " segment" : " segments", " of Open MPI's that no process uses"), advice};
+  return {"left in memory", concat(left.size(), left.size() == 1 ? " segment" : " segments", " of Open MPI that no process uses"), advice};
 }
 
-// Makes memory that the ranks of a node share, and reduces in it.
+// Creates memory that the ranks of a node share, and runs an all-reduce in it.
 Finding check_node_memory(const Communicator& comm) {
   try {
     const at::Tensor tensor = shared_tensor(comm, {1 << 18}, at::kFloat);
@@ -92,11 +93,11 @@ Finding check_node_memory(const Communicator& comm) {
     }
     return {"node's memory", "works; all-reduce by " + takers, ""};
   } catch (const Error& error) {
-    return {"node's memory", error.what(), "without it, ranks of a node cannot work together"};
+    return {"node's memory", error.what(), "without shared memory, the ranks of a node cannot work together"};
   }
 }
 
-// One line a rank: where it is, and what it may use.
+// One line per rank: its node, and the cores and threads that it may use.
 std::vector<std::string> placements(const Communicator& comm, const Topology& topology) {
   return allgather_strings(
       comm, concat("rank ", comm.rank(), ": node ", topology.node_index, " (", topology.node, "), local rank ", topology.local_rank, " of ",
@@ -113,7 +114,7 @@ std::vector<Finding> examine(const Environment& mpi) {
       {"MPI", Environment::library_version(), ""},
       {"thread level", std::string(to_string(mpi.thread_level())), ""},
       {"ranks", concat(mpi.world().size(), " on ", topology.nodes, topology.nodes == 1 ? " node" : " nodes", " (", topology.node, ")"),
-       mpi.world().size() == 1 ? "for more: mpirun -n 2 torchweave doctor" : ""},
+       mpi.world().size() == 1 ? "to examine several ranks: mpirun -n 2 torchweave doctor" : ""},
       check_launcher(mpi.world().size()),
       check_threads(topology),
       check_openmp(),
@@ -142,7 +143,7 @@ void run_doctor(const Environment& mpi) {
 void add_doctor(CLI::App& app, Session& session) {
   CLI::App* doctor = app.add_subcommand("doctor", "Examine MPI, LibTorch, threads and memory of this machine, and report what to fix");
   const auto direct = std::make_shared<bool>(false);
-  doctor->add_flag("--gpu-direct", *direct, "Instead, on two ranks: test whether MPI accepts GPU memory");
+  doctor->add_flag("--gpu-direct", *direct, "Test instead, on two ranks, whether MPI accepts GPU memory");
   doctor->callback([&session, direct] {
     if (!*direct) return run_doctor(session.mpi());
     throw CLI::RuntimeError(run_gpu_direct([](const auto& test) { test(Environment()); }));

@@ -49,7 +49,7 @@ void write(const std::string& text) {
 
 }  // namespace
 
-Ending::Ending(const Communicator& world) : comm_(world.dup()) { barrier(comm_); }  // the first use of a communicator takes everyone
+Ending::Ending(const Communicator& world) : comm_(world.dup()) { barrier(comm_); }  // the first use of a communicator needs all ranks
 
 void Ending::meet(const End& end) const {
   std::cout.flush();  // MPI_Abort does not

@@ -17,13 +17,13 @@ struct End {
   int exit_code = 0;
 };
 
-/// Ends the ranks of a job together. An error that all ranks have is written once, and the launcher adds no text of its own where MPI allows that.
+/// Ends the ranks of a job together. An error that is the same on all ranks is written once. The launcher adds no text of its own if MPI allows that.
 class Ending {
  public:
   /// Collective.
   explicit Ending(const Communicator& world);
 
-  /// Returns if all ranks bring exit code 0. Otherwise writes each message once, and ends the job with the largest code. Collective; a rank with an
+  /// Returns if all ranks have exit code 0. Otherwise writes each message once, and ends the job with the largest code. Collective; a rank with an
   /// error waits one second for the others, which may be in calls that never return.
   void meet(const End& end) const;
 

@@ -30,17 +30,17 @@ std::string kind_here() {
 
 std::string words(std::optional<bool> aware) { return aware ? (*aware ? "yes" : "no") : "unknown"; }
 
-// Why a rank cannot even try.
+// Why the test cannot run on this rank; empty if it can.
 std::string obstacle(const Environment& mpi) {
-  if (mpi.world().size() < 2) return "it takes two ranks: mpirun -n 2 torchweave doctor --gpu-direct";
+  if (mpi.world().size() < 2) return "the test needs two ranks: mpirun -n 2 torchweave doctor --gpu-direct";
   const std::string kind = kind_here();
-  if (kind.empty()) return "no GPU build: this LibTorch was built for the CPU alone";
-  if (at::accelerator::deviceCount() == 0) return concat("no device: LibTorch was built for ", kind, ", and finds none here");
-  if (mpi::device_awareness(mpi.world(), kind).running == false) return concat("MPI is not aware of ", kind, " devices, as it reports");
+  if (kind.empty()) return "no GPU build: this LibTorch was built for the CPU only";
+  if (at::accelerator::deviceCount() == 0) return concat("no device: LibTorch was built for ", kind, ", but finds no such device here");
+  if (mpi::device_awareness(mpi.world(), kind).running == false) return concat("MPI is not aware of ", kind, " devices, according to MPI itself");
   return "";
 }
 
-// What any rank says, with its number where not all say the same. Collective.
+// The first failure that any rank has, with the number of the rank unless all ranks have the same. Collective.
 std::string of_all(const Communicator& comm, const std::string& mine) {
   const std::vector<std::string> all = allgather_strings(comm, mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -65,7 +65,7 @@ struct Message {
   }
 };
 
-// First what can go wrong on rank 0 alone, which then needs nobody to say so. Small messages and large ones go different ways.
+// Begins with messages that use device memory only on rank 0, which can report its own failure. MPI sends small and large messages differently.
 std::vector<Message> all_messages() {
   std::vector<Message> all;
   for (const int64_t count : {int64_t{16}, int64_t{1} << 20}) {
@@ -80,20 +80,20 @@ std::vector<Message> all_messages() {
 
 mpi::Buffer buffer_of(const at::Tensor& tensor) { return {tensor.data_ptr(), tensor.numel(), ElementType::float32}; }
 
-// What went wrong with `message` on this rank, which has an end of it.
+// Sends or receives `message`. Returns what went wrong; empty if nothing did.
 std::string send_or_receive(const Communicator& comm, const Message& message, c10::Device device) {
   const bool sends = comm.rank() == message.from;
   const at::Tensor sent = at::arange(message.count, at::kFloat).add(message.from + 1);
   const c10::Device here = (sends ? message.device_sends : message.device_receives) ? device : c10::Device(c10::kCPU);
   const at::Tensor tensor = sends ? sent.to(here) : at::full_like(sent, -1).to(here);
-  at::accelerator::synchronizeDevice(device.index());  // MPI looks into memory, and knows nothing of streams
+  at::accelerator::synchronizeDevice(device.index());  // MPI reads memory without waiting for streams
   auto transfer = sends ? mpi::send_transfer(comm, buffer_of(tensor), Rank(message.to), Tag(0))
                         : mpi::receive_transfer(comm, buffer_of(tensor), Rank(message.from), Tag(0));
   const Call call{.collective = sends ? Collective::send : Collective::receive, .peer = sends ? message.to : message.from, .count = message.count};
   if (!mpi::start(comm, call, std::move(transfer), [tensor] {}).wait_for(patience)) {
-    return concat("no end within ", patience.count(), " s of ", message.describe(), ": the other rank crashed, or it hangs");
+    return concat("no end within ", patience.count(), " s of ", message.describe(), ": the other rank has crashed, or it hangs");
   }
-  return sends || tensor.cpu().equal(sent) ? "" : concat("wrong data: ", message.describe(), " arrived as something else");
+  return sends || tensor.cpu().equal(sent) ? "" : concat("wrong data: ", message.describe(), " arrived with other values");
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ std::string try_gpu_direct(const Environment& mpi, const std::function<void(std:
     about_to(concat(comm.rank(), " in ", message.describe()));
     const bool takes_part = comm.rank() == message.from || comm.rank() == message.to;
     std::string failure = takes_part ? send_or_receive(comm, message, device) : "";
-    if (failure.starts_with("no end")) return failure;  // the other one cannot be asked
+    if (failure.starts_with("no end")) return failure;  // the other rank cannot be asked
     if (std::string any = of_all(comm, failure); !any.empty()) return any;
   }
   return "";

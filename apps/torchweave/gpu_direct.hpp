@@ -7,10 +7,10 @@
 
 namespace tw::tool {
 
-/// Gives MPI pointers to the memory of the accelerator's devices, for real: between ranks 0 and 1, each way, from device to host, from host to
-/// device, and from device to device. That may crash where MPI does not know such memory, which is why it is to be watched().
-/// @param about_to is told what comes next
-/// @return on every rank the kind of failure, or "". Collective.
+/// Passes pointers to device memory to MPI: sends messages between ranks 0 and 1, in both directions, from device to host, from host to device, and
+/// from device to device. This may crash if MPI does not support such memory, so run it in watched(). Collective.
+/// @param about_to called with a description of the next action
+/// @return the failure, on every rank; empty if there is none
 std::string try_gpu_direct(const Environment& mpi, const std::function<void(std::string_view)>& about_to);
 
 /// The last line of the test: "PASSED: GPU aware MPI is available", or "FAILED: GPU aware MPI is NOT available" and why.

@@ -48,7 +48,7 @@ std::string why_slow(ComputeType compute, const HalfArithmetic& processor) {
 }
 
 std::string why_slow(ComputeType compute) {
-  return compute == ComputeType::float32 ? "" : why_slow(compute, half_arithmetic());  // there may be no /proc to look into
+  return compute == ComputeType::float32 ? "" : why_slow(compute, half_arithmetic());  // /proc may be missing
 }
 
 }  // namespace tw::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a processor computes in half precision by itself. Without such instructions LibTorch goes by way of float32, several times slower than
+// Whether a processor has instructions for half precision. Without them, LibTorch converts to float32 and back, which is several times slower than
 // float32.
 #pragma once
 #include <string>
@@ -14,15 +14,15 @@ struct HalfArithmetic {
 
 /// @param cpuinfo the content of /proc/cpuinfo
 HalfArithmetic half_arithmetic_in(const std::string& cpuinfo);
-/// Of this machine's processor.
+/// The instructions of this machine's processor.
 HalfArithmetic half_arithmetic();
 
 /// For `doctor`: "bfloat16 by avx512_bf16; no instructions for float16".
 std::string describe(const HalfArithmetic& processor);
 
-/// What to say where `compute` is slow on a processor; "" where it is not.
+/// A warning if `compute` is slow on a processor; empty if it is not.
 std::string why_slow(ComputeType compute, const HalfArithmetic& processor);
-/// On this machine's processor.
+/// The same for this machine's processor.
 std::string why_slow(ComputeType compute);
 
 }  // namespace tw::tool

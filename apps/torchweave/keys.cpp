@@ -12,7 +12,7 @@ namespace tw::tool {
 void add_keys(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("keys", "Print the keys of a configuration, with defaults and meanings, as a table in Markdown");
   const auto of = std::make_shared<std::string>("train");
-  command->add_option("command", *of, "Whose keys")->check(CLI::IsMember({"train", "search"}))->capture_default_str();
+  command->add_option("command", *of, "Command whose keys are printed")->check(CLI::IsMember({"train", "search"}))->capture_default_str();
   command->callback([of, &session] {
     if (!session.is_first()) return;
     OptionTable keys;

@@ -12,7 +12,7 @@
 namespace tw::tool {
 namespace {
 
-/// Under which conditions options have an effect, by key.
+/// Collects the conditions under which options have an effect, by key.
 class Conditions final : public OptionVisitor {
  public:
   std::map<std::string, std::vector<Condition>, std::less<>> of;
@@ -26,7 +26,7 @@ class Conditions final : public OptionVisitor {
   void texts(const Option& option, std::vector<std::string>&) override { of[option.key] = option.about.where; }
 };
 
-/// As the settings show it.
+/// The value of a key, as print_settings() shows it.
 std::string value_of(const Config& config, const std::string& key) {
   const auto found = std::ranges::find(config.entries(), key, &Config::Entry::key);
   return found == config.entries().end() ? "" : found->value;
@@ -38,7 +38,7 @@ bool is_met(const Config& config, const Condition& condition) {
   return listed != condition.negated;
 }
 
-// The first condition on `key` that does not hold. One that asks for a key without effect says nothing.
+// The first unmet condition of `key`; null if there is none. Conditions on keys that have no effect themselves are ignored.
 const Condition* hindrance(const Config& config, const Conditions& conditions, const std::string& key) {
   const auto found = conditions.of.find(key);
   if (found == conditions.of.end()) return nullptr;

@@ -6,8 +6,8 @@
 
 namespace tw::tool {
 
-/// A line for each key that is set and that the model, optimizer or strategy in force does not read. (A file may hold the keys of several, of which
-/// `--set` chooses one: that is no mistake.) @param config bound, as read_train_config() and read_search_config() leave it
+/// A line for each key that is set but that the chosen model, optimizer or strategy does not read. That is not an error: a file may hold keys of
+/// several of them, of which `--set` chooses one. @param config bound, as read_train_config() and read_search_config() leave it
 std::vector<std::string> keys_without_effect(const Config& config);
 
 }  // namespace tw::tool

@@ -36,7 +36,7 @@ struct LaunchArguments {
   int grace_s = 60;
 };
 
-std::atomic<int> signals = 0;  // that asked the job to end
+std::atomic<int> signals = 0;  // received so far; each asks the job to end
 
 void count_signal(int) { ++signals; }
 
@@ -93,7 +93,7 @@ class Logs {
   std::map<int, std::ofstream> ranks_;
 };
 
-// Of what lies below `folder`, or below checkpoints/ in a run's folder, where logs change as well; nothing: there is nothing, or nobody looks.
+// The newest time of a file below `folder`; in a run's folder, where logs change as well, below its checkpoints/. Empty if there is none.
 std::optional<std::filesystem::file_time_type> newest_in(const std::string& folder) {
   std::optional<std::filesystem::file_time_type> newest;
   if (folder.empty()) return newest;
@@ -109,15 +109,15 @@ std::optional<std::filesystem::file_time_type> newest_in(const std::string& fold
   return newest;
 }
 
-/// The end of one start.
+/// How one start of the job ended.
 struct JobEnd {
-  std::optional<Death> death;  // nothing: it ended well, or was asked to end
+  std::optional<Death> death;  // empty if the job succeeded or was asked to end
   int exit_code = 0;
 };
 
-// A signal is handed on as SIGUSR1, by which programs of ours save and end; a second one, or the end of patience, ends the job as SIGTERM does, and
-// if that does not, as SIGKILL does. So does a death that the launcher does not get over: Open MPI's tells all hosts to end, and waits for those that
-// cannot hear it as long as TCP tries, which is a quarter of an hour.
+// A signal is forwarded as SIGUSR1, on which Torchweave's own commands save and end. A second signal, or the end of the grace period, ends the job by
+// SIGTERM and, if that does not suffice, by SIGKILL. So does a death after which the launcher does not end: Open MPI's launcher tells all hosts to
+// end, and waits for unreachable ones until TCP gives up, after a quarter of an hour.
 JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::string& name, Logs& logs) {
   ChildProcess job("exec " + quoted(command_line(launcher, name, arguments.job)) + " 2>&1", {}, ChildProcess::Input::inherited);
   JobOutput output(launcher);
@@ -151,7 +151,7 @@ JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::
   take(output.finish());
   if (asked) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
   if (job.failure().empty()) return {};
-  // Ended by itself: a batch system has told the ranks to, or numbers went wrong and would again.
+  // The job ended itself: a batch system asked its ranks to, or the training diverged and would diverge again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
   Death death = failure_record.death().value_or(failure_record.suspected().value_or(Death{.why = job.failure()}));
   return {death, job.exit_code().value_or(1)};
@@ -174,7 +174,7 @@ int launch(LaunchArguments arguments) {
   if (arguments.policy.min_ranks > ranks_of(arguments.job)) {
     throw Error(concat("--min-ranks: must be at most the ", ranks_of(arguments.job), " ranks of the job, got ", arguments.policy.min_ranks));
   }
-  // Slurm's default may be none of them, which Open MPI ends at.
+  // Slurm's default may be "none", with which Open MPI aborts.
   if (is_open_mpi() && std::getenv("SLURM_MPI_TYPE") == nullptr) arguments.job.slurm_mpi = "pmix";
   const std::vector<std::string> program = arguments.job.program;
   Logs logs(arguments.job.log_folder);
@@ -206,13 +206,13 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
   app.add_option("--hosts", arguments.hosts,
                  "Hosts and the number of ranks on each, such as a:2,b:2; by default this machine, or the hosts of a batch job")
       ->check([](const std::string& list) { return list.empty() ? std::string("must name a host, such as a:2") : std::string(); });
-  app.add_option("--bind", arguments.bind, "cores: bind each rank to its own core, unless there are more ranks than cores; none")
+  app.add_option("--bind", arguments.bind, "cores: bind each rank to its own core, unless there are more ranks than cores; none: do not bind")
       ->check(CLI::IsMember({"cores", "none"}));
-  app.add_option("--log-dir", arguments.job.log_folder, "Folder for merged.log, the output of all ranks, and rank_N.log");
+  app.add_option("--log-dir", arguments.job.log_folder, "Folder for merged.log, with the output of all ranks, and rank_N.log, with that of rank N");
   app.add_option(
          "--restart", arguments.policy.max_restarts,
-         "Restarts after a rank's death, at most; each waits 1, 2, 4... to 60 s; without the host that failed, if there are others. `torchweave "
-         "train` and `search` go on from their newest checkpoint")
+         "Maximum number of restarts after a rank has died. Each waits 1, 2, 4, ... at most 60 s, and leaves out a failed host if there are others. "
+         "`torchweave train` and `search` continue from their newest checkpoint")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--min-ranks", arguments.policy.min_ranks, "Minimum number of ranks for a restart without the failed host")
       ->check(CLI::Range(1, 1000000));
@@ -220,29 +220,30 @@ void describe(CLI::App& app, LaunchArguments& arguments) {
                  "Folder of the job's checkpoints; the job is not restarted if nothing in it has changed since the previous death");
   app.add_option("--restart-args", arguments.restart_arguments, "Additional arguments for restarts of your own programs");
   app.add_option("--grace", arguments.grace_s, "Seconds to save and end after a signal; the job receives SIGUSR1")->check(CLI::Range(1, 86400));
-  app.add_option("--host-timeout", arguments.job.host_timeout_s,
-                 "Seconds after which a host that does not answer Open MPI's launcher is lost, and after which a job with a dead rank is ended")
+  app.add_option(
+         "--host-timeout", arguments.job.host_timeout_s,
+         "Seconds after which a host that does not answer Open MPI's launcher counts as lost, and after which a job with a dead rank is ended")
       ->capture_default_str()
       ->check(CLI::Range(4, 86400));
   app.add_option("--launcher", arguments.launcher,
                  "Launcher of the ranks; auto: srun in a Slurm job, otherwise the launcher of the MPI that Torchweave was built with")
       ->check(CLI::IsMember({"auto", "openmpi", "mpich", "slurm"}));
-  app.add_option("--mpiexec", arguments.mpiexec, "Program of the launcher");
+  app.add_option("--mpiexec", arguments.mpiexec, "Program that starts the ranks, such as /opt/mpi/bin/mpiexec");
   const auto wrapper = [&](const char* name, const char* meaning) {
     app.add_flag_callback(concat("--", name), [&arguments, name] { arguments.job.wrapper = name; }, meaning);
   };
-  wrapper("gdb", "Run each rank in gdb, which prints a backtrace where it crashes");
+  wrapper("gdb", "Run each rank in gdb, which prints a backtrace if it crashes");
   wrapper("valgrind", "Run each rank in valgrind");
   wrapper("perf", "Record each rank with perf, into perf.RANK.data");
   app.add_option("program", arguments.job.program, "The program and its arguments, after --")->required();
   app.positionals_at_end();
-  app.footer("Exit code: that of the job; 75 if a signal ended it and it can be resumed.");
+  app.footer("The exit code is that of the job, or 75 if a signal ended the job and it can be resumed.");
 }
 
 }  // namespace
 
 void add_launch(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("launch", "Start ranks of a program, and start it again when one dies");
+  CLI::App* command = app.add_subcommand("launch", "Start the ranks of a program, and restart it when a rank dies");
   auto arguments = std::make_shared<LaunchArguments>();
   describe(*command, *arguments);
   command->callback([arguments] { throw CLI::RuntimeError(launch(*arguments)); });

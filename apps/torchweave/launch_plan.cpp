@@ -16,7 +16,7 @@ std::string list_of(const std::vector<Host>& hosts, bool with_slots) {
   return joined(hosts, ",", [&](const Host& host) { return with_slots ? concat(host.name, ':', host.slots) : host.name; });
 }
 
-// Ranks on this machine, if all are here.
+// Whether all ranks run on this machine and outnumber its cores.
 bool is_crowded(const LaunchOptions& options) { return options.hosts.empty() && ranks_of(options) > options.cores; }
 
 void append(std::vector<std::string>& words, const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); }
@@ -30,7 +30,7 @@ std::vector<std::string> open_mpi_words(const LaunchOptions& options) {
   } else {
     append(words, {"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   }
-  // It looks at hosts that say nothing after 300 s, and gives them up 180 s later.
+  // By default, Open MPI probes a silent host after 300 s, and gives it up 180 s later.
   constexpr int probes = 3;
   const int between = std::max(1, options.host_timeout_s / (2 * probes));
   const int silence = std::max(1, options.host_timeout_s - probes * between);
@@ -66,7 +66,7 @@ const char* rank_variable(Launcher launcher) {
 
 std::vector<std::string> wrapper_words(Launcher launcher, const LaunchOptions& options) {
   if (options.wrapper == "gdb") {
-    // It ends with the program's exit code if its own last command succeeds; `backtrace` fails where the program has ended well.
+    // gdb ends with the program's exit code if its own last command succeeds; `backtrace` fails if the program has ended normally.
     return {"gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "backtrace", "-ex", "echo", "--args"};
   }
   if (options.wrapper == "valgrind") return {"valgrind", "--error-exitcode=1"};
@@ -77,7 +77,7 @@ std::vector<std::string> wrapper_words(Launcher launcher, const LaunchOptions& o
   return {};
 }
 
-/// Open MPI's, such as "[1,12]<stderr>:".
+/// A label of Open MPI, such as "[1,12]<stderr>:".
 struct Label {
   size_t begin = 0;
   size_t end = 0;
@@ -85,7 +85,7 @@ struct Label {
   bool is_error = false;
 };
 
-// By hand: lines may be longer than std::regex bears.
+// Parsed by hand: lines may be too long for std::regex.
 std::optional<Label> label_at(std::string_view line, size_t begin) {
   std::string_view rest = line.substr(begin);
   const auto skip = [&](std::string_view word) {
@@ -107,7 +107,7 @@ std::optional<Label> label_at(std::string_view line, size_t begin) {
   return label;
 }
 
-// The first at or after `from`.
+// The first label at or after `from`.
 std::optional<Label> next_label(std::string_view line, size_t from) {
   for (size_t at = line.find('[', from); at != std::string_view::npos; at = line.find('[', at + 1)) {
     if (const auto label = label_at(line, at)) return label;
@@ -160,7 +160,7 @@ std::string quoted(const std::vector<std::string>& words) {
 }
 
 JobLine parse_line(Launcher launcher, const std::string& line) {
-  std::string_view rest = line;  // by hand: lines may be longer than std::regex bears
+  std::string_view rest = line;  // parsed by hand: lines may be too long for std::regex
   const auto skip = [&](std::string_view word) {
     const bool is_there = rest.starts_with(word);
     if (is_there) rest.remove_prefix(word.size());
@@ -221,7 +221,7 @@ std::vector<JobLine> JobOutput::finish() {
 }
 
 void FailureRecord::read(const JobLine& line) {
-  constexpr size_t longest = 1000;  // it is said in a few words
+  constexpr size_t longest = 1000;  // reports of failures are short
   if (line.text.size() > longest) return;
   if (line.rank) {
     read_watchdog(*line.rank, line.text);
@@ -230,13 +230,13 @@ void FailureRecord::read(const JobLine& line) {
   }
 }
 
-// The words of tw::mpi::Stall: a line that a rank has waited, one for each that is late, and one that the job ends. Who is late may itself wait for
-// another, whom somebody names who knows better.
+// Reads the report of tw::mpi::Stall: a line that a rank has waited, one line for each late rank, and one that the job ends. A late rank may itself
+// wait for another one, which the report of a different rank then names.
 void FailureRecord::read_watchdog(int rank, const std::string& line) {
   static const std::regex begin(R"(.*rank \d+ of '(.*)' has waited .*)");
   static const std::regex named(R"(  rank (\d+) ((is late|has not responded|waits elsewhere|is in another call|has begun|has left).*))");
   static const std::regex waits(R"((is late: last seen (.* ago )?in|is late: .*, and is in call|waits elsewhere).*)");
-  static const std::regex of_all("world(/dup)*");  // where ranks have the numbers that they have in the job
+  static const std::regex of_all("world(/dup)*");  // communicators in which ranks have the same numbers as in the job
   std::smatch match;
   if (line.find("' has waited ") != std::string::npos && std::regex_match(line, match, begin)) waiting_[rank] = {.comm = match[1], .late = {}};
   const auto found = waiting_.find(rank);
@@ -278,15 +278,15 @@ void FailureRecord::read_launcher(const std::string& line) {
   } else if (named_ && std::regex_match(line, match, code)) {
     death_ = Death{named_, "", concat("exit code ", match[1].str()), false};
   } else if (std::regex_match(line, match, lost)) {
-    death_ = Death{{}, match[1], "it does not answer any more", true};
+    death_ = Death{{}, match[1], "the host no longer answers", true};
   } else if (std::regex_match(line, match, unreachable)) {
-    death_ = Death{{}, match[1], concat("it cannot be reached: ", match[2].str()), true};
+    death_ = Death{{}, match[1], concat("the host cannot be reached: ", match[2].str()), true};
   } else if (line.starts_with("A process or daemon was unable to complete a TCP connection")) {
     unconnected_ = true;
   } else if (unconnected_ && std::regex_match(line, match, local_host)) {
-    death_ = Death{{}, match[1], "it cannot reach the launcher", true};
-  } else if (std::regex_match(line, match, peer) || std::regex_match(line, match, no_connection)) {  // by a rank, before the launcher knew
-    if (!suspected_) suspected_ = Death{{}, match[1], "others lost a rank there", false};
+    death_ = Death{{}, match[1], "the host cannot reach the launcher", true};
+  } else if (std::regex_match(line, match, peer) || std::regex_match(line, match, no_connection)) {  // a rank reports it before the launcher does
+    if (!suspected_) suspected_ = Death{{}, match[1], "other ranks lost the connection to a rank there", false};
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_host)) {
     host_ = match[1];
   } else if (launcher_ == Launcher::mpich && std::regex_match(line, match, mpich_code)) {
@@ -306,10 +306,11 @@ std::optional<Death> FailureRecord::death() const {
 NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed) {
   constexpr int64_t longest_wait = 60;
   if (restarts >= policy.max_restarts) {
-    return {.give_up_because = policy.max_restarts == 0 ? "it is not to be started again" : concat("it was started again ", restarts, " times")};
+    return {.give_up_because = policy.max_restarts == 0 ? "the job is not restarted, since --restart is 0"
+                                                        : concat("the maximum number of restarts, ", restarts, ", is reached")};
   }
   const bool is_stuck = restarts > 0 && progressed == false;
-  const NextStart give_up{.give_up_because = "it has made no checkpoint since the death before"};
+  const NextStart give_up{.give_up_because = "the job has saved no checkpoint since the previous death"};
   NextStart next{
       .wait = std::chrono::seconds(std::min(longest_wait, int64_t{1} << std::min(restarts, 10))), .hosts = options.hosts, .ranks = ranks_of(options)};
   if (!death.of_host || death.host.empty()) return is_stuck ? give_up : next;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `torchweave launch` makes of its options, of what the launcher of MPI prints, and of deaths. Pure.
+// How `torchweave launch` builds command lines, reads the output of MPI's launcher, and reacts to deaths. Pure.
 #pragma once
 #include <chrono>
 #include <map>
@@ -13,37 +13,38 @@ namespace tw::tool {
 
 enum class Launcher { open_mpi, mpich, slurm };
 
-/// Where ranks may run.
+/// A host, and the number of ranks that may run there.
 struct Host {
   std::string name;
   int slots = 1;
   bool operator==(const Host&) const = default;
 };
-/// Parses a list such as "a:2,b": names of hosts, each with its number of ranks, or 1. @throws Error naming the first entry that is not of this form
+/// Parses a list such as "a:2,b": names of hosts, each with its number of ranks, by default 1. @throws Error naming the first entry that is not of
+/// this form
 std::vector<Host> parse_hosts(const std::string& list);
 
 struct LaunchOptions {
-  int ranks = 0;               ///< 0: as many as hosts have slots
-  std::vector<Host> hosts;     ///< empty: this machine, or what a batch system has given
-  bool bind = true;            ///< each rank to a core of its own, unless there are more ranks than cores
-  int cores = 1;               ///< of this machine
-  std::string slurm_mpi = {};  ///< by which srun tells ranks of one another, such as "pmix"; empty: Slurm's default
-  int host_timeout_s = 60;     ///< without an answer a host is lost after that; 4 at least. Open MPI's launcher is told
+  int ranks = 0;               ///< 0: the number of slots of all hosts
+  std::vector<Host> hosts;     ///< empty: this machine, or the hosts of a batch job
+  bool bind = true;            ///< whether each rank is bound to its own core; not if there are more ranks than cores
+  int cores = 1;               ///< cores of this machine
+  std::string slurm_mpi = {};  ///< srun's option --mpi, such as "pmix"; empty: Slurm's default
+  int host_timeout_s = 60;     ///< seconds after which Open MPI's launcher gives up a host that does not answer; at least 4
   std::string wrapper;         ///< "gdb", "valgrind" or "perf" around each rank; empty: none
-  std::string log_folder;      ///< for what a wrapper writes
+  std::string log_folder;      ///< folder for the files of a wrapper
   bool is_root = false;
   std::vector<std::string> program;
 };
 
 int ranks_of(const LaunchOptions& options);
 
-/// Of the whole job, for execvp(). `name` is that of the launcher's program.
+/// The command line of the whole job, for execvp(). @param name the program of the launcher
 std::vector<std::string> command_line(Launcher launcher, const std::string& name, const LaunchOptions& options);
 
 /// `words` as one line for /bin/sh.
 std::string quoted(const std::vector<std::string>& words);
 
-/// A line of a job, of a rank where the launcher says of which.
+/// A line that a job prints, with the rank if the launcher names it.
 struct JobLine {
   std::optional<int> rank;
   std::string text;
@@ -51,14 +52,14 @@ struct JobLine {
 };
 JobLine parse_line(Launcher launcher, const std::string& line);
 
-/// Puts together what each rank prints, line by line. Open MPI labels every 4 KiB that it reads of a rank, also in the middle of a line, and where
-/// these end without a line end, another rank's go on in the same line.
+/// Puts together the lines that each rank prints. Open MPI labels every 4 KiB that it reads from a rank, even in the middle of a line. If such a
+/// piece has no line end, output of another rank may follow in the same line.
 class JobOutput {
  public:
   explicit JobOutput(Launcher launcher) : launcher_(launcher) {}
-  /// The lines that end with `line`, which the launcher has printed.
+  /// The lines of ranks that are complete after `line`, the next line that the launcher has printed.
   std::vector<JobLine> read(const std::string& line);
-  /// Last lines that have no end.
+  /// The last lines, which lack a line end.
   std::vector<JobLine> finish();
 
  private:
@@ -66,29 +67,29 @@ class JobOutput {
   std::map<std::pair<int, bool>, std::string> unfinished_;  // by rank, and whether it is standard error
 };
 
-/// Who died first, as far as the launcher tells.
+/// The first death in a job, as far as the launcher reports it.
 struct Death {
   std::optional<int> rank = {};
   std::string host = {};  ///< empty: not known
   std::string why = {};   ///< such as "signal 9 (Killed)"
-  bool of_host = false;   ///< by what is not the program's doing: a signal that ends without asking, a host that does not answer
-  bool is_late = false;   ///< it is perhaps not dead: the others have given up waiting for it
+  bool of_host = false;   ///< whether the host is to blame rather than the program: a signal such as SIGKILL, or a host that does not answer
+  bool is_late = false;   ///< the rank may be alive: the others have given up waiting for it
   bool operator==(const Death&) const = default;
 };
 
-/// Reads what the launcher says of deaths, and the watchdog of a rank before it ends the job, line by line; the first one counts.
+/// Reads, line by line, what the launcher reports about deaths, and what a rank's watchdog reports before it ends the job. The first death counts.
 class FailureRecord {
  public:
   explicit FailureRecord(Launcher launcher) : launcher_(launcher) {}
   void read(const JobLine& line);
   std::optional<Death> death() const;
-  /// Where nobody is said to have died: whom the others lost.
+  /// A rank to which others lost the connection; used if no death is reported.
   const std::optional<Death>& suspected() const noexcept { return suspected_; }
 
  private:
   struct Waiting {
     std::string comm;
-    std::optional<Death> late;  // who keeps the others waiting, of those that it names
+    std::optional<Death> late;  // the late rank that is to blame
     bool waits_itself = false;
   };
 
@@ -97,32 +98,32 @@ class FailureRecord {
 
   Launcher launcher_;
   std::optional<Death> death_;
-  bool late_one_waits_ = false;  // whom the watchdog named may not be the one
+  bool late_one_waits_ = false;  // the rank in `death_` may itself wait for another one
   std::optional<Death> suspected_;
-  std::optional<int> named_;        // a rank that the next line is about
-  bool unconnected_ = false;        // so is a host that a line to come names
-  std::string host_;                // of MPICH's lines
-  std::string code_;                // and before it says whether that was a signal
+  std::optional<int> named_;        // the rank that the next line is about
+  bool unconnected_ = false;        // a later line names a host without a connection
+  std::string host_;                // from MPICH's lines
+  std::string code_;                // from MPICH's lines, until they say whether it was a signal
   std::map<int, Waiting> waiting_;  // by rank
 };
 
 struct RestartPolicy {
   int max_restarts = 0;
-  int min_ranks = 1;  ///< fewer are not worth a start without the host that failed
+  int min_ranks = 1;  ///< minimum number of ranks for a restart without the failed host
 };
 
-/// What comes after a death: another start, after a while and on these hosts; or none, and why.
+/// What follows a death: another start, after a wait and on these hosts; or none, and the reason.
 struct NextStart {
-  std::string give_up_because = {};  ///< empty: start
+  std::string give_up_because = {};  ///< empty: start again
   std::chrono::seconds wait{0};
   std::vector<Host> hosts = {};
   int ranks = 0;
   std::string without_host = {};
 };
-/// @param restarts so far. @param progressed whether checkpoints are newer than at the death before; nothing: nobody looks
+/// @param restarts restarts so far. @param progressed whether checkpoints are newer than at the previous death; empty: unknown
 NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed);
 
-/// The program of a start after the first: torchweave goes on where it was, others get `arguments` as well.
+/// The command line of a restart: Torchweave's own commands resume, and `arguments` are appended for any program.
 std::vector<std::string> resumed(const std::vector<std::string>& program, const std::vector<std::string>& arguments);
 
 }  // namespace tw::tool

@@ -52,8 +52,8 @@ std::string launcher_mismatch(const Variables& variables, int ranks) {
     if (!processes || *processes < 2 || !number_in(variables, each.number)) continue;
     return concat(
         each.launcher, " has started ", *processes, " processes (", each.processes,
-        "), but MPI counts 1 rank: each of them does all of the work alone. Start them by the launcher of the MPI that this was built with, or "
-        "by `torchweave launch`; srun needs the right --mpi, such as pmix");
+        "), but MPI counts 1 rank: each process does all of the work alone. Start them with the launcher of the MPI that Torchweave was built "
+        "with, or with `torchweave launch`; srun needs the right --mpi, such as pmix");
   }
   return "";
 }

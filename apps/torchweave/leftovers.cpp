@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::time_t long_enough_s = 60;  // for a job that begins to have mapped its own
+constexpr std::time_t long_enough_s = 60;  // within which a job that starts has mapped its files
 
-/// Files that some process has mapped. Those of other users cannot be read: nor have they mapped what is ours alone.
+/// Files that some process has mapped. Other users' processes are not examined: they cannot map files that only this user may read.
 std::set<std::string> mapped_files(const std::string& below) {
   std::set<std::string> found;
   std::error_code code;

@@ -5,8 +5,8 @@
 
 namespace tw::tool {
 
-/// The files in `folder` by which Open MPI's ranks shared memory, and that a job left which was killed: this user's, a minute old or more, and mapped
-/// by no process here. By name.
+/// The shared-memory files of Open MPI in `folder` that killed jobs have left: files of this user, at least a minute old, that no process on this
+/// machine has mapped. Sorted by name.
 std::vector<std::filesystem::path> left_by_open_mpi(const std::filesystem::path& folder);
 
 }  // namespace tw::tool

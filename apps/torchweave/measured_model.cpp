@@ -19,11 +19,11 @@
 namespace tw::tool {
 namespace {
 
-/// Of text such as "1x28x28".
+/// The sizes in a text such as "1x28x28".
 std::vector<int64_t> sizes_of(const std::string& text) {
   std::vector<int64_t> sizes;
   if (text.empty()) return sizes;
-  TextReader in(text + 'x');  // or the end of "1x" would be no word
+  TextReader in(text + 'x');  // so that the missing size in "1x" is noticed
   for (std::string word; std::getline(in, word, 'x');) {
     int64_t size = 0;
     TextReader number(word);
@@ -56,13 +56,13 @@ Subject of_file(const MeasuredModelOptions& options) {
 Subject of_kind(const MeasuredModelOptions& options, const ModelKind& kind) {
   UsualInput input = kind.usual_input(options.model);
   if (!options.input.empty()) {
-    if (input.dtype == at::kLong) throw Error(concat("--input: a ", kind.name, " needs --sequence tokens"));
+    if (input.dtype == at::kLong) throw Error(concat("--input: cannot be set for ", kind.name, ", which takes tokens; pass --sequence instead"));
     input.row = sizes_of(options.input);
   }
   return {kind.make(options.model, input.row, input.outputs), example_of(input.row, options.rows, input.dtype)};
 }
 
-/// LibTorch's errors tell of operators, not of what the user said.
+/// Runs the model once. LibTorch's errors name operators; this error names the user's options.
 void expect_takes_example(const MeasuredModelOptions& options, const Subject& subject) {
   const auto refuse = [&](const char* why) {
     throw Error(concat(options.model.name, " does not take inputs of shape ", subject.example.sizes().slice(1), ": ", why));
@@ -72,7 +72,7 @@ void expect_takes_example(const MeasuredModelOptions& options, const Subject& su
     (void)subject.model.forward(subject.example);
   } catch (const c10::Error& error) {
     refuse(error.what_without_backtrace());
-  } catch (const std::exception& error) {  // of the TorchScript interpreter
+  } catch (const std::exception& error) {  // from the TorchScript interpreter
     refuse(error.what());
   }
 }

@@ -14,18 +14,18 @@ namespace tw::tool {
 
 struct MeasuredModelOptions {
   ModelOptions model;                   ///< `name` is one that can be measured, or the path of a TorchScript file, NAME.pt
-  std::string input;                    ///< shape of a row, such as "1x28x28"; empty: the model's usual one, which a file has not
-  std::string input_dtype = "float32";  ///< of a file: float32 | float64 | int64
-  int64_t rows = 1;                     ///< of the batch that is measured
+  std::string input;                    ///< shape of a row, such as "1x28x28"; empty: the model's usual one. Required for a file
+  std::string input_dtype = "float32";  ///< input dtype of a file: float32 | float64 | int64
+  int64_t rows = 1;                     ///< rows of the measured batch
   std::filesystem::path cache = {};     ///< see pipeline::MeasureOptions
 };
 
 struct MeasuredModel {
-  graph::Graph graph;  ///< in training
+  graph::Graph graph;  ///< captured in training mode
   pipeline::Profile profile;
 };
 
-/// All ranks measure, each its share. Collective. @throws Error naming the option, file or operator that will not do
+/// Captures and measures a model. Each rank measures a share. Collective. @throws Error that names the wrong option, file or operator
 MeasuredModel measured_model(const Communicator& comm, const MeasuredModelOptions& options);
 
 }  // namespace tw::tool

@@ -79,7 +79,7 @@ class Drawing {
     svg_.text({left + plot_width, top + plot_height + 36}, "end", "ms since the step began");
   }
 
-  // A band above those of the uses before, and its name beside it.
+  // Draws the band of a use, above those of earlier uses, and its name in the legend.
   void draw_use(size_t use) {
     std::vector<Point> above;
     std::vector<Point> below;
@@ -101,7 +101,7 @@ class Drawing {
     svg_.text({left + plot_width + 38, y + 10}, "start", concat(name, ' ', mib(worst_.held.bytes[use])));
   }
 
-  // Where one begins; names of short ones would lie on those before.
+  // Marks where each phase begins. A name that would cover the one before it, after a short phase, is left out.
   void draw_phases() {
     double free_from = 0;
     for (size_t i = 0; i < step_.moments.size(); ++i) {
@@ -125,7 +125,7 @@ class Drawing {
 }  // namespace
 
 std::string memory_svg(const train::StepMemory& step) {
-  TW_EXPECTS(!step.moments.empty(), "there is no moment to be drawn");
+  TW_EXPECTS(!step.moments.empty(), "a chart needs at least one moment");
   return Drawing(step).draw();
 }
 

@@ -5,7 +5,7 @@
 
 namespace tw::tool {
 
-/// A picture of what a rank held in a step, by use, one above the other. Pure. @param step at least one moment
+/// A chart of the memory that a rank held in a step, stacked by use. Pure. @param step must have at least one moment
 std::string memory_svg(const train::StepMemory& step);
 
 }  // namespace tw::tool

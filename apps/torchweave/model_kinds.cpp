@@ -16,7 +16,7 @@
 namespace tw::tool {
 namespace {
 
-/// For LibTorch's holders, such as models::LeNet.
+/// Converts LibTorch's holders, such as models::LeNet.
 template <class Holder>
 Callable callable(Holder holder) {
   return {holder.ptr(), [holder](const at::Tensor& inputs) mutable { return holder->forward(inputs); }};
@@ -87,7 +87,7 @@ const std::vector<ModelKind>& model_kinds() {
        .is_cut = false,
        .has_layers_in_parallel = true,
        .is_measured = false},
-      {.name = "torchscript", .keys = {"path"}, .takes_images = false, .is_measured = false},  // `plan` knows it by its file
+      {.name = "torchscript", .keys = {"path"}, .takes_images = false, .is_measured = false},  // `plan` recognizes it by its file name
       {.name = "gpt",
        .keys = {"blocks", "width", "heads", "sequence", "vocabulary"},
        .is_trained = false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models that the tool knows, a row each: configurations, planner, profiles and help read this table.
+// The models that the tool knows, one row each. Configurations, planner, profiles and help read this table.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -20,35 +20,35 @@ struct Callable {
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
 
-/// What a model takes and gives where no data say it.
+/// A model's input and output if no data determine them.
 struct UsualInput {
-  std::vector<int64_t> row;  ///< the shape of one
-  int64_t outputs = 10;      ///< numbers for each
+  std::vector<int64_t> row;  ///< shape of one input
+  int64_t outputs = 10;      ///< numbers in one output
   at::ScalarType dtype = at::kFloat;
 };
 
 struct ModelKind {
   std::string name;
-  std::vector<std::string> keys = {};   ///< of ModelOptions, that it reads
-  bool is_trained = true;               ///< by `train`: model.name may say it
-  bool takes_images = true;             ///< [channels, height, width] alone
-  bool is_cut = true;                   ///< into stages, by mesh.stage
-  bool has_layers_in_parallel = false;  ///< or time steps, by mesh.layer
-  bool is_measured = true;              ///< by `plan pipeline --profile measured`
-  bool has_analytic_profile = false;    ///< of `plan pipeline`
-  /// Null: what it takes is known to its file alone.
+  std::vector<std::string> keys = {};   ///< fields of ModelOptions that it reads
+  bool is_trained = true;               ///< whether `train` supports it as model.name
+  bool takes_images = true;             ///< whether it takes only images, [channels, height, width]
+  bool is_cut = true;                   ///< whether mesh.stage can cut it into stages
+  bool has_layers_in_parallel = false;  ///< whether mesh.layer can run its layers or time steps in parallel
+  bool is_measured = true;              ///< whether `plan pipeline --profile measured` supports it
+  bool has_analytic_profile = false;    ///< whether `plan pipeline --profile analytic` supports it
+  /// Null if the model defines no input of its own.
   UsualInput (*usual_input)(const ModelOptions& options) = nullptr;
-  /// Null: it has no module of its own, on one rank. @param row the shape of an input @param outputs numbers for each
-  /// @throws Error for inputs that it does not take
+  /// Makes the module. Null if it has no module for one rank. @param row shape of an input. @param outputs numbers in an output
+  /// @throws Error if it does not accept such inputs
   Callable (*make)(const ModelOptions& options, at::IntArrayRef row, int64_t outputs) = nullptr;
 };
 
 const std::vector<ModelKind>& model_kinds();
 
-/// Null: there is none of this name.
+/// Null if there is no model of this name.
 const ModelKind* find_model_kind(const std::string& name);
 
-/// In the order of the table, of those that have it.
+/// The names of the models that have a property, in the order of the table.
 std::vector<std::string> models_that(bool ModelKind::* property);
 
 /// Whether `model` can be measured: by its name, or as a TorchScript file, "NAME.pt".

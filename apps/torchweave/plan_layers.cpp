@@ -18,7 +18,7 @@ using layer_parallel::Candidates;
 using layer_parallel::Choice;
 
 constexpr const char* how_predicted =
-    "Predicted by a simulation, in which each rank waits for the messages that it needs. Layers cost the same, and a backward step costs two "
+    "Predicted by a simulation in which each rank waits for the messages that it needs. Layers cost the same, and a backward step costs two "
     "forward\n"
     "steps. The convergence of the iterations is not predicted: it depends on how similar neighbouring layers are. See docs/layer_parallel.md.";
 

@@ -92,7 +92,7 @@ Cluster cluster_of(const PipelineArguments& a) {
   return cluster;
 }
 
-/// "a,b,c" as names.
+/// The names in "a,b,c".
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names;
   TextReader in(list);
@@ -106,7 +106,7 @@ void print_model(const PipelineArguments& a, const Profile& profile) {
   std::cout << a.model << ": " << profile.operators.size() << " operators, parameters of " << static_cast<int64_t>(bytes) << " bytes\n";
 }
 
-/// Verifies a plan that a person may have edited, and predicts it.
+/// Verifies a plan from a file, which the user may have edited, and predicts its figures.
 Plan loaded_plan(const PipelineArguments& a, const Profile& profile, const Cluster& cluster) {
   Plan plan = predicted(plan_from_json(read_file(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -126,7 +126,7 @@ Plan found_plan(const PipelineArguments& a, const Profile& profile, const Cluste
   return result.best();
 }
 
-/// What options say together. @throws CLI::ValidationError
+/// Checks options that depend on each other. @throws CLI::ValidationError
 void check(const PipelineArguments& a) {
   if (a.options.micro_batches && *a.options.micro_batches > a.options.batch) {
     throw CLI::ValidationError("--micro-batches", concat("must be at most the batch of ", a.options.batch, ", got ", *a.options.micro_batches));
@@ -137,7 +137,7 @@ void check(const PipelineArguments& a) {
   }
   if (is_measured(a)) return;
   if (const ModelKind* kind = find_model_kind(a.model); is_torchscript_file(a.model) || (kind != nullptr && !kind->has_analytic_profile)) {
-    throw CLI::ValidationError("--profile", concat("there is no analytic one of ", a.model, "; pass measured"));
+    throw CLI::ValidationError("--profile", concat("there is no analytic profile of ", a.model, "; pass --profile measured"));
   }
   if (a.show_graph) throw CLI::ValidationError("--show-graph", "an analytic profile has no graph; pass --profile measured");
 }
@@ -171,9 +171,10 @@ void add_model_options(CLI::App& command, PipelineArguments& a) {
   command
       .add_option("--model", a.model,
                   concat(joined(models_that(&ModelKind::has_analytic_profile)),
-                         ", or the JSON file of a profile; measured: ", joined(models_that(&ModelKind::is_measured)), ", NAME.pt"))
+                         ", or the JSON file of a profile; with --profile measured: ", joined(models_that(&ModelKind::is_measured)), ", NAME.pt"))
       ->required();
-  command.add_option("--profile", a.profile, "analytic: FLOPs and bytes over --flops and --bandwidth; measured: on this machine, by all ranks")
+  command
+      .add_option("--profile", a.profile, "analytic: computed from FLOPs, bytes, --flops and --bandwidth; measured: on this machine, by all ranks")
       ->check(CLI::IsMember({"analytic", "measured"}));
   command.add_option("--flops", a.rates.flops_per_second, "Floating-point operations of a device per second; by default 1e13")
       ->check(CLI::PositiveNumber);
@@ -201,7 +202,7 @@ void add_measured_options(CLI::App& command, PipelineArguments& a) {
 }
 
 void add_cluster_options(CLI::App& command, PipelineArguments& a) {
-  command.add_option("--devices", a.devices, "Number of devices, which are equal; by default 1")->check(CLI::Range(1, 4096));
+  command.add_option("--devices", a.devices, "Number of equal devices; by default 1")->check(CLI::Range(1, 4096));
   command.add_option("--memory", a.memory, "Memory of a device, such as 38GB or 16GiB; by default unlimited")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
   command.add_option("--link-latency-us", a.link_us, "Latency of a message between devices; by default 5")->check(CLI::NonNegativeNumber);
@@ -211,12 +212,12 @@ void add_cluster_options(CLI::App& command, PipelineArguments& a) {
 
 void add_plan_options(CLI::App& command, PipelineArguments& a) {
   ParameterMemory& memory = a.options.parameters;
-  command.add_option("--batch", a.options.batch, "Rows, or sequences, of a step over all devices; by default 1")
+  command.add_option("--batch", a.options.batch, "Rows, or sequences, in a step of all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command.add_option("--micro-batches", a.options.micro_batches, "Only this number of micro-batches")->check(CLI::Range(1, 1 << 20));
   command.add_option("--schedule", a.schedule, "Only this schedule: gpipe, 1f1b, zb-h1")->check(CLI::IsMember({"gpipe", "1f1b", "zb-h1"}));
   command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages")->check(CLI::Range(1, 4096));
-  command.add_option("--together", a.together, "First and last of the operators that must be in one stage: a,b")->allow_extra_args(false);
+  command.add_option("--together", a.together, "First and last of a range of operators that must be in one stage: a,b")->allow_extra_args(false);
   command.add_option("--recompute", a.recompute, "Recomputation that a stage may use: none, selective, full; by default any of them")
       ->delimiter(',')
       ->check(CLI::IsMember({"none", "selective", "full"}));
@@ -224,13 +225,13 @@ void add_plan_options(CLI::App& command, PipelineArguments& a) {
   command.add_option("--gradient-bytes", memory.gradients, "Bytes of gradients per byte of a parameter; by default 1")->check(CLI::NonNegativeNumber);
   command.add_option("--optimizer-bytes", memory.optimizer, "Bytes of the optimizer's state per byte of a parameter; by default 2, as of Adam")
       ->check(CLI::NonNegativeNumber);
-  command.add_flag("--sharded-optimizer", memory.sharded_optimizer, "Replicas share the optimizer's state");
+  command.add_flag("--sharded-optimizer", memory.sharded_optimizer, "Divide the optimizer's state among the replicas of a stage");
   command.add_option("--gap", a.options.gap, "Accepted distance from the best plan, as a share; by default 0.005; 0: exact")
       ->check(CLI::Range(0.0, 0.999));
   command.add_option("--max-blocks", a.options.max_blocks, "Number of blocks into which operators are grouped before the search; by default 128")
       ->check(CLI::Range(1, 1 << 20));
   command.add_flag("--explain", a.explain, "Also print why this plan is the best, the next best plans, and which limit binds");
-  command.add_option("--load", a.load, "A plan.json, perhaps edited: verified and predicted instead of searched");
+  command.add_option("--load", a.load, "File of a plan, which you may have edited, to verify and predict instead of searching for a plan");
   command.add_option("--output", a.output, "File for the plan, to read, edit and --load");
   command.add_option("--svg", a.svg, "File for a chart of the schedule");
   command.add_option("--svg-graph", a.svg_graph, "File for a picture of the operators, coloured by stage");

@@ -7,7 +7,7 @@ class Config;
 
 namespace tw::tool {
 
-/// Shows on standard output each value that was asked for, and where it came from.
+/// Prints each bound value and its origin to standard output.
 void print_settings(const Config& config);
 
 }  // namespace tw::tool

@@ -35,7 +35,7 @@
 namespace tw::tool {
 namespace {
 
-// For each parameter: tensors that the optimizer keeps, and those that its step makes and lets go.
+// For each parameter: the number of tensors that the optimizer keeps, and of temporary tensors in its step.
 std::pair<int, int> tensors_of_rule(const OptimizerOptions& options) {
   const int decayed = options.weight_decay > 0 ? 1 : 0;
   const int momentum = options.momentum > 0 ? 1 : 0;
@@ -46,7 +46,7 @@ std::pair<int, int> tensors_of_rule(const OptimizerOptions& options) {
   return {momentum, decayed + (options.nesterov ? 1 : 0)};
 }
 
-// MemAvailable of /proc/meminfo, in bytes; 0 where it is unknown.
+// MemAvailable of /proc/meminfo, in bytes; 0 if it is unknown.
 int64_t available_memory() {
   std::ifstream in("/proc/meminfo");
   for (std::string word; in >> word;) {
@@ -56,8 +56,8 @@ int64_t available_memory() {
   return 0;
 }
 
-// Evaluation comes after a whole epoch: late for learning that the model does not take what it is to be evaluated on. On as many samples as it takes
-// at once.
+// Evaluates one batch. In a run, the first evaluation comes after a whole epoch: too late to learn that the model does not accept the evaluation
+// data.
 void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int ranks, const char* name, const Dataset* data) {
   const torch::NoGradGuard no_grad;
   if (data == nullptr || data->size() == 0) return;
@@ -74,7 +74,7 @@ void try_evaluation(const TrainConfig& config, const TrainSetup& setup, int rank
   }
 }
 
-// Samples of a rank in the last pass of an epoch where it has fewer than the others; 0: it has not.
+// Samples of a rank in an epoch's last pass if that is smaller than the others; otherwise 0.
 int64_t rows_of_the_rest(const TrainConfig& config, int64_t samples, int ranks) {
   if (config.run.drop_last) return 0;
   const int64_t rest = samples % config.run.samples_of_a_pass(global_batch_of(config, ranks), ranks);
@@ -83,14 +83,14 @@ int64_t rows_of_the_rest(const TrainConfig& config, int64_t samples, int ranks) 
   return rest > 0 ? std::max<int64_t>(1, rest / ranks) : 0;
 }
 
-// The last update comes after a whole epoch, too: batch norms do not take a single sample.
+// Runs a pass with the samples of an epoch's last update, which also comes late. It may have a single sample, which batch norms refuse.
 void try_the_rest(const TrainConfig& config, const TrainSetup& setup, int ranks) {
   const int64_t rows = rows_of_the_rest(config, setup.data.train_set->size(), ranks);
   if (rows == 0) return;
   const Batch batch = first_samples(*setup.data.train_set, rows, setup.model.device());
   const auto refused = [&](const std::string& what) {
     return Error(concat("the last update of an epoch has ", rows, rows == 1 ? " sample" : " samples", " on a rank, which the model does not take: ",
-                        what, "\nLeave it out (drop_last = true), or choose a batch size that leaves no such rest"));
+                        what, "\nLeave it out (drop_last = true), or choose a batch size that leaves no such remainder"));
   };
   try {
     setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss});
@@ -98,12 +98,12 @@ void try_the_rest(const TrainConfig& config, const TrainSetup& setup, int ranks)
     throw refused(error.what_without_backtrace());
   } catch (const Error&) {
     throw;
-  } catch (const std::runtime_error& error) {  // of the TorchScript interpreter
+  } catch (const std::runtime_error& error) {  // from the TorchScript interpreter
     throw refused(error.what());
   }
 }
 
-/// What the first pass came to, on this rank.
+/// Results of the first pass, on this rank.
 struct Rehearsal {
   std::vector<int64_t> inputs;  // shapes of a sample
   std::vector<int64_t> targets;
@@ -138,13 +138,13 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     rehearsal.batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
     rehearsal.inputs = batch.inputs.sizes().slice(1).vec();
     rehearsal.targets = batch.targets.sizes().slice(1).vec();
-    const TensorSnapshot buffers(setup.model.buffers);  // as a step keeps them
+    const TensorSnapshot buffers(setup.model.buffers);  // a training step keeps such a copy
     at::Tensor outputs;
     const auto on_loss = [&](const at::Tensor& given, const at::Tensor& loss) {
       account.phase("backward");
       outputs = given;
       rehearsal.loss = loss.item<double>();
-      if (!std::isfinite(rehearsal.loss)) throw Error(concat("the loss of the first batch is ", rehearsal.loss));
+      if (!std::isfinite(rehearsal.loss)) throw Error(concat("the loss of the first batch is not finite: ", rehearsal.loss));
     };
     with_shapes_in_errors(config, *setup.data.train_set, [&] {
       setup.model.trained->pass({.inputs = batch.inputs, .targets = batch.targets, .loss = setup.objective.loss, .on_loss = on_loss});
@@ -177,7 +177,7 @@ train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& 
   return memory;
 }
 
-// When a rank will hold most.
+// The phase in which a rank will hold the most memory.
 train::MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal) {
   using train::MemoryUse;
   const train::CheckpointPolicy& files = config.run.checkpoint;
@@ -214,7 +214,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   for (const auto& dataset : setup.data.opened) {
     if (const auto* shards = dynamic_cast<const ShardedDataset*>(dataset.get())) shards->check_all();
   }
-  const std::vector<std::string> axes = setup.model.trained->axes();  // at most one of the tool's models
+  const std::vector<std::string> axes = setup.model.trained->axes();  // the tool's models have at most one
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
   const train::MeshSizes sizes{
       .data = mesh["data"].size(), .shard = size_along(mesh.shape(), "shard"), .parts = parts != nullptr ? parts->size() : 1};
@@ -225,8 +225,8 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   int64_t elements = setup.model.trained_elements();
   std::vector<train::MemoryPeak> peaks{mine};
   if (parts != nullptr) {
-    on_all_ranks(*parts, "sharing out the model", [&] {
-      if (elements == 0) throw Error(concat("no layers are left to train: mesh.", axes.front(), " is too long for this model"));
+    on_all_ranks(*parts, "dividing the model among ranks", [&] {
+      if (elements == 0) throw Error(concat("this rank has no layers to train: mesh.", axes.front(), " is too large for this model"));
     });
     const at::Tensor sum = at::zeros({1}, at::kLong).fill_(elements);
     allreduce(*parts, sum, ReduceOp::sum);
@@ -250,7 +250,8 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
     const std::string slow = why_slow(config.run.precision.compute);
     if (!slow.empty()) out << "  precision      " << slow << '\n';
   }
-  if (available > 0 && of_all > available) throw Error("all ranks together need more memory than this node has, if they all run here");
+  if (available > 0 && of_all > available)
+    throw Error("all ranks together need more memory than this node has available, if they all run here: use more nodes or smaller batches");
 }
 
 }  // namespace tw::tool

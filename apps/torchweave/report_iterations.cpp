@@ -13,12 +13,12 @@
 namespace tw::tool {
 namespace {
 
-// Of all looks, in a line.
+// A summary of all checks, in one line.
 std::string text_of(const std::vector<layer_parallel::Detection>& history) {
   const auto fired = std::ranges::count_if(history, &layer_parallel::Detection::fired);
   const auto worst = std::ranges::max_element(history, {}, &layer_parallel::Detection::factor);
-  return concat(history.size(), " looks, ", fired, " above the bound; largest factor ", brief_text(worst->factor, 3), " in pass ", worst->pass,
-                worst->where.empty() ? "" : ", ", worst->where, "; iterations at the end ", history.back().then.forward, " and ",
+  return concat(history.size(), " checks, ", fired, " above the bound; largest factor ", brief_text(worst->factor, 3), " in pass ", worst->pass,
+                worst->where.empty() ? "" : ", ", worst->where, "; iterations at the end: forward ", history.back().then.forward, ", backward ",
                 history.back().then.backward);
 }
 
@@ -32,10 +32,10 @@ void write_picture(const TrainConfig& config, const TrainSetup& setup, const std
 void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup& setup, train::Trainer& trainer, const Mesh& mesh) {
   const bool first = mesh.comm().rank() == 0;
   const auto by_rank = layer_parallel::reports_of_all_ranks(setup.layers->comm(), setup.iterations->report());
-  on_all_ranks(mesh.comm(), "drawing how the last passes went", [&] {
+  on_all_ranks(mesh.comm(), "drawing the report of the last passes", [&] {
     if (first) write_picture(config, setup, by_rank);
   });
-  if (first) out << "  last training pass, on rank 0; all ranks in " << (config.run.folder() / "layers.svg").string() << '\n' << by_rank.front();
+  if (first) out << "  last training pass on rank 0; for all ranks see " << (config.run.folder() / "layers.svg").string() << '\n' << by_rank.front();
   if (first && !setup.iterations->history().empty()) out << "  detector       " << text_of(setup.iterations->history()) << '\n';
   const layer_parallel::Iterations iterations = setup.layers->iterations();
   const Dataset* const data = setup.data.validation_set.get();
@@ -45,7 +45,7 @@ void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup&
   const train::Figures exact = trainer.evaluate(*data);
   setup.layers->set_iterations(iterations);
   if (first)
-    out << "  inference      " << figures_text(approximate) << "; serial, " << figures_text(exact) << ", on the validation set\n" << std::flush;
+    out << "  inference      " << figures_text(approximate) << "; serial: " << figures_text(exact) << ", on the validation set\n" << std::flush;
 }
 
 }  // namespace tw::tool

@@ -6,8 +6,8 @@
 
 namespace tw::tool {
 
-/// Of a run whose layers or time steps are in parallel: how the last passes went, what the detector found, and how inference with the iterations
-/// compares with serial inference; and a picture of it, layers.svg in the run's folder. Collective over the mesh. @param out of rank 0
+/// Reports on a run whose layers or time steps are in parallel: the last passes, the detector's checks, and the validation figures of inference with
+/// iterations next to those of serial inference. Also draws layers.svg, in the run's folder. Collective over the mesh. @param out used on rank 0
 void report_iterations(std::ostream& out, const TrainConfig& config, TrainSetup& setup, train::Trainer& trainer, const Mesh& mesh);
 
 }  // namespace tw::tool

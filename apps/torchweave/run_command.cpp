@@ -18,10 +18,10 @@
 namespace tw::tool {
 namespace {
 
-// The command that the line asks for, as far as the line names one.
+// The innermost command that the command line names.
 const CLI::App& asked_command(const CLI::App& app) { return app.get_subcommands().empty() ? app : asked_command(*app.get_subcommands().front()); }
 
-// Whether this process prints for all. Where MPI cannot start, the launcher's variables decide.
+// Whether this process prints for all. If MPI cannot start, the launcher's variables decide.
 bool prints_for_all(Session& session) {
   try {
     return session.is_first();
@@ -61,7 +61,8 @@ End run_command(int argc, const char* const* argv, Session& session) {
   add_search(app, session);
   add_bench(app, session);
   add_checkpoint(app, session);
-  CLI::App& plan = *app.add_subcommand("plan", "Predict what ranks would gain, and recommend how to use them; trains nothing")->require_subcommand(1);
+  CLI::App& plan =
+      *app.add_subcommand("plan", "Predict the gain from several ranks, and recommend how to use them; trains nothing")->require_subcommand(1);
   add_plan_pipeline(plan, session);
   add_plan_layers(plan, session);
   add_keys(app, session);

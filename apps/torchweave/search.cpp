@@ -48,10 +48,11 @@ struct SearchArguments {
   std::vector<std::string> enqueued = {};
 };
 
-/// Says that programs have no training configuration.
+/// @throws ConfigError for each training key: with --command, trials run a program.
 void expect_no_training(const Config& training) {
   std::vector<std::string> problems;
-  for (const std::string& key : training.keys()) problems.push_back(concat("--set ", key, ": with --command, keys begin with search."));
+  for (const std::string& key : training.keys())
+    problems.push_back(concat("--set ", key, ": with --command, only keys that begin with \"search.\" are valid"));
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
@@ -61,7 +62,7 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
   task.objective = objective;
   task.identity = options.command + '\n';
   for (const std::string& each : options.constraints) task.identity += "constraint " + each + '\n';
-  task.loss = "as the program reports";
+  task.loss = "as reported by the program";
   task.command_line = [objective, space](const std::vector<double>& values, const std::string& /*file*/) {
     return objective.command_for(space, values);
   };
@@ -73,7 +74,7 @@ SearchTask task_of(const CommandOptions& options, const Space& space) {
   return task;
 }
 
-/// Refuses meshes that would make trials fail, before the first one begins. Whatever else is wrong with the training is left to others.
+/// Refuses meshes that would make trials fail, before the first one begins. TrainingObjective checks the rest of the training.
 void expect_meshes(const TrainingOptions& training, const search::SearchOptions& options, const Space& space) {
   Config config = training.base;
   config.overlay(training.settings);
@@ -104,20 +105,20 @@ SearchTask task_of(const TrainingOptions& options, const std::filesystem::path& 
   fixed.overlay(options.settings);
   task.identity = task.loss + '\n' + fixed.toml();
   task.command_line = [=](const std::vector<double>& values, const std::string& file) {
-    if (base.empty()) return file.empty() ? std::string("torchweave train, with these settings") : "torchweave train " + shell_word(file);
+    if (base.empty()) return file.empty() ? std::string("torchweave train, with the settings above") : "torchweave train " + shell_word(file);
     Config changes = options.settings;
     for (const auto& [name, text] : settings_of(space, values)) changes.set(concat(name, '=', text));
     return concat("torchweave train ", shell_word(base.string()), as_settings(changes));
   };
   task.toml = [=](const std::vector<double>& values) {
     Config best = objective->config_for(space, values);
-    best.set_text("name", options.folder.parent_path().filename().string() + "_best", "");  // a run of its own
+    best.set_text("name", options.folder.parent_path().filename().string() + "_best", "");  // so that it has its own run
     return best.toml();
   };
   return task;
 }
 
-/// Of any rank.
+/// The first failure of the first rank that has one; empty if there is none. Collective.
 std::string first_failure(const Communicator& comm, const SearchResult& result) {
   for (const std::string& each : allgather_strings(comm, result.first_failure)) {
     if (!each.empty()) return each;
@@ -125,10 +126,10 @@ std::string first_failure(const Communicator& comm, const SearchResult& result) 
   return "";
 }
 
-/// A line for each, up to 20; all are in the report.
+/// Prints a line for each trial of the Pareto front, up to 20; the report has all of them.
 void print_front(const std::vector<search::Individual>& front, const std::vector<std::string>& names) {
   constexpr size_t most = 20;
-  std::cout << "  front        trials that no other one is better than in all of " << joined(names) << ": " << front.size() << '\n';
+  std::cout << "  front        Pareto-optimal trials by " << joined(names) << ": " << front.size() << '\n';
   for (size_t i = 0; i < std::min(most, front.size()); ++i) {
     std::cout << "    trial " << front[i].trial << ':';
     for (size_t k = 0; k < names.size(); ++k) std::cout << ' ' << names[k] << ' ' << brief_text(front[i].objectives[k], 6);
@@ -139,7 +140,7 @@ void print_front(const std::vector<search::Individual>& front, const std::vector
 void print(const SearchResult& result, const SearchTask& task, const SearchConfig& config, const Space& space, const std::string& failure) {
   std::cout << "search: " << result.complete << " complete, " << result.pruned << " pruned, " << result.failed << " failed, " << result.infeasible
             << " infeasible; in " << format_duration(Seconds(result.seconds)) << ", workers " << std::lround(100 * result.busy) << " % busy\n";
-  if (!failure.empty()) std::cout << "  a failure    " << failure << '\n';
+  if (!failure.empty()) std::cout << "  failure      " << failure << '\n';
   if (result.best.trial < 0) return;
   if (result.front.size() > 1 || !result.best.objectives.empty()) print_front(result.front, config.options.objectives);
   std::cout << "  best         trial " << result.best.trial << ", "
@@ -153,10 +154,10 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
         file, concat("# Trial ", result.best.trial, ": loss ", exact_text(result.best.loss), ", ", task.loss, '\n', task.toml(result.best.values)));
     std::cout << "  written to   " << file << '\n';
   }
-  std::cout << "  to have it   " << task.command_line(result.best.values, file) << std::endl;
+  std::cout << "  run it with  " << task.command_line(result.best.values, file) << std::endl;
 }
 
-/// Nobody is compared at a trial's last step.
+/// Sets the last step of trials: they are not compared there.
 void end_with(search::SearchOptions& options, int64_t steps) {
   if (auto* promotion = std::get_if<search::PromotionOptions>(&options.scheduler)) promotion->max_steps = std::min(promotion->max_steps, steps);
   if (auto* training = std::get_if<search::PopulationTrainingOptions>(&options.scheduler)) training->max_steps = steps;
@@ -242,37 +243,39 @@ void visit_desk(const CLI::App& command, const SearchArguments& arguments) {
 
 void add_search(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SearchArguments>();
-  CLI::App* command = app.add_subcommand("search", "Search the configuration with the smallest loss, by workers that evaluate side by side");
+  CLI::App* command =
+      app.add_subcommand("search", "Search for the configuration with the smallest loss, by workers that evaluate trials in parallel");
   auto* config = command->add_option("config", arguments->config,
                                      "TOML file with the tables [search], [search.space.NAME] and [search.train]; with --status and --enqueue, the "
-                                     "folder of a search's journal");
-  auto* space = command->add_option("--space", arguments->space, "The same for programs, without [search.train]")->excludes(config);
+                                     "folder of the search's journal");
+  auto* space = command->add_option("--space", arguments->space, "TOML file of a search that runs programs: the same tables, without [search.train]")
+                    ->excludes(config);
   auto* program = command->add_option(
       "--command", arguments->command.command,
-      "What to run for each configuration, instead of a training: by /bin/sh -c, in a process group of its own, with {NAME} for the "
-      "value of a parameter");
+      "Command to run for each configuration, instead of a training: /bin/sh -c runs it in its own process group; {NAME} stands for "
+      "the value of a parameter");
   program->needs(space);
   space->needs(program);
-  command->add_option("--timeout", arguments->command.timeout_s, "Seconds after which a program is ended, and its trial has failed")
+  command->add_option("--timeout", arguments->command.timeout_s, "Seconds after which a program is ended and its trial fails")
       ->needs(program)
       ->check(CLI::PositiveNumber);
-  command->add_option("--grace", arguments->command.grace_s, "Seconds from SIGTERM to SIGKILL for a program that is to end")
+  command->add_option("--grace", arguments->command.grace_s, "Seconds between SIGTERM and SIGKILL when a program must end")
       ->needs(program)
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
-      ->add_option("--set", arguments->settings,
-                   "search.KEY=value replaces a value of the file, KEY=value one of the training; may be given several times")
+      ->add_option("--set", arguments->settings, "search.KEY=value replaces a value of the file, KEY=value a value of the training; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the training's data; the same as --set data.directory=DIR")->excludes(program);
   command->add_option("--device", arguments->device, "cpu, cuda or auto, for trainings; the same as --set model.device=DEVICE")->excludes(program);
-  command->add_flag("--fresh", arguments->fresh, "Start over, even if an earlier search in the journal's folder is lost");
-  command->add_flag("--status", arguments->status,
-                    "Print how far the search in a folder has come: trials by state, the best one, those that run, and what is left; without mpirun");
+  command->add_flag("--fresh", arguments->fresh, "Start over, and discard an earlier search in the journal's folder");
+  command->add_flag(
+      "--status", arguments->status,
+      "Print the progress of the search in a folder: trials by state, the best trial, running trials, and what is left; needs no mpirun");
   command
       ->add_option("--enqueue", arguments->enqueued,
-                   "Make the search in a folder try a configuration next: a JSON object, or a file with one per line; may be given several times; "
-                   "without mpirun. A parameter that it does not name is where the space starts, or in the middle of its scale")
+                   "Make the search in a folder try a configuration next: a JSON object, or a file with one per line; may be repeated; needs no "
+                   "mpirun. A parameter that is not named gets its initial value, or else its first choice or the middle of its scale")
       ->allow_extra_args(false);
   command->footer(concat(R"(Keys of [search]: torchweave keys search
 
@@ -296,13 +299,14 @@ Trainings
 Programs
   {"loss": 0.5}       The loss, as a line of standard output; the last one counts. With
                       search.objectives = ["error", "s"] instead {"error": 0.5, "s": 3}, and with
-                      search.constraints = ["bytes"] also "bytes", which is at most 0 if it is allowed
+                      search.constraints = ["bytes"] also "bytes": the configuration is
+                      allowed if it is at most 0
   {"step": 3, "value": 0.7}
-                      An intermediate value, for the rule that stops trials early: the program then
-                      receives SIGTERM. Steps ascend. Other lines are ignored
-  A trial fails with a program that ends by a signal or with an exit code other than 0, prints no
-  loss, or takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*,
-  so that they may be MPI programs themselves, and end when their worker does.)"));
+                      An intermediate value, for the rule that stops trials early: it sends SIGTERM to
+                      the program. Steps must ascend. Other lines are ignored
+  A trial fails if its program ends by a signal or with an exit code other than 0, prints no loss, or
+  takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*, so that
+  they may be MPI programs themselves. They end when their worker ends.)"));
   command->callback([arguments, command, &session] {
     if (arguments->status || !arguments->enqueued.empty()) return visit_desk(*command, *arguments);
     if (arguments->config.empty() && arguments->space.empty()) throw CLI::RequiredError("config, or --space with --command,");

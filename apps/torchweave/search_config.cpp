@@ -43,42 +43,47 @@ void report_contradictions(Config& config, SearchOptions& options) {
 
 void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
   visitor.field("stopping", stopping.rule, {"none", "median", "halving", "hyperband", "promotion", "learning_curve"},
-                {.meaning = "which trials end early, or pause"});
+                {.meaning = "rule by which trials end early or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
-  visitor.field("min_trials", stopping.min_trials, at_least(1), {.meaning = "others that must have come as far", .where = with({"median"})});
-  visitor.field("min_complete", stopping.min_complete, at_least(1), {.meaning = "trials, before any is stopped", .where = with({"learning_curve"})});
+  visitor.field("min_trials", stopping.min_trials, at_least(1),
+                {.meaning = "other trials that must have reached a step before a trial can be stopped there", .where = with({"median"})});
+  visitor.field("min_complete", stopping.min_complete, at_least(1),
+                {.meaning = "complete trials before any trial is stopped", .where = with({"learning_curve"})});
   visitor.field("probability", stopping.probability, {.least = 0, .most = 1},
-                {.meaning = "of becoming the best, below which a trial is stopped", .where = with({"learning_curve"})});
-  visitor.field("brackets", stopping.brackets, at_least(1), {.meaning = "that begin later, one after another", .where = with({"hyperband"})});
+                {.meaning = "probability of becoming the best, below which a trial is stopped", .where = with({"learning_curve"})});
+  visitor.field("brackets", stopping.brackets, at_least(1),
+                {.meaning = "number of brackets; each has its first rung later than the one before", .where = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
   visitor.field("grace", stopping.halving.grace, at_least(1),
-                {.meaning = "that every trial gets", .unit = "steps", .where = {{"search.stopping", {"none"}, /*negated=*/true}}});
-  visitor.field("eta", stopping.halving.eta, at_least(2, 1024), {.meaning = "1 in as many goes on, at the steps grace eta^k", .where = with(rungs)});
+                {.meaning = "steps that every trial may run", .unit = "steps", .where = {{"search.stopping", {"none"}, /*negated=*/true}}});
+  visitor.field("eta", stopping.halving.eta, at_least(2, 1024),
+                {.meaning = "reduction factor: 1/eta of the trials pass each rung, at the steps grace eta^k", .where = with(rungs)});
   visitor.field("max_steps", stopping.halving.max_steps, at_least(1),
-                {.meaning = "of a trial: there are no rungs from there on, and with promotion it ends", .unit = "steps", .where = with(rungs)});
+                {.meaning = "steps from which on there are no rungs; with promotion, a trial ends there", .unit = "steps", .where = with(rungs)});
 }
 
 void visit(SearchConfig& config, OptionVisitor& visitor) {
   visit_run(config.options, visitor);
-  visitor.field("propagator", config.propagator, names_of_propagators(), {.meaning = "how trials are chosen"});
+  visitor.field("propagator", config.propagator, names_of_propagators(), {.meaning = "how configurations are proposed"});
   visit(config.stopping, visitor);
   visitor.group("population_training", config.population_training);
   visitor.group("migration", config.options.migration);
   if (!config.trains) {
-    visitor.field("constraints", config.constraints, {.meaning = "what programs report, at most 0 where a configuration is allowed; of programs"});
+    visitor.field("constraints", config.constraints,
+                  {.meaning = "values that programs report; a configuration is allowed if each is at most 0; only for programs"});
     return;
   }
   visitor.field("test", config.test,
-                {.meaning = "train the best configuration once more at the end, on the ranks of a worker, and evaluate it on the test set, which no "
-                            "trial looks at; of trainings"});
-  visitor.field("base", config.base, {.meaning = "a training configuration, whose path begins in the folder of this file; of trainings"});
+                {.meaning = "train the best configuration again at the end, on the ranks of a worker, and evaluate it on the test set, which no "
+                            "trial uses; only for trainings"});
+  visitor.field("base", config.base, {.meaning = "file of a training configuration, relative to the folder of this file; only for trainings"});
 }
 
 SearchConfig read_search_config(Config& config, const std::filesystem::path& journal, bool trains) {
   SearchConfig read;
   read.trains = trains;
   read.options.journal = journal;
-  // All members of a population begin before one has ended: there is nothing yet to breed from.
+  // All members of a population begin before the first one has ended, so there are no results to propose from.
   if (!config.keys("search.population_training.").empty()) read.propagator = "sobol";
   ConfigBinder(config).group("search", read);
   read.parameters = read_parameters(config);
@@ -89,7 +94,7 @@ SearchConfig read_search_config(Config& config, const std::filesystem::path& jou
     read.options.scheduler = *read.population_training;
   }
   for (const search::NamedPropagator& each : search::named_propagators()) {
-    if (each.name != read.propagator || read.propagator == "automatic") continue;  // which the search knows itself
+    if (each.name != read.propagator || read.propagator == "automatic") continue;  // the search has its own default
     read.options.propagator = [make = each.make](const WorkerContext& context) {
       return make(context.space, context.evaluations, context.seed, context.worker, context.workers);
     };

@@ -14,15 +14,15 @@ namespace tw::tool {
 /// Which trials end early.
 struct StoppingOptions {
   std::string rule = "none";            ///< none | median | halving | hyperband | promotion | learning_curve
-  search::HalvingOptions halving = {};  ///< its `grace` is of median, too
+  search::HalvingOptions halving = {};  ///< its `grace` also applies to median and learning_curve
   int brackets = 3;                     ///< hyperband
   int64_t min_trials = 3;               ///< median
   int64_t min_complete = 5;             ///< learning_curve
-  double probability = 0.05;            ///< the same
+  double probability = 0.05;            ///< learning_curve
 };
 void visit(StoppingOptions& stopping, OptionVisitor& visitor);
 
-/// What a file's tables [search], [search.space.NAME] and [search.start.NAME] say.
+/// The content of a file's tables [search], [search.space.NAME] and [search.start.NAME].
 struct SearchConfig {
   search::SearchOptions options = {};
   std::string propagator = "automatic";
@@ -31,21 +31,21 @@ struct SearchConfig {
   std::vector<search::Parameter> parameters = {};
   std::vector<Start> starts = {};
 
-  std::vector<std::string> constraints = {};  ///< what programs tell and is at most 0 where a configuration is allowed
+  std::vector<std::string> constraints = {};  ///< values that programs report; each is at most 0 if a configuration is allowed
 
-  bool trains = true;               ///< whether trials train, and what
-  std::filesystem::path base = {};  ///< a training configuration
-  bool test = true;                 ///< the best configuration at the end, on the test set
+  bool trains = true;               ///< whether trials are trainings; otherwise they run programs
+  std::filesystem::path base = {};  ///< file of a training configuration
+  bool test = true;                 ///< whether to evaluate the best configuration at the end, on the test set
 };
 
-/// The keys under "search." but for parameters.
+/// Visits the keys under "search.", except those of parameters and starts.
 void visit(SearchConfig& config, OptionVisitor& visitor);
 
-/// Takes every known key out of `config`. @param journal the default. @param trains whether trials train: keys for that are known only then
+/// Reads all keys of `config`. @param journal default of search.journal. @param trains whether trials are trainings: some keys are valid only then
 /// @throws ConfigError with all problems at once
 SearchConfig read_search_config(Config& config, const std::filesystem::path& journal, bool trains);
 
-/// Names of propagators with a line about each, for --help.
+/// The names of the propagators, with a line about each, for --help.
 std::string list_of_propagators();
 
 }  // namespace tw::tool

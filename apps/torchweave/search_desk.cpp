@@ -25,7 +25,7 @@ NamedTexts configuration_in(const std::string& text) {
       texts[name] = value.is_string() ? value.get<std::string>() : value.dump();
     return texts;
   } catch (const nlohmann::json::exception&) {
-    throw Error(concat("'", text, "' is no configuration, such as {\"optimizer.lr\": 1e-3}"));
+    throw Error(concat("'", text, "' is not a configuration; expected a JSON object, such as {\"optimizer.lr\": 1e-3}"));
   }
 }
 
@@ -54,7 +54,7 @@ void enqueue_trials(const std::vector<std::string>& texts, const std::string& fo
     for (const std::string& line : configurations_of(text)) configurations.push_back(configuration_in(line));
   }
   for (const NamedTexts& each : configurations) search::enqueue(folder, each);
-  std::cout << "put in: " << configurations.size() << std::endl;
+  std::cout << "configurations enqueued: " << configurations.size() << std::endl;
 }
 
 }  // namespace tw::tool

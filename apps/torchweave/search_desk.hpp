@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user can do with a search that may be running: by its folder, without MPI.
+// Commands for a search that may be running. They need only its folder, and no MPI.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace tw::tool {
 
-/// Prints how far the search in `folder` has come.
+/// Prints the progress of the search in `folder`.
 void print_search_status(const std::string& folder);
 
 /// Makes the search in `folder` try configurations next. @param texts each a JSON object, or a file with one per line

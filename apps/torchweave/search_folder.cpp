@@ -28,12 +28,12 @@ void prepare_search_folder(const Communicator& comm, const std::filesystem::path
     const std::filesystem::path path = folder / "objective.txt";
     const std::vector<std::filesystem::path> journal = search::journal_files(folder);
     if (!fresh && !journal.empty() && text_in(path) != identity) {
-      throw Error(concat(folder.string(), " holds a search of another objective, which ", path.filename().string(),
-                         " there describes. Start over (--fresh), or set search.journal to another folder"));
+      throw Error(concat(folder.string(), " holds a search of another objective, which is described in its ", path.filename().string(),
+                         ". Start over (--fresh), or set search.journal to another folder"));
     }
     if (fresh) {
       for (const std::filesystem::path& file : journal) std::filesystem::remove(file);
-      std::filesystem::remove(folder / "test.txt");  // of the search that is lost
+      std::filesystem::remove(folder / "test.txt");  // of the search that is discarded
     }
     replace_file(path, identity);
   });

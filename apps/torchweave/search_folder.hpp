@@ -6,9 +6,9 @@
 
 namespace tw::tool {
 
-/// Makes sure that a journal belongs to this search, or that there is none. Collective.
-/// @param folder empty: nothing is kept. @param identity of the objective. @param fresh removes an earlier search
-/// @throws Error when another search runs there, or the one that is there is of another objective
+/// Makes sure that the journal in `folder` belongs to this search, or that there is none. Collective.
+/// @param folder empty: the search has no journal. @param identity see SearchTask. @param fresh whether to delete an earlier search
+/// @throws Error if another search runs in the folder, or if its journal belongs to another objective
 void prepare_search_folder(const Communicator& comm, const std::filesystem::path& folder, const std::string& identity, bool fresh);
 
 }  // namespace tw::tool

@@ -73,14 +73,14 @@ void read_choices(Config& config, const std::string& table, Parameter& parameter
 void read_condition(Config& config, const std::string& table, Parameter& parameter) {
   for (const std::string& key : config.keys(table + "when.")) {
     if (!parameter.parent.empty())
-      config.report(concat(key, ": a parameter depends on one other, and ", parameter.name, " does on ", parameter.parent));
+      config.report(concat(key, ": a parameter can depend on only one other, and ", parameter.name, " already depends on ", parameter.parent));
     parameter.parent = key.substr(table.size() + depends.size() - 1);
     parameter.allowed.clear();
     config.bind(key, parameter.allowed);
   }
 }
 
-/// A choice, or a number as the space reads it.
+/// A value of `parameter`: a choice, or a number in the form that the space reads.
 std::string read_value(Config& config, const std::string& key, const Parameter& parameter) {
   std::string text;
   if (parameter.kind == Parameter::Kind::categorical) {
@@ -101,7 +101,7 @@ Parameter read_parameter(Config& config, const std::string& name) {
   using Kind = Parameter::Kind;
   Parameter parameter{.name = name};
   const std::string table = root + name + '.';
-  if (!config.is_set(table + "kind")) config.report(table + "kind is missing: real, integer, ordinal or categorical");
+  if (!config.is_set(table + "kind")) config.report(table + "kind is missing; it must be real, integer, ordinal or categorical");
   bind_choice<Kind>(config, table + "kind", parameter.kind,
                     {{"real", Kind::real}, {"integer", Kind::integer}, {"ordinal", Kind::ordinal}, {"categorical", Kind::categorical}});
   if (parameter.has_choices()) {
@@ -114,7 +114,8 @@ Parameter read_parameter(Config& config, const std::string& name) {
   return parameter;
 }
 
-/// Behind what they depend on; those that depend on nothing there is, or in a circle, come last.
+/// Orders parameters so that each follows the one that it depends on. If that is missing, or if they depend on each other in a circle, they come
+/// last.
 std::vector<Parameter> in_order(std::vector<Parameter> waiting) {
   std::vector<Parameter> ordered;
   const auto is_there = [&](const std::string& name) { return std::ranges::any_of(ordered, [&](const Parameter& p) { return p.name == name; }); };
@@ -132,7 +133,7 @@ std::vector<Parameter> in_order(std::vector<Parameter> waiting) {
 std::vector<Parameter> read_parameters(Config& config) {
   std::vector<Parameter> parameters;
   for (const std::string& name : names_in(config)) parameters.push_back(read_parameter(config, name));
-  if (parameters.empty()) config.report("there is nothing to search: no table [search.space.NAME]");
+  if (parameters.empty()) config.report("there is nothing to search: the configuration has no table [search.space.NAME]");
   return in_order(std::move(parameters));
 }
 
@@ -143,7 +144,7 @@ std::vector<Start> read_starts(Config& config, const std::vector<Parameter>& par
     const size_t dot = key.find('.', table.size());
     const std::string name = key.substr(table.size(), dot - table.size());
     const auto parameter = std::ranges::find(parameters, dot == std::string::npos ? "" : key.substr(dot + 1), &Parameter::name);
-    if (parameter == parameters.end()) continue;  // finish() says that the key is unknown
+    if (parameter == parameters.end()) continue;  // finish() reports that the key is unknown
     if (starts.empty() || starts.back().name != name) starts.push_back({.name = name});
     starts.back().values[parameter->name] = read_value(config, key, *parameter);
   }
@@ -159,7 +160,7 @@ search::Space space_of(const std::vector<Parameter>& parameters, const std::vect
     try {
       const std::vector<double> values = search::values_of(space, each.values, search::Unnamed::starts);
       for (const auto& [name, text] : each.values) {
-        if (std::isnan(values[space.index_of(name)])) refuse("parameter '", name, "' does not exist under the others' values");
+        if (std::isnan(values[space.index_of(name)])) refuse("parameter '", name, "' does not exist with the values of the other parameters");
       }
     } catch (const Error& error) {
       refuse(error.what());

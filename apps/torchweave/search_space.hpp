@@ -9,24 +9,25 @@
 
 namespace tw::tool {
 
-/// Takes all keys "search.space.NAME.*" out of `config`: kind, then low, high, scale ("linear" or "log") and step, or values; initial, which is
-/// tried first; and when.PARENT. NAME may have dots. Sorted by name, but after what they depend on. Problems are reported to `config`.
+/// Reads all keys "search.space.NAME.*" of `config`: kind; low, high, scale ("linear" or "log") and step, or values; initial, the value that is tried
+/// first; and when.PARENT. NAME may contain dots. @return parameters sorted by name, but each after the one that it depends on. Problems are reported
+/// to `config`.
 std::vector<search::Parameter> read_parameters(Config& config);
 
 /// A configuration that a search tries first.
 struct Start {
   std::string name;
-  search::NamedTexts values = {};  ///< some of them
+  search::NamedTexts values = {};  ///< of some or all parameters
 };
 
-/// Takes all keys "search.start.NAME.PARAMETER" out of `config`, sorted by name, in which there is no dot.
+/// Reads all keys "search.start.NAME.PARAMETER" of `config`; NAME contains no dot. @return the starts, sorted by name
 std::vector<Start> read_starts(Config& config, const std::vector<search::Parameter>& parameters);
 
-/// Of these parameters, where these are tried first, after what the parameters themselves say. @throws ConfigError naming each start that lies
-/// outside
+/// The space of `parameters`, in which `starts` are tried first, after the initial values of the parameters themselves. @throws ConfigError that
+/// names each start outside the space
 search::Space space_of(const std::vector<search::Parameter>& parameters, const std::vector<Start>& starts);
 
-/// All that exist: name and value.
+/// Name and value of each parameter that exists under `values`.
 std::vector<std::pair<std::string, std::string>> settings_of(const search::Space& space, const std::vector<double>& values);
 
 }  // namespace tw::tool

@@ -11,16 +11,16 @@
 
 namespace tw::tool {
 
-/// What a search tries out.
+/// How a search evaluates and describes its trials.
 struct SearchTask {
   search::Objective objective;
-  std::string identity;  ///< all that losses depend on besides the parameters: a journal belongs to it
-  std::string loss;      ///< what it is, for people
-  int64_t steps = 0;     ///< the most that a trial reports; 0: not known
+  std::string identity;  ///< everything besides the parameters that losses depend on; a journal belongs to one identity
+  std::string loss;      ///< meaning of the loss, in words
+  int64_t steps = 0;     ///< largest step that a trial reports; 0: unknown
   StallOptions stall = {};
-  /// Figures of a configuration on the test set, which trials do not look at. Collective over `comm`. Empty: there is no test set.
+  /// Figures of a configuration on the test set, which trials do not use. Collective over `comm`. Empty: there is no test set.
   std::function<train::Figures(const std::vector<double>& values, const Communicator& comm, const std::string& run)> test;
-  /// What a person types to have a configuration. @param file that holds it, if any
+  /// The command that runs a configuration. @param file file with the configuration; empty: none
   std::function<std::string(const std::vector<double>& values, const std::string& file)> command_line;
   /// A configuration as TOML.
   std::function<std::string(const std::vector<double>& values)> toml;

@@ -26,15 +26,14 @@ void test_winner(const Communicator& comm, const SearchTask& task, const search:
   if (part.size() < ranks) return;  // a mesh may need all ranks of a worker
   const train::Figures figures = task.test(best.values, part, concat("winner_", group));
   if (comm.rank() != 0 || figures.empty()) return;
-  std::cout << "  test         " << figures_text(figures) << ": its settings trained once more, in the best epoch";
+  std::cout << "  test         " << figures_text(figures) << ": trained again with the best configuration, model of the best epoch";
   if (folder.empty()) {
     std::cout << std::endl;
     return;
   }
   const std::filesystem::path path = folder / "test.txt";
   const int64_t before = lines_in(path);
-  std::cout << (before == 0 ? std::string("; the first look at the test set") : concat("; looks at the test set before this one: ", before))
-            << std::endl;
+  std::cout << (before == 0 ? std::string("; the first look at the test set") : concat("; earlier looks at the test set: ", before)) << std::endl;
   std::ofstream out(path, std::ios::app);
   out << "trial " << best.trial << ": " << figures_text(figures) << std::endl;
   if (!out) throw FileError(path, 0, "cannot be written");

@@ -11,7 +11,7 @@ namespace tw::tool {
 void add_selftest(CLI::App& app, Session& session) {
   const auto options = std::make_shared<selftest::RunOptions>();
   CLI::App* command = app.add_subcommand("selftest", "Test this installation on the ranks of any launcher, in two minutes, and record what passed");
-  command->add_option("--json", options->json, "File for the record, in a folder that all ranks can write. It names no host, user or folder")
+  command->add_option("--json", options->json, "File for the record, in a folder that all ranks can write. The record names no host, user or folder")
       ->capture_default_str();
   command->add_option("--limit", options->limit, "Seconds after which a rank that waits for others ends the job")
       ->capture_default_str()

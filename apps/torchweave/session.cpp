@@ -13,7 +13,7 @@ namespace tw::tool {
 
 Environment& Session::mpi() {
   if (mpi_) return *mpi_;
-  // Autograd's own threads reduce gradients on a device.
+  // With a device, autograd's own threads reduce gradients.
   const bool has_devices = at::accelerator::deviceCount() > 0;
   mpi_.emplace(EnvironmentOptions{.thread_level = has_devices ? ThreadLevel::serialized : ThreadLevel::funneled});
   ending_.emplace(mpi_->world());

@@ -18,8 +18,7 @@ namespace {
   const Batch sample = first_samples(train_set, 1);
   const std::string file = config.model.path.empty() ? "" : concat(" (model.path = \"", config.model.path.string(), "\")");
   throw Error(concat("model.name = \"", config.model.name, '"', file, " cannot be trained on data.kind = \"", config.data.kind,
-                     "\", a sample of which has inputs ", sample.inputs.sizes().slice(1), " and targets ", sample.targets.sizes().slice(1), ": ",
-                     why));
+                     "\", whose samples have inputs ", sample.inputs.sizes().slice(1), " and targets ", sample.targets.sizes().slice(1), ": ", why));
 }
 
 }  // namespace
@@ -29,13 +28,13 @@ void with_shapes_in_errors(const TrainConfig& config, const Dataset& train_set, 
     call();
   } catch (const Error&) {
     throw;
-  } catch (const std::system_error&) {  // of files and threads
+  } catch (const std::system_error&) {  // from files and threads
     throw;
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
     fail(config, train_set, error.what_without_backtrace());
-  } catch (const std::runtime_error& error) {  // a script's
+  } catch (const std::runtime_error& error) {  // from a TorchScript file
     fail(config, train_set, error.what());
   }
 }

@@ -102,7 +102,7 @@ class SvgChart::Drawing {
       }
     }
     if (x_axis_.is_empty()) return;
-    if (x_axis_.high < 2 * x_axis_.low) x_axis_ = {x_axis_.low / 2, x_axis_.high * 2};  // one size alone
+    if (x_axis_.high < 2 * x_axis_.low) x_axis_ = {x_axis_.low / 2, x_axis_.high * 2};  // if there is only one size
     if (y_axis_.high < 2 * y_axis_.low) y_axis_ = {y_axis_.low / 2, y_axis_.high * 2};
     x_ticks_ = byte_ticks(x_axis_);
     y_ticks_ = decimal_ticks(y_axis_);

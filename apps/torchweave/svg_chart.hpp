@@ -5,7 +5,7 @@
 
 namespace tw::tool {
 
-/// Line charts side by side, all with the same logarithmic axes: x in bytes, y in a unit of yours. Pure: values in, SVG out.
+/// Line charts side by side, all with the same logarithmic axes: x in bytes, y in any unit. Pure: values in, SVG out.
 class SvgChart {
  public:
   /// @param y_label such as "bus bandwidth, GB/s".

@@ -54,14 +54,14 @@ TrainConfig read_config(const TrainArguments& arguments, bool print) {
     for (const std::string& key : keys_without_effect(config)) log_warning(key);
     const bool guesses = read.model.name == "residual" && read.layers.guess == layer_parallel::Guess::previous;
     if (arguments.resume && guesses) {
-      log_warning("layer_parallel.guess = previous: checkpoints do not hold the solutions of earlier passes, so the resumed ",
-                  "run begins without them, and does not have the bits of one that was not interrupted");
+      log_warning("layer_parallel.guess = \"previous\": checkpoints do not hold the solutions of earlier passes. The resumed ",
+                  "run begins without them, so its results are not bit for bit those of an uninterrupted run");
     }
   }
   return read;
 }
 
-// For `comm` and what is made of it.
+// Selects the backends of `comm` and of the communicators that are derived from it.
 void select_backends_for(const TrainConfig& config, const Communicator& comm) {
   const algorithms::Cluster cluster = cluster_of(comm);
   if (!config.mesh.selection.empty()) {
@@ -73,14 +73,14 @@ void select_backends_for(const TrainConfig& config, const Communicator& comm) {
   if (comm.rank() == 0 && cluster.nodes > 1) log_info("backends across ", cluster.nodes, " nodes:\n", selected);
 }
 
-// memory.svg in the run's folder.
+// Writes memory.svg, in the run's folder.
 void draw_memory(std::ostream& out, const TrainConfig& config, const Communicator& comm, const train::StepMemory& step) {
   const std::filesystem::path path = config.run.folder() / "memory.svg";
   on_all_ranks(comm, "drawing the memory of a step", [&] {
     if (comm.rank() != 0) return;
     replace_file(path, memory_svg(step));
   });
-  if (comm.rank() == 0) out << "  of a step      " << path.string() << " shows what rank " << step.rank << " held\n";
+  if (comm.rank() == 0) out << "  memory chart   " << path.string() << " shows what rank " << step.rank << " held in one step\n";
 }
 
 void run_train(const TrainArguments& arguments, Session& session) {
@@ -124,21 +124,21 @@ void run_train(const TrainArguments& arguments, Session& session) {
 void add_train(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train a network on all ranks");
-  command->add_option("config", arguments->config, "TOML file")->required();
-  command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be given several times")->allow_extra_args(false);
+  command->add_option("config", arguments->config, "TOML file of the configuration")->required();
+  command->add_option("--set", arguments->settings, "key=value: replaces a value of the file; may be repeated")->allow_extra_args(false);
   command->add_option("--data", arguments->data, "Directory of the data; the same as --set data.directory=DIR");
   command->add_option("--device", arguments->device, "cpu, cuda or auto; the same as --set model.device=DEVICE");
   auto* resume = command->add_flag("--resume", arguments->resume, "Continue the run of this name, on any number of ranks; start it if there is none");
-  command->add_flag("--fresh", arguments->fresh, "Start over, even if an unfinished run of this name is lost")->excludes(resume);
-  command->add_flag("--dry-run", arguments->dry_run, "Check configuration, data, model and memory, and train nothing");
+  command->add_flag("--fresh", arguments->fresh, "Start over, and discard an unfinished run of this name")->excludes(resume);
+  command->add_flag("--dry-run", arguments->dry_run, "Check the configuration, data, model and memory without training");
   command->add_option("--trace", arguments->trace, "Write a timeline of all ranks to this file, for ui.perfetto.dev or about:tracing");
   command->footer(R"(Keys of the configuration: torchweave keys
 
 Exit codes
   0   the run is done, or early stopping ended it
-  1   an error
+  1   an error ended the run
   2   a loss or gradient that is not finite ended the run (non_finite = "stop")
-  75  unfinished, ended by SIGTERM or SIGUSR1: continue with --resume)");
+  75  SIGTERM or SIGUSR1 ended the run early: continue it with --resume)");
   command->callback([arguments, &session] { run_train(*arguments, session); });
 }
 

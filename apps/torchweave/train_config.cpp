@@ -12,7 +12,7 @@
 namespace tw::tool {
 namespace {
 
-/// Of the models that read this key.
+/// The condition that model.name is a model that reads this key.
 Condition with_models_of(const std::string& key) {
   Condition condition{"model.name", {}};
   for (const ModelKind& kind : model_kinds()) {
@@ -27,81 +27,88 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
   const Condition images{"data.kind", {"mnist"}};
   visitor.field(
       "kind", data.kind, {"mnist", "regression", "adding"},
-      {.meaning = "mnist: images with labels, in MNIST's layout; regression: train/ and test/ with NPY shards or CSV; adding: sequences, made "
-                  "here, of numbers of which the two that are marked are to be added"});
-  visitor.field("directory", data.directory, {.meaning = "where the data lie", .where = {{"data.kind", {"mnist", "regression"}}}});
+      {.meaning = "mnist: labeled images in MNIST's layout; regression: folders train/ and test/ with NPY shards or CSV; adding: the adding "
+                  "problem, generated sequences of numbers, of which two are marked and must be added"});
+  visitor.field("directory", data.directory, {.meaning = "folder of the data", .where = {{"data.kind", {"mnist", "regression"}}}});
   visitor.field("header", data.header, {"automatic", "present", "absent"},
                 {.meaning = "whether the first line of a CSV names its columns; automatic: if none of its fields looks like a value",
                  .where = {{"data.kind", {"regression"}}}});
-  visitor.field("shift", data.shift, at_least(0),
-                {.meaning = "by which training images are moved at random, at most", .unit = "pixels", .where = {images}});
+  visitor.field("shift", data.shift, at_least(0), {.meaning = "largest random shift of training images", .unit = "pixels", .where = {images}});
   visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
   visitor.field("train_samples", data.train_samples, at_least(0, any_count),
-                {.meaning = "the first of the training set; 0: all, of adding 10,000", .unit = "samples"});
+                {.meaning = "number of samples used, from the start of the training set; 0: all, or 10,000 for adding", .unit = "samples"});
   visitor.field("test_samples", data.test_samples, at_least(0, any_count),
-                {.meaning = "the first of the test set; 0: all, of adding 1,000", .unit = "samples"});
-  visitor.field("validation", data.validation,
-                {.meaning = "what decides about early stopping, the best model and a search, which never look at the test set: a share of the "
-                            "training set that is held out, such as 0.1, of each class alike; or a number of samples; or another folder of the "
-                            "layout of `data.directory`, whose training part is used; 0: none, and nothing is decided"});
-  visitor.field("validation_seed", data.validation_seed, at_least(0, any_count), {.meaning = "of which samples are held out"});
-  visitor.field("steps", data.steps, at_least(2), {.meaning = "of a sequence", .where = {{"data.kind", {"adding"}}}});
+                {.meaning = "number of samples used, from the start of the test set; 0: all, or 1,000 for adding", .unit = "samples"});
+  visitor.field(
+      "validation", data.validation,
+      {.meaning = "validation set, which decides about early stopping, the best model and a search; the test set never does. A share of the "
+                  "training set to hold out, such as 0.1, the same share of each class; or a number of samples; or another folder with "
+                  "the layout of `data.directory`, whose training part is used; 0: no validation set"});
+  visitor.field("validation_seed", data.validation_seed, at_least(0, any_count), {.meaning = "seed that determines which samples are held out"});
+  visitor.field("steps", data.steps, at_least(2), {.meaning = "length of a sequence", .where = {{"data.kind", {"adding"}}}});
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {
-  visitor.field("name", model.name, models_that(&ModelKind::is_trained), {.meaning = "of the network that is trained"});
-  visitor.field("dtype", model.dtype, {"float32", "float64"}, {.meaning = "of its parameters"});
+  visitor.field("name", model.name, models_that(&ModelKind::is_trained), {.meaning = "network to train"});
+  visitor.field("dtype", model.dtype, {"float32", "float64"}, {.meaning = "dtype of the parameters"});
   visitor.field(
       "device", model.device,
-      {.meaning = "to train on: cpu, cuda, ... (one a rank, in turns), cuda:1 (for all ranks of a node), or auto: an accelerator where all ranks "
-                  "have one"});
-  visitor.field("width", model.width, at_least(1), {.meaning = "of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
+      {.meaning = "device to train on: cpu; a kind such as cuda, whose devices the ranks of a node share in turn; one device for all ranks of a "
+                  "node, such as cuda:1; or auto: an accelerator if all ranks have one, otherwise cpu"});
+  visitor.field("width", model.width, at_least(1),
+                {.meaning = "width of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
   visitor.field("hidden_layers", model.hidden_layers, at_least(0),
-                {.meaning = "between the first and the last", .where = {with_models_of("hidden_layers")}});
-  visitor.field("blocks", model.blocks, at_least(1), {.meaning = "of each stage of the network", .where = {with_models_of("blocks")}});
+                {.meaning = "number of hidden layers", .where = {with_models_of("hidden_layers")}});
+  visitor.field("blocks", model.blocks, at_least(1),
+                {.meaning = "number of blocks in each stage of the network", .where = {with_models_of("blocks")}});
   visitor.field("layers", model.layers, at_least(2),
-                {.meaning = "which may be in parallel, along `mesh.layer`", .where = {with_models_of("layers")}});
-  visitor.field("channels", model.channels, at_least(1), {.meaning = "of a layer", .where = {with_models_of("channels")}});
+                {.meaning = "number of layers, which can be in parallel along `mesh.layer`", .where = {with_models_of("layers")}});
+  visitor.field("channels", model.channels, at_least(1), {.meaning = "channels of each layer", .where = {with_models_of("channels")}});
   visitor.field("conv_layers", model.conv_layers, at_least(1),
-                {.meaning = "convolutions one after the other", .where = {with_models_of("conv_layers")}});
+                {.meaning = "number of consecutive convolutions", .where = {with_models_of("conv_layers")}});
   visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
-                {.meaning = "after each convolution", .where = {with_models_of("activation")}});
-  visitor.field("stacked", model.stacked, at_least(1), {.meaning = "recurrent layers, one over the other", .where = {with_models_of("stacked")}});
+                {.meaning = "activation function after each convolution", .where = {with_models_of("activation")}});
+  visitor.field("stacked", model.stacked, at_least(1), {.meaning = "number of stacked recurrent layers", .where = {with_models_of("stacked")}});
   visitor.field("bidirectional", model.bidirectional,
-                {.meaning = "each recurrent layer in both directions of time", .where = {with_models_of("bidirectional")}});
+                {.meaning = "whether each recurrent layer runs in both directions of time", .where = {with_models_of("bidirectional")}});
   visitor.field("longest_memory", model.longest_memory, at_least(0),
-                {.meaning = "over which the first weights remember, at most; 0: as LibTorch has them",
+                {.meaning = "longest memory of the initial weights; 0: LibTorch's initial weights",
                  .unit = "time steps",
                  .where = {with_models_of("longest_memory")}});
-  visitor.field("step_inputs", model.step_inputs, at_least(1),
-                {.meaning = "numbers of an image that a time step takes; 1: pixel by pixel",
-                 .where = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
-  visitor.field("path", model.path, {.meaning = "the file of the module", .where = {with_models_of("path")}});
+  visitor.field(
+      "step_inputs", model.step_inputs, at_least(1),
+      {.meaning = "numbers of an image per time step; 1: pixel by pixel", .where = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
+  visitor.field("path", model.path, {.meaning = "file of the TorchScript module", .where = {with_models_of("path")}});
 }
 
 void visit(OptimizerOptions& optimizer, OptionVisitor& visitor) {
-  visitor.field("name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"}, {.meaning = "of LibTorch's optimizers"});
+  visitor.field("name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"}, {.meaning = "one of LibTorch's optimizers"});
   visitor.field("lr", optimizer.lr, {.least = 0, .above = true}, {.meaning = "learning rate"});
   visitor.field("momentum", optimizer.momentum, {.least = 0, .most = 1, .below = true},
-                {.meaning = "of the updates", .where = {{"optimizer.name", {"sgd", "rmsprop"}}}});
-  visitor.field("nesterov", optimizer.nesterov, {.meaning = "Nesterov's momentum", .where = {{"optimizer.name", {"sgd"}}}});
-  visitor.field("weight_decay", optimizer.weight_decay, {.least = 0}, {.meaning = "of all parameters"});
+                {.meaning = "momentum of the updates", .where = {{"optimizer.name", {"sgd", "rmsprop"}}}});
+  visitor.field("nesterov", optimizer.nesterov, {.meaning = "whether the momentum is Nesterov's", .where = {{"optimizer.name", {"sgd"}}}});
+  visitor.field("weight_decay", optimizer.weight_decay, {.least = 0}, {.meaning = "weight decay of all parameters"});
 }
 
 void visit(StallOptions& stall, OptionVisitor& visitor) {
   constexpr Bounds a_wait{.least = 0, .most = 1e9, .above = true};
-  visitor.field("warning", stall.warning, a_wait, {.meaning = "of waiting for other ranks, after which those that are late are named", .unit = "s"});
-  visitor.field("abort", stall.abort, a_wait, {.meaning = "after which they are named again, and the job ends", .unit = "s"});
+  visitor.field("warning", stall.warning, a_wait, {.meaning = "seconds that a rank waits for others before late ranks are logged", .unit = "s"});
+  visitor.field("abort", stall.abort, a_wait,
+                {.meaning = "seconds that a rank waits before late ranks are logged again and the job ends", .unit = "s"});
 }
 
 void visit(MeshOptions& mesh, OptionVisitor& visitor) {
-  visitor.field("data", mesh.data, at_least(0), {.meaning = "with different samples; 0: all that are left, or 1 with shard = 0", .unit = "ranks"});
-  visitor.field("shard", mesh.shard, at_least(0),
-                {.meaning = "with different samples, among which the model is divided, see `shard.what`; 0: all that are left", .unit = "ranks"});
-  visitor.field("layer", mesh.layer, at_least(1), {.meaning = "that hold one model together, its layers in parallel", .unit = "ranks"});
-  visitor.field("stage", mesh.stage, at_least(1), {.meaning = "that hold one model together, one stage of a pipeline each", .unit = "ranks"});
-  visitor.field("selection", mesh.selection,
-                {.meaning = "a file of `torchweave bench comm --tune`, with the backend for each collective; empty: by formula"});
+  visitor.field("data", mesh.data, at_least(0),
+                {.meaning = "ranks with different samples; 0: all remaining ranks, or 1 with shard = 0", .unit = "ranks"});
+  visitor.field(
+      "shard", mesh.shard, at_least(0),
+      {.meaning = "ranks with different samples, among which the model is divided, see `shard.what`; 0: all remaining ranks", .unit = "ranks"});
+  visitor.field("layer", mesh.layer, at_least(1),
+                {.meaning = "ranks that hold one model together, with its layers or time steps in parallel", .unit = "ranks"});
+  visitor.field("stage", mesh.stage, at_least(1), {.meaning = "ranks that hold one model together, in the stages of a pipeline", .unit = "ranks"});
+  visitor.field(
+      "selection", mesh.selection,
+      {.meaning = "file that `torchweave bench comm --tune` has written, with the backend for each collective; empty: selected by formula"});
 }
 
 std::vector<MeshAxis> axes_of(const MeshOptions& mesh) {
@@ -127,14 +134,14 @@ void visit(Training<Options>& training, OptionVisitor& visitor) {
 // "a" or "b" or "c", with the quotes.
 std::string any_of(const std::vector<std::string>& names) { return '"' + joined(names, "\" or \"") + '"'; }
 
-// Numbers of ranks, as far as they are known before there are any: "all that are left" count as two along `shard`, and as one along `data`.
+// Numbers of ranks, as far as they are known before MPI starts: "all remaining ranks" count as two along `shard`, and as one along `data`.
 train::MeshSizes known_sizes(const MeshOptions& mesh) {
   return {.data = static_cast<int>(std::max<int64_t>(1, mesh.data)),
           .shard = mesh.shard == 0 ? 2 : static_cast<int>(mesh.shard),
           .parts = static_cast<int>(std::max(mesh.stage, mesh.layer))};
 }
 
-// What is right by itself and wrong together, of more than one part.
+// Problems of values that are valid alone but not together, across groups of options.
 std::vector<Problem> contradictions(const TrainConfig& read) {
   std::vector<Problem> found;
   const train::Options& run = read.run;
@@ -144,7 +151,7 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   }
   const bool elastic_momentum = run.replicas.meet == train::Meeting::parameter_server && run.replicas.algorithm == train::ServerAlgorithm::eamsgd;
   if (elastic_momentum && !read.optimizer.nesterov) {
-    found.push_back({"replicas.algorithm", "is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov", "\"easgd\""});
+    found.push_back({"replicas.algorithm", "is \"eamsgd\", which requires optimizer.name = \"sgd\" and optimizer.nesterov = true", "\"easgd\""});
   }
   const ModelKind& kind = *find_model_kind(read.model.name);
   if (!images && kind.takes_images) {
@@ -157,30 +164,31 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
                      "1"});
   }
   if (read.mesh.stage > 1 && !kind.is_cut) {
-    found.push_back({"mesh.stage", concat("is not for model.name = \"", read.model.name, "\", which is not cut into stages"), "1"});
+    found.push_back({"mesh.stage", concat("is not supported for model.name = \"", read.model.name, "\", which cannot be cut into stages"), "1"});
   }
   std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh)), std::back_inserter(found));
   if (run.precision.compute != ComputeType::float32 && read.model.dtype != "float32") {
     found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});
   }
   if (run.precision.compute != ComputeType::float32 && (read.model.name == "gru" || read.model.name == "lstm")) {
-    found.push_back(
-        {"precision.compute", concat("is not for model.name = \"", read.model.name, "\", whose time steps are in parallel"), "\"float32\""});
+    found.push_back({"precision.compute", concat("is not supported for model.name = \"", read.model.name, "\", whose time steps are in parallel"),
+                     "\"float32\""});
   }
   if (!images && (read.data.shift > 0 || read.data.flip)) {
     found.push_back({"data.shift", concat("and data.flip are for images, but data.kind is \"", read.data.kind, "\""), "0 and false"});
   }
   if (read.model.name == "torchscript" && read.model.path.empty()) {
-    found.push_back({"model.path", "must name the file of a model \"torchscript\"", "\"model.pt\""});
+    found.push_back({"model.path", "must name a TorchScript file if model.name = \"torchscript\"", "\"model.pt\""});
   }
   if (const std::string wrong = problem_of_validation(read.data); !wrong.empty()) {
     found.push_back({"data.validation", wrong, "0.1"});
   } else if (run.early_stopping.patience > 0 && !validation_of(read.data).is_there()) {
-    found.push_back({"early_stopping.patience", "is decided on a validation set, but data.validation is 0", "0"});
+    found.push_back({"early_stopping.patience", "needs a validation set, but data.validation is 0", "0"});
   }
   const std::string& watch = run.early_stopping.watch;
   if (watch != "loss" && watch != (images ? "accuracy" : "mae")) {
-    found.push_back({"early_stopping.watch", concat("is \"", watch, "\", which data of kind \"", read.data.kind, "\" do not have"), "\"loss\""});
+    found.push_back(
+        {"early_stopping.watch", concat("is \"", watch, "\", which is not measured on data of kind \"", read.data.kind, "\""), "\"loss\""});
   }
   return found;
 }
@@ -205,8 +213,8 @@ void visit(TrainConfig& config, OptionVisitor& visitor) {
 namespace {
 
 const std::vector<std::pair<std::string, std::string>> renamed_keys{
-    {"strategy.name", "replicas.meet, or mesh.shard and shard.what for a model that ranks divide"},
-    {"strategy.release_gradients", "shard.what, which can be \"gradients\""},
+    {"strategy.name", "replicas.meet, or mesh.shard and shard.what for a model that is divided among ranks"},
+    {"strategy.release_gradients", "shard.what, with the value \"gradients\""},
     {"strategy.one_copy_per_node", "shard.one_copy_per_node"},
     {"strategy.unit_bytes", "shard.unit_bytes"},
     {"strategy.prefetch_units", "shard.prefetch_units"},

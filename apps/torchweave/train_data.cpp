@@ -15,10 +15,10 @@
 namespace tw::tool {
 namespace {
 
-/// A split, and the classes of its samples, where they have some.
+/// A split, and the classes of its samples if they have classes.
 struct Opened {
   std::shared_ptr<const Dataset> whole;
-  std::shared_ptr<const Dataset> used;  // the first of them
+  std::shared_ptr<const Dataset> used;  // the first samples of `whole`
   at::Tensor classes = {};
 };
 

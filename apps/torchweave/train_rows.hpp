@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many samples a rank takes, and the first ones.
+// The number of samples of an update and of a pass, and the first samples of a data set.
 #pragma once
 #include <cstdint>
 #include <tw/data/dataset.hpp>
@@ -8,13 +8,13 @@
 
 namespace tw::tool {
 
-/// Of an update, over all ranks of the data axis.
+/// Samples of an update, over all ranks. @param ranks number of ranks with different samples, see sample_ranks()
 int64_t global_batch_of(const TrainConfig& config, int ranks);
 
-/// Of one model, in a forward and backward pass. @param ranks of the data axis
+/// Samples of one model in a forward and backward pass. @param ranks the same
 int64_t rows_of_a_pass(const TrainConfig& config, int ranks);
 
-/// At most so many.
+/// The first `count` samples; all if there are fewer.
 Batch first_samples(const Dataset& dataset, int64_t count, c10::Device device = c10::Device(c10::kCPU));
 
 }  // namespace tw::tool

@@ -32,12 +32,12 @@
 namespace tw::tool {
 namespace {
 
-// What load_mnist() finds in MNIST and its successors.
+// The number of classes in MNIST and its successors, as load_mnist() reads them.
 constexpr int64_t mnist_classes = 10;
 
 int64_t elements_of_a_sample(const at::Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, tensor.size(0)); }
 
-// The output, of shape [n, ...] as the targets have it.
+// Reshapes the model's outputs to [n, ...], as the targets have it.
 Callable shaped(Callable model, const std::vector<int64_t>& shape) {
   model.forward = [inner = std::move(model.forward), shape](const at::Tensor& inputs) {
     std::vector<int64_t> wanted{inputs.size(0)};
@@ -68,7 +68,8 @@ std::shared_ptr<layer_parallel::SequenceModel> make_sequence_model(const TrainCo
   const bool images = config.data.kind == "mnist";
   const at::Tensor& inputs = sample.inputs;  // [1, steps] or [1, steps, numbers]
   if (!images && inputs.dim() != 2 && inputs.dim() != 3) {
-    throw Error(concat("model ", config.model.name, " takes sequences, [steps] or [steps, numbers], but these are ", inputs.sizes().slice(1)));
+    throw Error(concat("model ", config.model.name, " takes sequences of shape [steps] or [steps, numbers], but these samples have the shape ",
+                       inputs.sizes().slice(1)));
   }
   const int64_t step_inputs = images ? config.model.step_inputs : inputs.dim() == 3 ? inputs.size(2) : 1;
   if (inputs.numel() % step_inputs != 0)
@@ -104,7 +105,7 @@ Callable make_model(const TrainConfig& config, const Dataset& dataset) {
 
 at::ScalarType dtype_of(const TrainConfig& config) { return config.model.dtype == "float64" ? at::kDouble : at::kFloat; }
 
-// The model's stage of this rank, as planned for all ranks of the axis.
+// This rank's stage of the model, by a plan for all ranks of the axis.
 train::Model make_stages(const TrainConfig& config, const Callable& whole, const Mesh& mesh, c10::Device device, TrainSetup& setup) {
   const Communicator& comm = mesh["stage"];
   const int64_t rows = rows_of_a_pass(config, sample_ranks(mesh));
@@ -121,15 +122,15 @@ train::Model make_stages(const TrainConfig& config, const Callable& whole, const
   const pipeline::ModelPlan planned = plan_together(mesh.comm(), *whole.module, forward, {example}, options);
   if (planned.best().devices() != comm.size()) {
     throw Error(concat("the plan for this model and ", rows, " rows uses ", planned.best().devices(), " of ", comm.size(),
-                       " ranks: set mesh.stage to that, or take larger batches"));
+                       " ranks: set mesh.stage to the number that it uses, or use larger batches"));
   }
   if (mesh.comm().rank() == 0) setup.explanation = planned.explain() + '\n';
   const uint64_t seed =
-      derived_seed(static_cast<uint64_t>(config.run.seed), static_cast<uint64_t>(sample_coordinate(mesh)));  // other samples, other masks
+      derived_seed(static_cast<uint64_t>(config.run.seed), static_cast<uint64_t>(sample_coordinate(mesh)));  // different samples need different masks
   return train::model_of(std::make_shared<pipeline::Pipeline>(comm, *whole.module, planned, seed));
 }
 
-/// A model whose inputs are given in another dtype.
+/// Converts inputs to the dtype of the model.
 class OfDtype : public ModelDecorator {
  public:
   OfDtype(std::shared_ptr<TrainableModel> inner, at::ScalarType dtype) : ModelDecorator(std::move(inner)), dtype_(dtype) {}
@@ -145,7 +146,7 @@ class OfDtype : public ModelDecorator {
   at::ScalarType dtype_;
 };
 
-// Parameters on `device`, and they and inputs in `dtype`.
+// Moves parameters and buffers to `device`, and converts floating-point ones and later inputs to `dtype`.
 train::Model placed(train::Model model, at::ScalarType dtype, c10::Device device) {
   const torch::NoGradGuard no_grad;
   for (const NamedTensor& tensor : model.all_tensors()) {

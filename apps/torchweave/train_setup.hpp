@@ -24,10 +24,10 @@ class IterationControl;
 
 namespace tw::tool {
 
-/// How long ranks are waited for from now on. Local.
+/// Sets how long ranks wait for each other from now on. Local.
 void watch(Environment& mpi, const StallOptions& stall);
 
-/// What a configuration asks for, made.
+/// The objects that a configuration describes.
 struct TrainSetup {
   TrainData data;
   std::string unit;  ///< what samples are called
@@ -35,19 +35,19 @@ struct TrainSetup {
   train::Objective objective;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::shared_ptr<layer_parallel::IteratedNetwork> layers;       ///< the model, if its layers or time steps are in parallel
-  std::shared_ptr<layer_parallel::IterationControl> iterations;  ///< of these
-  std::string explanation;                                       ///< on rank 0, why its stages are what they are, if it has any
+  std::shared_ptr<layer_parallel::IterationControl> iterations;  ///< controls their iterations
+  std::string explanation;                                       ///< on rank 0: explanation of the plan of the stages; empty without stages
 };
 
-/// Ranks with other samples, along `data` and `shard`; and this one's place among them. Local.
+/// The number of ranks with different samples, along `data` and `shard`, and the index of this rank among them. Local.
 int sample_ranks(const Mesh& mesh);
 int sample_coordinate(const Mesh& mesh);
 
-/// The axes that the configuration asks for, over these ranks, laid out by their nodes. Collective.
+/// A mesh of the ranks of `comm` with the axes of the configuration, laid out by nodes. Collective.
 Mesh make_train_mesh(const TrainConfig& config, const Communicator& comm);
 
-/// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh. @param device where this rank's tensors are to lie
-/// @throws Error that model and data do not fit, or that what is asked for is not there on that device.
+/// Makes model and optimizer. Parameters are drawn from config.run.seed. Collective over the mesh. @param device device of this rank's tensors
+/// @throws Error if model and data do not fit together, or if the device does not support the configuration
 TrainSetup make_train_setup(TrainConfig& config, const Mesh& mesh, TrainData data, c10::Device device);
 
 /// Collective over the mesh. @param setup borrowed

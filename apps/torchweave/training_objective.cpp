@@ -29,10 +29,10 @@ double value_of(const train::Figures& figures, const std::string& name) {
   return name == "error" ? 1 - train::figure(figures, "accuracy") : train::figure(figures, name);
 }
 
-/// Tells the search what each epoch has reached, and ends the training that it does not want to go on.
+/// Reports the result of each epoch to the search, and ends the training if the search stops the trial.
 class Reporter : public train::Hook {
  public:
-  /// @param figures on the validation set, the first of which is reported. @param best of the trial: their values in its best epoch; kept up
+  /// @param figures names of figures on the validation set; the first one is reported. @param best their values in the trial's best epoch; updated
   Reporter(search::Trial& trial, std::vector<std::string> figures, at::Tensor best)
       : trial_(trial), figures_(std::move(figures)), best_(std::move(best)) {}
 
@@ -56,10 +56,10 @@ class Reporter : public train::Hook {
   bool stopped_ = false;
 };
 
-/// Keeps what a training was in its best epoch.
+/// Keeps a copy of a training's tensors from its best epoch.
 class BestEpoch : public train::Hook {
  public:
-  /// @param figure on the validation set
+  /// @param figure the figure on the validation set that decides which epoch is the best
   BestEpoch(train::Trainer& trainer, std::string figure) : trainer_(trainer), figure_(std::move(figure)) {}
 
   void on_end_epoch(train::State& /*state*/, const train::EpochReport& report) override {
@@ -70,15 +70,15 @@ class BestEpoch : public train::Hook {
     for (const NamedShard& each : trainer_.shards()) kept_[each.name].push_back(each.tensor.detach().clone());
   }
 
-  /// Collective.
+  /// Restores the copy. Collective.
   void put_back() {
     const at::NoGradGuard no_grad;
     std::vector<std::string> names;
     for (const auto& [name, slices] : kept_) names.push_back(name);
-    if (names.empty()) throw Error(concat("validation ", figure_, " was finite after no epoch: lower the learning rate, or look at the data"));
+    if (names.empty()) throw Error(concat("the validation ", figure_, " was not finite after any epoch: lower the learning rate, or check the data"));
     trainer_.prepare(names);
     const std::vector<NamedShard> shards = trainer_.shards();
-    std::map<std::string, size_t> put;  // by name, how many of its slices
+    std::map<std::string, size_t> put;  // by name: number of slices restored
     for (const NamedShard& each : shards) each.tensor.copy_(kept_.at(each.name).at(put[each.name]++));
     trainer_.apply(shards);
   }
@@ -90,7 +90,7 @@ class BestEpoch : public train::Hook {
   std::map<std::string, std::vector<at::Tensor>> kept_;  // a rank may hold several slices of a tensor, in their order
 };
 
-/// Ends this process by the signal that ended a training: the trial is one that was lost, which a continued search repeats.
+/// Ends this process with the signal that ended a training. The trial then counts as lost, and a continued search repeats it.
 void heed_signal(const std::string& reason) {
   if (reason == "SIGTERM") std::raise(SIGTERM);
   if (reason == "SIGUSR1") std::raise(SIGUSR1);
@@ -101,11 +101,11 @@ bool is_figure(const std::string& objective) { return objective != "seconds"; }
 void expect_known(const std::vector<std::string>& objectives, const std::vector<std::string>& known, const std::string& data) {
   for (const std::string& each : objectives) {
     if (std::ranges::find(known, each) != known.end()) continue;
-    throw ConfigError({concat("search.objectives has \"", each, "\", which trainings on data of kind \"", data, "\" do not have: write \"",
+    throw ConfigError({concat("search.objectives has \"", each, "\", which trainings on data of kind \"", data, "\" do not report; the nearest is \"",
                               nearest_name(each, known), '"')});
   }
   if (std::ranges::none_of(objectives, is_figure)) {
-    throw ConfigError({concat("search.objectives has nothing that is to be learnt: write \"", known.front(), '"')});
+    throw ConfigError({concat("search.objectives has only \"seconds\", but needs a figure of the trained model: add \"", known.front(), '"')});
   }
 }
 
@@ -134,7 +134,7 @@ TrainingObjective::TrainingObjective(const search::Space& space, TrainingOptions
   if (options_.objectives.empty()) options_.objectives = {own == "error" ? own : "loss"};
   expect_known(options_.objectives, {own, "loss", "seconds"}, first.data.kind);
   if (!validation_of(first.data).is_there()) {
-    throw ConfigError({"data.validation is 0, but a search compares its trials on a validation set: write 0.1"});
+    throw ConfigError({"data.validation is 0, but a search compares its trials on a validation set: set it to 0.1, for example"});
   }
   data(first.data);
 }
@@ -217,7 +217,7 @@ train::Figures TrainingObjective::test(const search::Space& space, const std::ve
   trainer.add(best);
   const train::Summary summary = trainer.run();
   heed_signal(summary.stopped_because);
-  if (!summary.finished) throw Error(concat("training the best configuration once more: ", summary.stopped_because));
+  if (!summary.finished) throw Error(concat("the training of the best configuration for the test ended early: ", summary.stopped_because));
   best.put_back();
   train::Figures found = trainer.evaluate(*all.test_set);
   for (auto& [name, value] : found) {

@@ -12,36 +12,36 @@ namespace tw::tool {
 
 struct TrainingOptions {
   Config base = {};      ///< a training configuration
-  Config settings = {};  ///< what replaces values of it
-  /// "error" (1 - accuracy), "loss", "mae", on the validation set in the best epoch by the first of these; "seconds" that the trial took. Empty:
-  /// "error" where there is one, or else "loss".
+  Config settings = {};  ///< settings that replace values of `base`
+  /// "error" (1 - accuracy), "loss" or "mae": figures on the validation set, in the epoch that is the best by the first of them. "seconds": duration
+  /// of the trial. Empty: "error" if the data have it, otherwise "loss".
   std::vector<std::string> objectives = {};
-  std::filesystem::path folder;  ///< for checkpoints of trials, which are kept only where the settings say so
-  const Communicator& ranks;     ///< all that search together, who share out the devices; borrowed
+  std::filesystem::path folder;  ///< folder for checkpoints of trials, which are written only if the settings ask for them
+  const Communicator& ranks;     ///< all ranks of the search, among which devices are shared out; borrowed
 };
 
-/// Trains a network on the ranks of the worker for each trial, and returns its objectives. The first one on the validation set is reported for each
-/// epoch, and trials can pause, and copy each other, between two epochs. No trial looks at the test set.
+/// Trains a network for each trial, on the ranks of the worker, and returns the objectives. The first figure on the validation set is reported after
+/// each epoch. Between two epochs, trials can pause and copy each other. No trial uses the test set.
 class TrainingObjective {
  public:
-  /// Collective over the ranks. @throws ConfigError for an objective that the data do not have, without a validation set, and when a parameter is no
-  /// key of a training configuration, or one of its limits no value of it; FileError for missing data
+  /// Collective over the ranks. @throws ConfigError if the data do not have an objective, if there is no validation set, if a parameter is not a key
+  /// of a training configuration, or if one of its limits is not a valid value of that key; FileError if data are missing
   TrainingObjective(const search::Space& space, TrainingOptions options);
 
   search::Outcome operator()(const search::Configuration& configuration, search::Trial& trial);
   /// Trains with `values` once more and returns the figures of its best epoch's model on the test set. Collective over `comm`.
-  /// @param run the folder for its checkpoints is called so
+  /// @param run name of the folder for its checkpoints
   train::Figures test(const search::Space& space, const std::vector<double>& values, const Communicator& comm, const std::string& run);
-  /// All settings of a trial, those of the base included.
+  /// All settings of a trial, including those of the base.
   Config config_for(const search::Space& space, const std::vector<double>& values) const;
   const std::vector<std::string>& objectives() const noexcept { return options_.objectives; }
-  /// The most of a trial.
+  /// The maximum number of epochs of a trial.
   int64_t epochs() const noexcept { return epochs_; }
   const StallOptions& stall() const noexcept { return stall_; }
 
  private:
   TrainConfig read(const search::Space& space, const std::vector<double>& values) const;
-  /// The run of a trial.
+  /// The configuration of the run `name`.
   TrainConfig config_of_run(const search::Space& space, const std::vector<double>& values, const std::string& name) const;
   std::vector<std::string> figures() const;
   const TrainData& data(const DataOptions& options);

@@ -21,7 +21,8 @@ std::optional<double> number_in(const std::string& text) {
 
 int64_t Validation::held_out(int64_t samples) const {
   if (count > 0 && count >= samples)
-    throw Error(concat("data.validation = ", count, " samples, but there are only ", samples, ", of which some must be left for training"));
+    throw Error(concat("data.validation = ", count, " samples, but the training set has only ", samples,
+                       ", and some must be left for training: hold out fewer"));
   if (count > 0 || share == 0 || samples < 2) return count;
   return std::clamp<int64_t>(std::llround(share * static_cast<double>(samples)), 1, samples - 1);
 }

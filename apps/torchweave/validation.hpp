@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the key data.validation says.
+// The value of the key data.validation.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -16,15 +16,15 @@ struct Validation {
   std::filesystem::path folder = {};
 
   bool is_there() const { return share > 0 || count > 0 || !folder.empty(); }
-  /// How many of `samples` are held out: of two or more at least one, and not all. 0 where a folder validates.
-  /// @throws Error when nothing would be left to train
+  /// The number of `samples` that are held out: of two or more samples at least one, and never all. 0 if a folder validates.
+  /// @throws Error if no samples would be left for training
   int64_t held_out(int64_t samples) const;
 };
 
-/// "" where nothing is wrong with the key.
+/// The problem of the value, for Problem::what; empty if the value is valid.
 std::string problem_of_validation(const DataOptions& data);
 
-/// @param data without a problem
+/// @param data must be valid, see problem_of_validation()
 Validation validation_of(const DataOptions& data);
 
 }  // namespace tw::tool

@@ -18,13 +18,13 @@ namespace {
 volatile pid_t child_of_handler = 0;
 volatile std::sig_atomic_t told_to_end = 0;
 
-// The launcher ends this process, when another rank has crashed: it is to say so first.
+// When another rank has crashed, the launcher ends this process, which must report that first.
 void pass_on(int signal) {
   told_to_end = signal;
   kill(child_of_handler, SIGKILL);
 }
 
-// All that the child says, until it is no more. Lines end with '\n'; the last one counts.
+// Reads what the child writes until it has ended, and returns the last line.
 std::string last_line(int fd) {
   std::string line;
   std::array<char, 512> piece{};
@@ -51,9 +51,9 @@ std::string how_it_ended(int status) {
 int watched(const std::function<int(const std::function<void(std::string_view)>& about_to)>& run,
             const std::function<void(const std::string& doing, const std::string& end)>& crashed) {
   std::array<int, 2> pipe_ends{};
-  if (pipe(pipe_ends.data()) != 0) throw Error(concat("no pipe: ", std::strerror(errno)));
+  if (pipe(pipe_ends.data()) != 0) throw Error(concat("a pipe cannot be created: ", std::strerror(errno)));
   const pid_t child = fork();
-  if (child < 0) throw Error(concat("no child process: ", std::strerror(errno)));
+  if (child < 0) throw Error(concat("a child process cannot be started: ", std::strerror(errno)));
   if (child == 0) {
     close(pipe_ends[0]);
     const rlimit no_core{};

@@ -6,13 +6,13 @@
 
 namespace tw::tool {
 
-/// Does `run` in a child process, which may crash: this one stays behind, sees how it ends, and says so. Before MPI and devices are initialised,
-/// since both belong to one process.
+/// Calls `run` in a child process, which may crash. This process waits for it and reports how it ended. Call it before MPI and devices are
+/// initialized: both belong to one process.
 ///
-/// @param run returns an exit code. What it is about to do, it says to `about_to`.
-/// @param crashed is told, here, what the child was doing, and how it ended: "signal 11 (Segmentation fault)"; "" where this process was told to end
-/// by SIGTERM, as a launcher does when another rank has crashed
-/// @return the exit code of `run`; 1 where it crashed
+/// @param run returns an exit code. It calls `about_to` with what it does next.
+/// @param crashed called in this process with what the child was doing and how it ended: "signal 11 (Segmentation fault)", or empty if this process
+/// received SIGTERM, which a launcher sends when another rank has crashed
+/// @return the exit code of `run`; 1 if it crashed
 int watched(const std::function<int(const std::function<void(std::string_view)>& about_to)>& run,
             const std::function<void(const std::string& doing, const std::string& end)>& crashed);
 

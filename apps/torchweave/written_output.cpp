@@ -8,7 +8,7 @@ namespace tw::tool {
 
 void expect_output_written() {
   std::cout.flush();
-  if (!std::cout) throw Error("standard output cannot be written to its end");
+  if (!std::cout) throw Error("standard output cannot be written completely");
 }
 
 }  // namespace tw::tool

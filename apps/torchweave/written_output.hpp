@@ -3,7 +3,7 @@
 
 namespace tw::tool {
 
-/// For commands whose result is what they print. @throws Error where standard output cannot take it, such as on a full disk.
+/// For commands whose result is what they print. @throws Error if standard output cannot be written completely, for example because a disk is full
 void expect_output_written();
 
 }  // namespace tw::tool

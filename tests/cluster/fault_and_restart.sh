@@ -56,12 +56,12 @@ case $fault in
   kill) who="rank $where on tw-h$host died: signal 9 \(Killed\)" ;;
   kill_host) who="rank ($(ranks_on "$host" | paste -sd'|')) on tw-h$host died: signal 9 \(Killed\)" ;;
   stop) who="rank $where (is late|has not responded|has begun this call)[^;]*" seconds=$((seconds + stall_abort)) ;;
-  cut) who="the job on tw-h$host died: it does not answer any more" seconds=$((seconds + host_timeout)) ;;
+  cut) who="the job on tw-h$host died: the host no longer answers" seconds=$((seconds + host_timeout)) ;;
   cut_late) who="rank ($(ranks_on "$host" | paste -sd'|')) has not responded[^;]*" seconds=$((seconds + stall_abort + host_timeout + 10)) ;;
 esac
 [[ $fault = stop || $fault = cut_late ]] || rest=$((rest - ranks[host - 1])) without=", without tw-h$host"
 # A rank that lost its connection to one that was killed may end the job before Open MPI knows of that; then it goes on with all.
-lost="the job on (tw-h|10\.77\.0\.)$host died: others lost a rank there; starting again in 1 s on ${#host_of[@]} ranks"
+lost="the job on (tw-h|10\.77\.0\.)$host died: other ranks lost the connection to a rank there; starting again in 1 s on ${#host_of[@]} ranks"
 began=$(milliseconds)
 case $fault in
   kill | kill_host) kill -KILL $victims ;;
@@ -84,7 +84,7 @@ fi
 starts=1
 if [ "$fault" = cut_late ]; then
   starts=2 rest=$((rest - ranks[host - 1]))
-  sed -n 2p <<<"$said" | grep "^torchweave: the job on tw-h$host died: it cannot reach the launcher; starting again in 2 s on $rest ranks, without tw-h$host\$" >/dev/null ||
+  sed -n 2p <<<"$said" | grep "^torchweave: the job on tw-h$host died: the host cannot reach the launcher; starting again in 2 s on $rest ranks, without tw-h$host\$" >/dev/null ||
     fail "the host was not missed at the second start: $said"
 fi
 [ "$(wc -l <<<"$said")" -eq $starts ] || fail "it was started again too often: $said"

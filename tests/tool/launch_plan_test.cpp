@@ -130,7 +130,7 @@ TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
             (Death{0, "a", "signal 11 (Segmentation fault)", false}));
   EXPECT_EQ(death(Launcher::open_mpi, {"  Process name: [[5,1],3]", "  Exit code:    1"}), (Death{3, "", "exit code 1", false}));
   EXPECT_EQ(death(Launcher::open_mpi, {"  HNP daemon   : [[1,0],0] on node a", "  Remote daemon: [[1,0],2] on node c"}),
-            (Death{{}, "c", "it does not answer any more", true}));
+            (Death{{}, "c", "the host no longer answers", true}));
   EXPECT_EQ(death(Launcher::mpich, {"=   PID 12 RUNNING AT b", "=   EXIT CODE: 9", "=   CLEANING UP REMAINING PROCESSES",
                                     "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"}),
             (Death{{}, "b", "signal 9 (Killed)", true}));
@@ -143,10 +143,10 @@ TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
 TEST(Launch, KnowsHostsThatCannotBeReached) {
   EXPECT_EQ(
       death(Launcher::open_mpi, {"ssh: connect to host c port 22: No route to host\r", "ORTE was unable to reliably start one or more daemons."}),
-      (Death{{}, "c", "it cannot be reached: No route to host", true}));
+      (Death{{}, "c", "the host cannot be reached: No route to host", true}));
   EXPECT_EQ(death(Launcher::open_mpi, {"A process or daemon was unable to complete a TCP connection", "to another process:", "  Local host:    c",
                                        "  Remote host:   a", "This is usually caused by a firewall on the remote host. Please"}),
-            (Death{{}, "c", "it cannot reach the launcher", true}));
+            (Death{{}, "c", "the host cannot reach the launcher", true}));
   EXPECT_EQ(death(Launcher::open_mpi, {"  Local host:    c"}), std::nullopt) << "of another message";
 }
 
@@ -155,7 +155,7 @@ TEST(Launch, HearsTheWatchdog) {
     return Words{"[1,0]<stderr>:05:00:00.123 error: [rank 0] rank 0 of '" + comm + "' has waited 6 s in call 7, allreduce mean of 4 float32",
                  "[1,2]<stdout>:  rank 1 is late, says somebody else",
                  "[1,0]<stderr>:  rank 3 is late: last seen 5.1 s ago leaving call 6, barrier",
-                 "[1,0]<stderr>:  rank 4 has not responded: it computes, was stopped, or waits elsewhere",
+                 "[1,0]<stderr>:  rank 4 has not responded: it is computing, was stopped, or is waiting elsewhere",
                  "[1,0]<stderr>:  this is longer than EnvironmentOptions::stall_abort: the job ends",
                  "  Process name: [[5,1],0]",
                  "  Exit code:    1"};
@@ -178,7 +178,7 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
     return lines;
   };
   const std::string waits = "1 is late: last seen in call 80, allreduce sum of 26512 float32";
-  const std::string silent = "2 has begun this call and does not wait for it: it computes, or was stopped";
+  const std::string silent = "2 has begun this call and does not wait for it: it is computing, or was stopped";
   const Death of_2{.rank = 2, .why = silent.substr(2), .is_late = true};
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {waits, silent})), of_2);
   EXPECT_EQ(death(Launcher::open_mpi, report(0, {silent, waits})), of_2);
@@ -190,7 +190,7 @@ TEST(Launch, BlamesWhoDoesNotWaitItself) {
   Words both = report(0, {waits});
   for (const std::string& each : report(3, {})) both.push_back(each);
   for (const std::string& each : report(1, {silent})) both.push_back(each);
-  for (const std::string& each : report(4, {"5 has not responded: it computes, was stopped, or waits elsewhere"})) both.push_back(each);
+  for (const std::string& each : report(4, {"5 has not responded: it is computing, was stopped, or is waiting elsewhere"})) both.push_back(each);
   EXPECT_EQ(death(Launcher::open_mpi, both), of_2);
 }
 
@@ -199,7 +199,7 @@ TEST(Launch, SuspectsWhomOthersLost) {
   for (const char* text : {"  Local host: b", "  PID:        176", "  Message:    connect() to 10.77.0.1:1024 failed", "  Peer host:  c"})
     failure_record.read({{}, text});
   EXPECT_EQ(failure_record.death(), std::nullopt);
-  EXPECT_EQ(failure_record.suspected(), (Death{{}, "10.77.0.1", "others lost a rank there", false}));
+  EXPECT_EQ(failure_record.suspected(), (Death{{}, "10.77.0.1", "other ranks lost the connection to a rank there", false}));
 }
 
 TEST(Launch, StartsAgainAsLongAsThatHelps) {
@@ -221,10 +221,10 @@ TEST(Launch, StartsAgainAsLongAsThatHelps) {
   EXPECT_EQ(next(of_host, 0, {}, job(0, "a:1,b:2")).ranks, 3) << "one rank is too few";
   EXPECT_EQ(next(of_host, 0, {}, job(4)).ranks, 4);
   EXPECT_EQ(next(of_rank, 0, false, three).give_up_because, "") << "the first death may come before the first checkpoint";
-  EXPECT_EQ(next(of_rank, 1, false, three).give_up_because, "it has made no checkpoint since the death before");
+  EXPECT_EQ(next(of_rank, 1, false, three).give_up_because, "the job has saved no checkpoint since the previous death");
   EXPECT_EQ(next(of_host, 1, false, three).without_host, "b") << "things are otherwise without it";
-  EXPECT_EQ(next(of_host, 1, false, job(0, "a:1,b:2")).give_up_because, "it has made no checkpoint since the death before");
-  EXPECT_EQ(next(of_rank, 3, true, three).give_up_because, "it was started again 3 times");
+  EXPECT_EQ(next(of_host, 1, false, job(0, "a:1,b:2")).give_up_because, "the job has saved no checkpoint since the previous death");
+  EXPECT_EQ(next(of_rank, 3, true, three).give_up_because, "the maximum number of restarts, 3, is reached");
 }
 
 TEST(Launch, GoesOnWhereItWas) {

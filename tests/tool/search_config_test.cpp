@@ -41,14 +41,14 @@ const Refused refused[] = {
     {{"search.evaluations=0"}, {"--set: search.evaluations or seconds must be given, or the search would never end; the nearest valid value is 100"}},
     {{"search.seconds=0"}, {"--set: search.seconds must be positive, got 0; the nearest valid value is 1e-4"}},
     {{"search.propagator=genetik"},
-     {"--set: search.propagator is \"genetik\", which is unknown; it may be \"automatic\", \"hybrid\", \"quadratic_trust_region\", "
+     {"--set: search.propagator is \"genetik\", but must be one of \"automatic\", \"hybrid\", \"quadratic_trust_region\", "
       "\"gaussian_process\", \"tpe\", \"genetic\", \"nsga2\", \"cma_es\", \"swarm\", \"nelder_mead\", \"sobol\", "
       "\"random\"; the nearest is \"genetic\""}},
     {{"search.stopping=asha"},
-     {"--set: search.stopping is \"asha\", which is unknown; it may be \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\", "
+     {"--set: search.stopping is \"asha\", but must be one of \"none\", \"median\", \"halving\", \"hyperband\", \"promotion\", "
       "\"learning_curve\"; the nearest is \"none\""}},
     {{"search.space.n.kind=int"},
-     {"--set: search.space.n.kind is \"int\", which is unknown; it may be \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
+     {"--set: search.space.n.kind is \"int\", but must be one of \"real\", \"integer\", \"ordinal\", \"categorical\"; the nearest is "
       "\"real\"",
       "search.space.n.low is missing", "search.space.n.high is missing"}},
     {{"search.space.x.low=5"}, {"--set: search.space.x.low is 5, which is above high = 1: the limits are reversed; the nearest valid value is 1"}},
@@ -63,20 +63,19 @@ const Refused refused[] = {
     {{"search.population_training.kept=['x']"}, {"--set: search.population_training.kept is now called search.population_training.frozen"}},
     {{"search.figure=loss"}, {"--set: search.figure is now called search.objectives"}},
     {{"search.objectives=['error','seconds']", "search.stopping=median"},
-     {"--set: search.objectives cannot be several with stopping, promotion or population_training, which go by one number; the nearest valid value "
-      "is "
-      "[]"}},
+     {"--set: search.objectives must be at most one with stopping, promotion or population_training, which compare a single number; the nearest "
+      "valid value is []"}},
     {{"search.island_workers=[2,0]"}, {"--set: search.island_workers must be at least 1, got 0; the nearest valid value is 1"}},
     {{"search.island_workers=[1.5]"}, {"--set: search.island_workers must be whole numbers, got 1.5; the nearest valid value is 1"}},
     {{"search.island_workers=[1,1]", "search.islands=3"},
-     {"--set: search.islands is 3, but island_workers are those of 2; the nearest valid value is 2"}},
+     {"--set: search.islands is 3, but the length of island_workers is 2; the nearest valid value is 2"}},
     {{"search.stopping=halving", "search.eta=1"}, {"--set: search.eta must be at least 2, got 1; the nearest valid value is 2"}},
     {{"search.stopping=median", "search.population_training.interval=2"},
      {"--set: search.stopping cannot be combined with search.population_training; the nearest valid "
       "value is \"none\""}},
     {{"search.evaluations=0", "search.seconds=5", "search.population_training.quantile=0.75"},
      {"--set: search.population_training.quantile must be at most 0.5, got 0.75; the nearest valid value is 0.5",
-      "--set: search.evaluations must be given with population_training: the number of members; the nearest valid value is 8"}},
+      "--set: search.evaluations must be set with population_training: it is the number of members; the nearest valid value is 8"}},
 };
 
 TEST(SearchConfig, RefusesByNameWithWhatWouldDo) {

@@ -25,23 +25,23 @@ const Refused refused[] = {
     {{"epochs=-1", "batch_size=big"},
      {"--set: epochs must be at least 0, got -1; the nearest valid value is 0", "--set: batch_size must be an integer, got \"big\""}},
     {{"model.name=lenett"},
-     {"--set: model.name is \"lenett\", which is unknown; it may be \"lenet\", \"mlp\", \"resnet\", \"convnet\", \"residual\", \"gru\", \"lstm\", "
+     {"--set: model.name is \"lenett\", but must be one of \"lenet\", \"mlp\", \"resnet\", \"convnet\", \"residual\", \"gru\", \"lstm\", "
       "\"torchscript\"; the nearest is \"lenet\""}},
-    {{"uneven=even"}, {"--set: uneven is \"even\", which is unknown; it may be \"exact\", \"drop\", \"pad\"; the nearest is \"exact\""}},
+    {{"uneven=even"}, {"--set: uneven is \"even\", but must be one of \"exact\", \"drop\", \"pad\"; the nearest is \"exact\""}},
     {{"non_finite=restore", "checkpoint.every_epochs=0", "global_batch=7", "accumulation=2"},
      {"--set: non_finite is \"restore\", but no checkpoints are kept; the nearest valid value is \"skip\", or checkpoint.every_epochs = 1",
       "--set: global_batch must be a multiple of accumulation = 2, got 7; the nearest valid value is 8"}},
     {{"replicas.meet=parameter_server", "replicas.algorithm=eamsgd"},
-     {"--set: replicas.algorithm is \"eamsgd\", which is \"easgd\" with optimizer.name = \"sgd\" and optimizer.nesterov; the nearest valid value is "
+     {"--set: replicas.algorithm is \"eamsgd\", which requires optimizer.name = \"sgd\" and optimizer.nesterov = true; the nearest valid value is "
       "\"easgd\""}},
     {{"replicas.meet=local_sgd", "replicas.compression=float16"},
-     {"--set: replicas.compression is for replicas.meet = \"every_step\", and half precision also for \"diloco\"; the nearest valid value is "
+     {"--set: replicas.compression needs replicas.meet = \"every_step\"; float16 and bfloat16 also work with \"diloco\"; the nearest valid value is "
       "\"none\""}},
     {{"mesh.shard=0", "replicas.compression=float16"},
-     {"--set: replicas.compression is not for sharded gradients; the nearest valid value is \"none\""}},
+     {"--set: replicas.compression is not supported for sharded gradients; the nearest valid value is \"none\""}},
     {{"strategy.name=sharded", "strategy.period=3", "max_gradient_norm=1"},
      {"--set: max_gradient_norm is now called clip.norm",
-      "--set: strategy.name is now called replicas.meet, or mesh.shard and shard.what for a model that ranks divide",
+      "--set: strategy.name is now called replicas.meet, or mesh.shard and shard.what for a model that is divided among ranks",
       "--set: strategy.period is now called replicas.period"}},
     {{"optimizer.nesterov=true", "optimizer.momentum=0"},
      {"--set: optimizer.nesterov is for optimizer.name = \"sgd\" with a momentum; the nearest valid value is false"}},
@@ -54,25 +54,26 @@ const Refused refused[] = {
       "the "
       "nearest valid value is 1"}},
     {{"model.name=gru", "layer_parallel.forward_iterations=0"},
-     {"default: layer_parallel.backward_iterations and layer_parallel.forward_iterations are both 0, for serial, or both positive; the nearest valid "
+     {"default: layer_parallel.backward_iterations and layer_parallel.forward_iterations must be both 0 (serial), or both positive; the nearest "
+      "valid "
       "value is 1 and 1"}},
     {{"model.name=gru", "layer_parallel.schedule.epochs=[1, 2]", "layer_parallel.schedule.forward=[1, 2]"},
-     {"--set: layer_parallel.schedule.epochs has 2 entries, layer_parallel.schedule.forward 2, and backward 0; the nearest valid value is as many "
-      "in "
-      "each"}},
+     {"--set: layer_parallel.schedule.epochs has 2 entries, but layer_parallel.schedule.forward has 2 and backward has 0; the nearest valid value "
+      "is the same number in each"}},
     {{"model.name=gru", "layer_parallel.detector.bound=0"},
      {"--set: layer_parallel.detector.bound must be positive, got 0; the nearest valid value is 1e-4"}},
     {{"data.kind=adding"}, {"default: model.name is \"lenet\", which takes images, but data.kind is \"adding\"; the nearest valid value is \"mlp\""}},
     {{"mesh.stage=2", "model.name=residual"},
-     {"--set: mesh.stage is not for model.name = \"residual\", which is not cut into stages; the nearest valid value is 1"}},
+     {"--set: mesh.stage is not supported for model.name = \"residual\", which cannot be cut into stages; the nearest valid value is 1"}},
     {{"mesh.shard=2", "shard.what=optimizer", "replicas.meet=local_sgd"},
      {"--set: shard.what must be \"parameters\" if replicas do not meet in every step; the nearest valid value is \"parameters\""}},
     {{"mesh.stage=2", "replicas.compression=top_k"},
      {"--set: replicas.compression must be \"none\", \"float16\" or \"bfloat16\" for a model that several ranks hold together; the nearest valid "
       "value is \"none\""}},
-    {{"model.name=torchscript"}, {"default: model.path must name the file of a model \"torchscript\"; the nearest valid value is \"model.pt\""}},
+    {{"model.name=torchscript"},
+     {"default: model.path must name a TorchScript file if model.name = \"torchscript\"; the nearest valid value is \"model.pt\""}},
     {{"early_stopping.watch=mae"},
-     {"--set: early_stopping.watch is \"mae\", which data of kind \"mnist\" do not have; the nearest valid value is \"loss\""}},
+     {"--set: early_stopping.watch is \"mae\", which is not measured on data of kind \"mnist\"; the nearest valid value is \"loss\""}},
     {{"data.validation=-0.1"},
      {"--set: data.validation must be a share below 1, a whole number of samples or a folder, got -0.1; the nearest valid value is 0.1"}},
     {{"data.validation=1.5"},
@@ -81,9 +82,9 @@ const Refused refused[] = {
     {{"data.kind=adding", "model.name=mlp", "data.validation=elsewhere"},
      {"--set: data.validation must be a share or a number for data of kind \"adding\", got \"elsewhere\"; the nearest valid value is 0.1"}},
     {{"data.validation=0", "early_stopping.patience=3"},
-     {"--set: early_stopping.patience is decided on a validation set, but data.validation is 0; the nearest valid value is 0"}},
-    {{"name=.."}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest valid value is \"run\""}},
-    {{"name=\"a\\nb\""}, {"--set: name must be the name of one folder, without \"/\" and control characters; the nearest valid value is \"a_b\""}},
+     {"--set: early_stopping.patience needs a validation set, but data.validation is 0; the nearest valid value is 0"}},
+    {{"name=.."}, {"--set: name must be the name of one folder, without \"/\" or control characters; the nearest valid value is \"run\""}},
+    {{"name=\"a\\nb\""}, {"--set: name must be the name of one folder, without \"/\" or control characters; the nearest valid value is \"a_b\""}},
     {{"loader_workers=100000"}, {"--set: loader_workers must be at most 256, got 100000; the nearest valid value is 256"}},
     {{"batch_size=9223372036854775807"},
      {"--set: batch_size must be at most 100000000, got 9223372036854775807; the nearest valid value is 100000000"}},
@@ -93,16 +94,17 @@ const Refused refused[] = {
      {"--set: layer_parallel.levels must be at most 2147483647, got 4294967297; the nearest valid value is 2147483647"}},
     {{"replicas.outer_momentum=1"}, {"--set: replicas.outer_momentum must be below 1, got 1; the nearest valid value is 0.99"}},
     {{"precision.compute=bf16"},
-     {"--set: precision.compute is \"bf16\", which is unknown; it may be \"float32\", \"bfloat16\", \"float16\"; the nearest is \"bfloat16\""}},
+     {"--set: precision.compute is \"bf16\", but must be one of \"float32\", \"bfloat16\", \"float16\"; the nearest is \"bfloat16\""}},
     {{"precision.loss_scale=0"}, {"--set: precision.loss_scale must be positive, got 0; the nearest valid value is 1e-4"}},
-    {{"precision.scale_loss=true"}, {"--set: precision.scale_loss is for precision.compute = \"bfloat16\"; the nearest valid value is false"}},
+    {{"precision.scale_loss=true"}, {"--set: precision.scale_loss needs precision.compute = \"bfloat16\"; the nearest valid value is false"}},
     {{"precision.compute=float16", "replicas.compression=top_k"},
      {"--set: replicas.compression keeps the parts of gradients that it does not send, which are invalid after the loss scale changes; the nearest "
       "valid value is \"none\""}},
     {{"precision.compute=bfloat16", "model.dtype=float64"},
      {"--set: precision.compute is for model.dtype = \"float32\", not \"float64\"; the nearest valid value is \"float32\""}},
     {{"precision.compute=float16", "model.name=lstm"},
-     {"--set: precision.compute is not for model.name = \"lstm\", whose time steps are in parallel; the nearest valid value is \"float32\""}},
+     {"--set: precision.compute is not supported for model.name = \"lstm\", whose time steps are in parallel; the nearest valid value is "
+      "\"float32\""}},
     {{"optimizer.lr=nan"}, {"--set: optimizer.lr must be positive, got nan; the nearest valid value is 1e-4"}},
 };
 

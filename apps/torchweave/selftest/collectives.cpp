@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backend against MPI's own calls. Values are small integers, so that sums are exact in any order and results are equal bit for bit.
+// Every backend, compared with MPI's own calls. Values are small integers, so that sums are exact in any order and results are equal bit for bit.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -15,9 +15,9 @@ void Comparison::expect(bool same, const std::string& what) {
 }
 
 void Comparison::expect_near(const at::Tensor& ours, const at::Tensor& reference, double norm, double tolerance, const std::string& what) {
-  if (ours.sizes() != reference.sizes()) return expect(false, what + " has another shape");
+  if (ours.sizes() != reference.sizes()) return expect(false, what + " has a different shape");
   const double difference = (ours.detach() - reference.detach()).norm().item<double>();
-  expect(difference <= tolerance * norm, concat(what, " differs by ", brief_text(difference), ", and its norm is ", brief_text(norm)));  // NaN fails
+  expect(difference <= tolerance * norm, concat(what, " differs by ", brief_text(difference), ", at a norm of ", brief_text(norm)));  // NaN fails
 }
 
 void Comparison::expect_near(const std::vector<NamedShard>& shards, const std::vector<NamedTensor>& whole, double tolerance) {

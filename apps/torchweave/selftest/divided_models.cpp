@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategies in which ranks hold one model together, against one process that has all of it.
+// Strategies in which ranks hold one model together, compared with one process that has all of it.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
 #include <torch/optim/sgd.h>

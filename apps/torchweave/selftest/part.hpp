@@ -24,7 +24,7 @@ struct Conditions {
   bool is_wrong_here = false;    ///< this rank computes with wrong values, so that the part must fail
 };
 
-/// A part compares results of the library with those of something else.
+/// A part compares results of the library with reference results.
 struct Part {
   std::string_view name;
   std::string_view compares;

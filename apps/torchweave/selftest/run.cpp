@@ -28,7 +28,7 @@ bool names(const std::vector<std::string>& selected, std::string_view part) {
   return std::ranges::any_of(selected, [&](const std::string& name) { return name == part || name == "all"; });
 }
 
-/// One line: the first cause, and how many ranks have others.
+/// One line: the first cause, and the number of other ranks with a cause.
 std::string why_failed(const std::vector<RankFailure>& failures, int ranks) {
   const auto is_cause = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
   const auto cause = std::ranges::find_if(failures, is_cause);

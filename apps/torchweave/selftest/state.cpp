@@ -27,7 +27,7 @@
 namespace tw::tool::selftest {
 namespace {
 
-/// What a checkpoint holds, on the ranks of `comm`: whole tensors, and one of which each rank has some rows. The same whatever the number of ranks.
+/// The tensors of a checkpoint on the ranks of `comm`: whole ones, and one whose rows are divided. The values do not depend on the number of ranks.
 std::vector<NamedShard> shards_on(const Communicator& comm) {
   torch::manual_seed(5);
   const int64_t rows = 2003;

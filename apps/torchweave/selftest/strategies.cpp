@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategies in which each rank trains on samples of its own, against one process that trains on all samples.
+// Strategies in which each rank trains on its own samples, compared with one process that trains on all samples.
 #include <ATen/TensorOperators.h>
 #include <torch/optim/sgd.h>
 
@@ -31,7 +31,7 @@ std::vector<NamedTensor> trained_by_one_process(Chain& net, int ranks) {
   return named_parameters(net);
 }
 
-/// Each rank's steps with its own samples. @param update called with the gradients of each
+/// The steps of each rank with its own samples. @param update called after each backward pass
 void train_here(const Communicator& comm, const Conditions& conditions, Chain& net, const std::function<void()>& zero_grad,
                 const std::function<void()>& update) {
   for (int step = 0; step < steps; ++step) {

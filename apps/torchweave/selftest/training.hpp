@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small training that strategies divide among ranks, and that one process can do, too.
+// A small training that strategies divide among ranks, and that one process can also do alone.
 #pragma once
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
@@ -41,7 +41,7 @@ struct Samples {
   Samples part(int64_t part, int64_t parts) const;
 };
 
-/// The samples of a step, the same on every rank. If `is_wrong`, all numbers are others.
+/// The samples of a step, the same on every rank. If `is_wrong`, all numbers are different.
 Samples samples_of(int step, int64_t count, int64_t inputs, int64_t outputs, bool is_wrong = false);
 
 at::Tensor loss_of(const at::Tensor& outputs, const at::Tensor& targets);

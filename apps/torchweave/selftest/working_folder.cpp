@@ -14,14 +14,14 @@ namespace {
 
 std::string make_folder(const std::filesystem::path& parent) {
   std::string name = parent / "selftest.XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) throw FileError(parent, 0, "no folder can be made in it: " + std::generic_category().message(errno));
+  if (::mkdtemp(name.data()) == nullptr) throw FileError(parent, 0, "a folder cannot be created in it: " + std::generic_category().message(errno));
   return name;
 }
 
 }  // namespace
 
 WorkingFolder::WorkingFolder(const Communicator& comm, const std::filesystem::path& parent) {
-  on_all_ranks(comm, "making a folder", [&] {
+  on_all_ranks(comm, "creating a folder", [&] {
     if (comm.rank() == 0) remover_.folder = make_folder(parent);
   });
   path_ = broadcast_string(comm, remover_.folder, Rank(0));

@@ -14,8 +14,9 @@ Plan pairwise_alltoall(const Task& task) {
   return plan;
 }
 
-// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). Data that must travel `distance`
-// ranks on is in that slot. In hop k it travels 2^k ranks on if bit k of its distance is set, packed with all other data of that hop.
+// J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems" (1997). Data that must
+// travel `distance` ranks forward is in slot `distance`. In hop k it travels 2^k ranks forward if bit k of its distance is set, packed with all other
+// data of that hop.
 Plan bruck_alltoall(const Task& task) {
   const int ranks = task.ranks;
   const int64_t sent_from = ranks, got_at = sent_from + (ranks + 1) / 2;

@@ -13,8 +13,8 @@ Plan ring_allgather(const Task& task);
 
 Plan recursive_doubling_allreduce(const Task& task);
 
-// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): on any number of ranks, the steps and bytes of halving and
-// doubling (Rabenseifner) on a power of two. The all-gather is Bruck's, with blocks stored at their final places.
+// J. L. Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms" (2024): takes the same steps and bytes on any number of
+// ranks as halving and doubling (Rabenseifner) on a power of two. The all-gather is Bruck's, with blocks stored at their final places.
 Plan circulant_allreduce(const Task& task);
 Plan circulant_reduce_scatter(const Task& task);
 Plan circulant_allgather(const Task& task);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks travel along the ranks, counted from the root: while a rank sends one on, it receives the next.
+// Blocks travel along the ranks, counted from the root: while a rank forwards one block, it receives the next.
 #include "builders.hpp"
 
 namespace tw::algorithms {

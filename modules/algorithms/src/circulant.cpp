@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering: a rank starts with its own block. When it has `have` blocks, from its own on, the rank `have` before it needs those blocks, just as it
-// needs those of the rank `have` after it. Scattering sums is the same in reverse.
+// All-gather: a rank starts with its own block. Once it has `have` consecutive blocks, beginning with its own, it sends them to rank - `have`, and
+// receives the blocks of rank + `have`. Reduce-scatter is the same in reverse.
 #include <algorithm>
 
 #include "builders.hpp"
@@ -8,7 +8,7 @@
 namespace tw::algorithms {
 namespace {
 
-/// A step of the gathering: `count` blocks, from that of rank + `distance` on, received from that rank.
+/// A step of the all-gather: receives `count` blocks from rank + `distance`, beginning with that rank's own block.
 struct Hop {
   int distance;
   int count;

@@ -22,16 +22,16 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   for (const std::string_view method : methods_for(collective, cluster)) {
     if (!can || can(method, collective)) prices.emplace_back(price_of(method, collective, cluster, bytes), method);
   }
-  if (prices.empty()) return {collective, bytes, "mpi", "there is no other algorithm"};
+  if (prices.empty()) return {collective, bytes, "mpi", "no other algorithm is available"};
   std::stable_sort(prices.begin(), prices.end(), [](const auto& a, const auto& b) { return a.first.total() < b.first.total(); });
   const auto& [price, method] = prices.front();
-  const std::string at = concat("at ", bytes, " bytes ", milliseconds(price.total()));
+  const std::string at = concat("predicted for ", bytes, " bytes: ", milliseconds(price.total()));
   // For `double_tree` latency alone proves nothing, because its number of blocks balances it. The next algorithm's latency then counts too.
   const auto is_latency = [](const Price& one) { return 4 * one.latency > one.total(); };
   const auto whole = std::find_if(prices.begin(), prices.end(), [](const auto& one) { return one.second != name_of(Algorithm::double_tree); });
   const bool mpi_has_few_messages = collective != Collective::allgather;  // Open MPI's non-blocking one has P - 1
   if (mpi_has_few_messages && is_latency(price) && (whole == prices.end() || is_latency(whole->first)))
-    return {collective, bytes, "mpi", concat(method, " would take ", at, ", of which latency ", milliseconds(price.latency))};
+    return {collective, bytes, "mpi", concat(method, " would be slowed by latency, ", at, ", including latency of ", milliseconds(price.latency))};
   std::string reason = at;
   if (prices.size() > 1) reason += concat(", ", prices[1].second, " ", milliseconds(prices[1].first.total()));
   return {collective, bytes, std::string(method), reason};

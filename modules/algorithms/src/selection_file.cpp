@@ -38,7 +38,7 @@ void expect_number(const toml::table& table, const char* key, int64_t expected, 
   const toml::node* node = table.get(key);
   const std::optional<int64_t> value = node == nullptr ? std::nullopt : node->value<int64_t>();
   if (value != expected)
-    problems.add(node, key, " is ", expected, " in this job, but ", value ? concat(*value) : "no number",
+    problems.add(node, key, " is ", expected, " in this job, but ", value ? concat(*value) : "missing or not an integer",
                  " in the file: measure a selection for this job");
 }
 
@@ -97,11 +97,11 @@ Selection Selection::from_file(const std::filesystem::path& file, const Cluster&
       const bool goes_on = choices.size() > 1 && choices[choices.size() - 2].collective == choices.back().collective;
       if (goes_on && choices[choices.size() - 2].largest_bytes >= choices.back().largest_bytes) {
         problems.add(&node, "choices for one operation must ascend by size: up_to_bytes must be greater than ",
-                     choices[choices.size() - 2].largest_bytes, " of the one before");
+                     choices[choices.size() - 2].largest_bytes, " of the previous choice");
       }
       const auto is_earlier = [&](const Choice& earlier) { return earlier.collective == collective; };
       if (!goes_on && std::any_of(choices.begin(), choices.end() - 1, is_earlier)) {
-        problems.add(&node, "move this choice to the others for ", name_of(collective), ": they must follow one another");
+        problems.add(&node, "move this choice to the others for ", name_of(collective), ": choices for one operation must be consecutive");
       }
     }
   }

@@ -87,7 +87,7 @@ TEST(Selection, SaysWhereAFileIsWrong) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   expect("nodes = 3\nranks_per_node = 2\n", ":1: nodes is 2 in this job, but 3 in the file");
-  expect("nodes = 2\n", ":1: ranks_per_node is 2 in this job, but no number in the file");
+  expect("nodes = 2\n", ":1: ranks_per_node is 2 in this job, but missing or not an integer in the file");
   expect(head + "[[choice]]\noperation = \"allreduce\"\nbackend = \"rings\"\n", ":3: unknown backend 'rings'; did you mean 'ring'?");
   expect(head + "[[choice]]\noperation = \"allreduced\"\nbackend = \"ring\"\n",
          ":3: operation is 'allreduced', but must be one of broadcast, allreduce");

@@ -22,8 +22,8 @@ const std::vector<std::pair<std::string, ComputeType>>& compute_type_names() {
 void expect_autocast(ComputeType type, const std::vector<NamedTensor>& parameters, c10::DeviceType kind) {
   if (type == ComputeType::float32) return;
   for (const auto& [name, tensor] : parameters) {
-    TW_EXPECTS(!tensor.requires_grad() || tensor.scalar_type() == at::kFloat, "mixed precision is for models with float32 parameters, but ", name,
-               " is ", dtype_name(tensor.scalar_type()));
+    TW_EXPECTS(!tensor.requires_grad() || tensor.scalar_type() == at::kFloat, "mixed precision is for models with float32 parameters, but parameter ",
+               name, " is ", dtype_name(tensor.scalar_type()));
   }
   (void)state_of(type, kind);
 }

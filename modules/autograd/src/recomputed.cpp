@@ -68,12 +68,12 @@ class Draws {
  public:
   explicit Draws(Generators generators) : generators_(std::move(generators)), states_(states_of(generators_)) {}
 
-  /// After the first run: drops the states if it has drawn nothing.
+  /// Call it after the first run. Drops the states if that run has drawn no numbers.
   void end() {
     if (equal(states_of(generators_), states_)) states_.clear();
   }
 
-  /// Resets the generators to before the first run, for its lifetime.
+  /// For its lifetime, resets the generators to their states before the first run.
   class Again {
    public:
     explicit Again(const Draws& draws) : generators_(draws.generators_), before_(draws.states_.empty() ? draws.states_ : states_of(generators_)) {
@@ -145,12 +145,12 @@ std::vector<at::Tensor> second_run(const FirstRun& first) {
   const Draws::Again draws(first.draws);
   const RestoreOnExit buffers(first.call.buffers);
   std::vector<at::Tensor> outputs = first.call.run();
-  TW_EXPECTS(outputs.size() == first.outputs.size(), "the second run of a recomputed function has ", outputs.size(), " outputs, the first had ",
+  TW_EXPECTS(outputs.size() == first.outputs.size(), "the second run of a recomputed function has ", outputs.size(), " outputs, but the first had ",
              first.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const OutputKind kind(outputs[i]);
-    TW_EXPECTS(kind == first.outputs[i], "output ", i, " of the second run of a recomputed function is ", kind.describe(), ", that of the first was ",
-               first.outputs[i].describe());
+    TW_EXPECTS(kind == first.outputs[i], "output ", i, " of the second run of a recomputed function is ", kind.describe(),
+               ", but in the first run it was ", first.outputs[i].describe());
   }
   return outputs;
 }
@@ -228,7 +228,7 @@ std::vector<at::Tensor> recompute_later(Recomputation again, const std::function
   run->borders = borders_of(roots, nodes);
   roots.clear();
   for (at::Tensor& each : outputs) {
-    if (each.defined() && each.requires_grad()) each = each.detach();  // the last one releases the graph
+    if (each.defined() && each.requires_grad()) each = each.detach();  // the last detach() releases the graph
   }
   run->private_leaves = remove_private_leaves(run->borders);
   run->parameters = leaves_at(run->borders);

@@ -34,13 +34,14 @@ class NodesMadeSince {
   uint64_t sequence_;
 };
 
-/// By tensor: the edge that its gradient takes; invalid if it needs none.
+/// For each tensor: the edge along which its gradient flows; invalid if it needs none.
 torch::autograd::edge_list gradient_edges(const std::vector<at::Tensor>& tensors);
 
 /// The edges by which gradients leave the nodes of `nodes`, to older nodes or to leaves; each once.
 torch::autograd::edge_list borders_of(const torch::autograd::edge_list& roots, const NodesMadeSince& nodes);
 
-/// Removes leaves from `borders` that nothing else refers to: a released graph made them for itself. @return how many it removed
+/// Removes leaves from `borders` that nothing else refers to, because the function made them itself and its graph is released. @return number of
+/// removed leaves
 size_t remove_private_leaves(torch::autograd::edge_list& borders);
 
 /// While it lives, edges from `roots` to `borders` end at gathering nodes instead. A backward pass from the roots to these nodes then touches nothing

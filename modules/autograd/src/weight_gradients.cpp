@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator's call is recorded as a graph of its own, from copies of its tensors that are leaves. A node takes its place in the caller's graph: its
-// backward pass lets the engine run the call's graph to the inputs' copies only, and keeps graph and cotangent. The weights' half runs the same graph
-// to the weights' copies. LibTorch's nodes leave out gradients that nobody asked for.
+// The call of an operator is recorded as a separate graph, whose leaves are copies of the operator's tensors. A single node replaces it in the
+// caller's graph. The node's backward pass lets the engine run the call's graph to the inputs' copies only, and keeps graph and cotangent.
+// accumulate() runs the same graph to the weights' copies. LibTorch's nodes skip gradients that are not requested.
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 
 thread_local WeightGradients* recording = nullptr;
 
-/// Leaves that share memory with those of `tensors` that require a gradient, in place of these.
+/// A list of tensors in which each one that requires a gradient is replaced by a new leaf that shares its memory.
 class Copies {
  public:
   explicit Copies(const std::vector<at::Tensor>& tensors) : all_(tensors) {
@@ -36,9 +36,9 @@ class Copies {
     }
   }
   const std::vector<at::Tensor>& all() const noexcept { return all_; }
-  /// By copy: where its gradient arrives.
+  /// For each copy: the edge where its gradient arrives.
   const edge_list& from() const noexcept { return from_; }
-  /// By copy: where the gradient of the tensor that it stands for goes.
+  /// For each copy: the edge to which the gradient of the original tensor goes.
   const edge_list& to() const noexcept { return to_; }
 
  private:
@@ -47,7 +47,7 @@ class Copies {
   edge_list to_;
 };
 
-/// Without it, autocast would keep a cast of each copy.
+/// Disables autocast's cache during its lifetime; otherwise autocast would keep a cast of each copy.
 class NoCachedCasts {
  public:
   NoCachedCasts() { at::autocast::set_autocast_cache_enabled(false); }
@@ -71,16 +71,16 @@ struct Call {
   edge_list to;       // where the weights' gradients go
 };
 
-/// What the weights' half of a call needs.
+/// The data from which the weights' gradients of a call are computed.
 struct Left {
   Call call;
   at::Tensor cotangent;
 };
 
-/// Makes the weights' gradients of one call, and then starts the node of the next call.
+/// Computes the weights' gradients of one call, and then starts the node of the next call.
 struct WeightsNode : torch::autograd::Node {
   /// @param next may be invalid
-  WeightsNode(Left left, Edge next) : Node(/*sequence_nr=*/0), left_(std::move(left)) {  // 0: gradients are added before the next call's are made
+  WeightsNode(Left left, Edge next) : Node(/*sequence_nr=*/0), left_(std::move(left)) {  // 0: gradients are added before the next call makes its own
     edge_list edges = left_.call.to;
     edges.push_back(std::move(next));
     set_next_edges(std::move(edges));

@@ -192,7 +192,7 @@ TEST(Recomputed, RefusesASecondRunThatDiffers) {
     return message_of<tw::ContractError>([&] { y[0].sum().backward(); });
   };
   const auto plain = [](const at::Tensor& h) { return Tensors{h.sin()}; };
-  expect_part(message(plain, [](const at::Tensor& h) { return Tensors{h.sin(), h}; }), "has 2 outputs, the first had 1");
+  expect_part(message(plain, [](const at::Tensor& h) { return Tensors{h.sin(), h}; }), "has 2 outputs, but the first had 1");
   expect_part(message(plain, [](const at::Tensor& h) { return Tensors{h.sin().narrow(0, 0, 2)}; }), "[2]");
   expect_part(message(plain, [](const at::Tensor& h) { return Tensors{h.sin().to(at::kDouble)}; }), "float64");
   expect_part(message(plain, [](const at::Tensor& h) { return Tensors{h.sin().detach()}; }), "requires a gradient");

@@ -27,7 +27,7 @@ std::string text_of(int64_t value) { return std::to_string(value); }
 std::string text_of(double value) { return concat(value); }
 std::string text_of(const std::string& value) { return '"' + value + '"'; }
 
-// As one-line TOML with the fewest exact digits: toml++ writes 17 digits of each real number, so that 0.1 becomes 0.10000000000000001.
+// A value as one-line TOML with the fewest exact digits: toml++ writes 17 digits of each real number, so that 0.1 becomes 0.10000000000000001.
 std::string exact(double value) {
   const std::string digits = exact_text(value);
   return digits.find_first_not_of("-0123456789") == std::string::npos ? digits + ".0" : digits;  // otherwise it would be read as an integer
@@ -95,7 +95,7 @@ Config Config::from_file(const std::filesystem::path& path) {
   if (const Setting* version = config.find("version")) {
     const int64_t* number = std::get_if<int64_t>(&version->value);
     if (number == nullptr || *number != config_version) {
-      throw ConfigError({concat(version->origin, ": version is ", value_text(*version), ", only ", config_version, " is supported by Torchweave ",
+      throw ConfigError({concat(version->origin, ": version is ", value_text(*version), ", but only ", config_version, " is supported by Torchweave ",
                                 version_string)});
     }
     config.settings_.erase("version");
@@ -114,7 +114,7 @@ void Config::set(std::string_view assignment, std::string_view origin) {
     const size_t problems = problems_.size();
     insert_toml(key + " = " + value, std::string(origin), /*with_lines=*/false, value);
     if (problems_.size() == problems) return;
-    problems_.resize(problems);   // TOML of a type that no field has, such as the date 2024-10-01
+    problems_.resize(problems);   // TOML of a type that no field has, such as the date 2024-10-01: insert as text
   } catch (const ConfigError&) {  // not a TOML value: a bare word such as adam or data/train
   }
   set_text(key, value, std::string(origin));

@@ -44,10 +44,10 @@ std::string_view why_undefined(ReduceOp op, ElementType type) noexcept {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::product: return kind == Kind::boolean ? "use logical_or or logical_and, or convert to an integer type" : "";
-    case ReduceOp::average: return kind == Kind::boolean || kind == Kind::integer ? "it would be rounded: convert to a floating-point type" : "";
+    case ReduceOp::average: return kind == Kind::boolean || kind == Kind::integer ? "it would be rounded; convert to a floating-point type" : "";
     case ReduceOp::min:
     case ReduceOp::max: return kind == Kind::complex ? "complex numbers have no order" : "";
-    default: return kind == Kind::real || kind == Kind::complex ? "only integers and bool have it" : "";
+    default: return kind == Kind::real || kind == Kind::complex ? "only integers and bool support it" : "";
   }
 }
 

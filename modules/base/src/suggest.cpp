@@ -40,7 +40,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
 }
 
 std::string unknown_text(std::string_view name, std::span<const std::string> choices) {
-  return concat("is \"", name, "\", which is unknown; it may be \"", joined(choices, "\", \""), '"');
+  return concat("is \"", name, "\", but must be one of \"", joined(choices, "\", \""), '"');
 }
 
 }  // namespace tw

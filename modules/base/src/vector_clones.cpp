@@ -3,14 +3,14 @@
 
 namespace tw {
 
-// The loader asks the same questions in the same order.
+// The loader checks the same levels in the same order.
 std::string_view vector_instructions() noexcept {
 #ifdef TW_HAS_VECTOR_CLONES
   if (__builtin_cpu_supports("x86-64-v4")) return "AVX-512 (x86-64-v4)";
   if (__builtin_cpu_supports("x86-64-v3")) return "AVX2 (x86-64-v3)";
   return "SSE2 (x86-64)";
 #else
-  return "the compiler's default: this build does not choose at start";
+  return "the compiler's default (this build has only one copy of each loop)";
 #endif
 }
 

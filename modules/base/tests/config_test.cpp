@@ -258,7 +258,7 @@ TEST(Config, AFileOfAnotherVersionIsRefused) {
       tw::Config::from_file(write_file("newer.toml", tw::concat("eras = 3\nversion = ", version, '\n')));
       ADD_FAILURE() << "no exception";
     } catch (const tw::ConfigError& error) {
-      const std::string expected = tw::concat("newer.toml:2: version is ", version, ", only 1 is supported by Torchweave ", tw::version_string);
+      const std::string expected = tw::concat("newer.toml:2: version is ", version, ", but only 1 is supported by Torchweave ", tw::version_string);
       EXPECT_EQ(error.problems(), std::vector<std::string>{expected});
     }
   }

@@ -86,7 +86,7 @@ TEST(Option, WhatLiesOutsideIsNamedWithWhatWouldDo) {
   EXPECT_EQ(text_of(tw::out_of_bounds(Outer{.count = 0, .narrow = -1, .inner = {.rate = 0}})),
             "count must be at least 1, got 0 -> 1\nnarrow must be at least 0, got -1 -> 0\ninner.rate must be positive, got 0 -> 1e-4\n");
   EXPECT_EQ(text_of(tw::out_of_bounds(Outer{.count = 11, .inner = {.rate = 1, .unit = "m"}})),
-            "count must be at most 10, got 11 -> 10\ninner.rate must be below 1, got 1 -> 0.99\ninner.unit is \"m\", which is unknown; it may be "
+            "count must be at most 10, got 11 -> 10\ninner.rate must be below 1, got 1 -> 0.99\ninner.unit is \"m\", but must be one of "
             "\"ms\", \"s\" -> \"ms\"\n");
   EXPECT_FALSE(tw::out_of_bounds(Outer{.inner = {.rate = std::numeric_limits<double>::quiet_NaN()}}).empty());
   EXPECT_THROW(tw::expect_none(tw::out_of_bounds(Outer{.count = 0})), tw::ContractError);
@@ -129,9 +129,8 @@ TEST(Option, WhatIsWrongIsReportedOnceAndLeavesTheDefault) {
     ADD_FAILURE() << "nothing was reported";
   } catch (const tw::ConfigError& error) {
     EXPECT_EQ(error.problems().size(), 3U) << error.what();
-    EXPECT_NE(
-        std::string(error.what()).find("--set: order is \"columns\", which is unknown; it may be \"row\", \"column\"; the nearest is \"column\""),
-        std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("--set: order is \"columns\", but must be one of \"row\", \"column\"; the nearest is \"column\""),
+              std::string::npos)
         << error.what();
   }
 }

@@ -60,7 +60,7 @@ std::string differences_text(const std::vector<std::string>& texts) {
     if (texts[rank] == texts[0] || ++ranks > max_named) continue;
     differences += (differences.empty() ? "" : "; ") + first_difference(texts[0], texts[rank], rank);
   }
-  return ranks > max_named ? concat(differences, "; and ", ranks - max_named, " more differ from it") : differences;
+  return ranks > max_named ? concat(differences, "; and ", ranks - max_named, " more ranks differ from rank 0") : differences;
 }
 
 }  // namespace tw

@@ -8,9 +8,9 @@
 
 namespace tw {
 
-/// On an audited communicator: a condition that the data of `call` wait for, met when all ranks make this call with a tensor of the same shape.
-/// Returns at once: a late rank delays this call's data and nothing else. Empty on other communicators.
-/// The condition throws ContractError on every rank if calls differ; it names the ranks and both calls.
+/// On an audited communicator: a condition that is true once all ranks have made this call with a tensor of the same shape. The data of `call` must
+/// wait for it. Returns at once: a late rank delays this call's data and nothing else. Empty on other communicators. The condition throws
+/// ContractError on every rank if calls differ; the message names the ranks and both calls.
 mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call, const at::Tensor& tensor);
 /// The same for calls whose sizes may differ from rank to rank.
 mpi::StartQueue::Ready audited_start(const Communicator& comm, const Call& call);

@@ -35,8 +35,8 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
   return {.collective = collective, .type = element_type(tensor.scalar_type()), .on_device = !tensor.is_cpu(), .count = tensor.numel()};
 }
 
-// The backend that works in device memory; null: `call` is staged, or its tensors are on the host. Checks the tensors first, because asking for the
-// link starts an operation that MPI must finish.
+// The backend that works in device memory; null: `call` is staged, or its tensors are on the host. Checks the tensors first, because Link::of()
+// starts an operation that MPI must finish.
 Backend* device_backend_for(const Communicator& comm, const Call& call, std::initializer_list<at::Tensor> tensors) {
   if (!call.on_device) return nullptr;
   for (const at::Tensor& tensor : tensors) {
@@ -55,7 +55,8 @@ std::shared_ptr<Operands> operands_for(const Communicator& comm, const Call& cal
 // that a 64 MiB tensor keeps the network and both directions of the device bus busy nine tenths of the time.
 constexpr int64_t staged_part_bytes = int64_t{4} << 20;
 
-// Not where tensor versions are checked: results copied out early would look like changes by the user.
+// Whether the call is split into parts. Not on audited communicators, which check tensor versions: results copied out early would look like changes
+// by the user.
 bool goes_in_parts(const Communicator& comm, const Call& call, const Backend* device_backend) {
   return call.on_device && device_backend == nullptr && !comm.audited() && call.count * element_bytes(call.type) > staged_part_bytes;
 }
@@ -295,7 +296,7 @@ std::vector<at::Tensor> allgather_variable(const Communicator& comm, const at::T
   auto operands = std::make_shared<Operands>(Collective::allgather, comm.audited(), passage_of_messages(comm, input));
   const std::span<const std::byte> mine = operands->in(input);
   const Call call{.collective = Collective::allgather, .type = element_type(input.scalar_type())};
-  if (comm.audited()) (void)Link::of(comm);  // as the call that another rank may make instead would do
+  if (comm.audited()) (void)Link::of(comm);  // another rank may make a different call, which starts the link: all ranks must start it
   wait_for_audit(comm, call);
   std::vector<int64_t> spec = input.sizes().vec();
   spec.push_back(static_cast<int64_t>(call.type));

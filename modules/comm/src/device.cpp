@@ -52,7 +52,8 @@ c10::Device device_here(c10::Device device, const Topology& topology) {
   const int devices = devices_here(device.type());
   if (devices == 0) throw Error(concat("there is no ", kind, " device on node ", topology.node));
   if (!device.has_index()) return {device.type(), static_cast<c10::DeviceIndex>(topology.local_rank % devices)};
-  if (device.index() >= devices) throw Error(concat("there is no ", device.str(), " on node ", topology.node, ", which has ", devices));
+  if (device.index() >= devices)
+    throw Error(concat("there is no ", device.str(), " on node ", topology.node, ", whose number of devices is ", devices));
   return device;
 }
 

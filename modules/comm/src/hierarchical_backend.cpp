@@ -127,14 +127,14 @@ class HierarchicalBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (nodes_.count() == 1) return "all ranks are on one node";
-    if (nodes_.count() == static_cast<int>(nodes_.place_of.size())) return "every rank has a node to itself";
+    if (nodes_.count() == static_cast<int>(nodes_.place_of.size())) return "every rank is alone on its node";
     if (!has_tags_) return "this MPI has too few tags";
     switch (call.collective) {
       case Collective::allreduce:
       case Collective::broadcast: return "";
       case Collective::reduce_scatter:
       case Collective::allgather: return nodes_.are_equal() ? "" : "the nodes have different numbers of ranks";
-      default: return "it implements other collectives";
+      default: return "this backend does not implement this collective";
     }
   }
 

@@ -107,7 +107,7 @@ std::shared_ptr<Slots> Slots::connect(const Communicator& comm, const Library* l
 
 // Allocates this rank's memory and returns its serialised offer.
 std::string Slots::make_mine() {
-  if (library_ == nullptr) throw Error("neither CUDA nor HIP is available for its device");
+  if (library_ == nullptr) throw Error("it found neither CUDA nor HIP for its device");
   const c10::DeviceGuard on(device_);
   Offer offer{};
   void* memory = nullptr;
@@ -153,7 +153,7 @@ void Slots::wait_for_all(Mark mark, size_t slot, void* stream) const {
 void Slots::check(int error, const char* what) const {
   if (error == 0) return;
   library_->clear_error();  // otherwise LibTorch's next call would report it
-  throw Error(concat(what, " of ", device_.str(), ": ", library_->text_of(error)));
+  throw Error(concat(what, " failed on ", device_.str(), ": ", library_->text_of(error)));
 }
 
 }  // namespace tw::ipc

@@ -14,8 +14,8 @@
 
 namespace tw::ipc {
 
-/// Two slots of device memory per rank, which all ranks of a node have mapped, and the events by which their streams wait for each other. They stay
-/// until the process ends, because other ranks may still read them. The next communicator of the same ranks reuses them.
+/// Two slots of device memory per rank, which all ranks of a node have mapped, and the events with which their streams wait for each other. Slots are
+/// kept until the process ends, because other ranks may still read them. The next communicator of the same ranks reuses them.
 class Slots {
  public:
   /// What a rank's stream has done with a slot.
@@ -36,7 +36,7 @@ class Slots {
   std::byte* memory(int rank, size_t slot) const { return memory_[static_cast<size_t>(rank)] + static_cast<int64_t>(slot) * bytes_; }
   /// The slot in use, the same on all ranks.
   size_t current() const noexcept { return turn_ % slots_each; }
-  /// Call it when all ranks have met over the current slot: if calls differ, some use no slot.
+  /// Call it only after all ranks have met for the current slot: if their calls differ, some ranks use no slot.
   void next() noexcept { ++turn_; }
 
   /// Sets this rank's mark in `stream`, a native handle.

@@ -163,7 +163,7 @@ void Link::finish(const Communicator& comm) {
   made_ = true;
 }
 
-// The inherited selection if it has the same number of nodes and ranks; otherwise one by price.
+// The inherited selection if it has the same number of nodes and ranks; otherwise the one that the cost model prefers.
 algorithms::Selection Link::first_selection() {
   const algorithms::Cluster mine = cluster();
   is_selected_ = inherited_ && inherited_->cluster.nodes == mine.nodes && inherited_->cluster.ranks_per_node == mine.ranks_per_node;

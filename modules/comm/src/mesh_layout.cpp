@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks are bundled along the closest axis, those bundles along the next axis, and so on. Each bundle takes parts that lie on the same nodes while
-// they last, then the remaining ones.
+// Ranks are bundled along the closest axis, those bundles along the next axis, and so on. A bundle consists of parts that lie on the same nodes, as
+// long as there are enough of them; the remaining parts are bundled last.
 #include "mesh_layout.hpp"
 
 #include <algorithm>

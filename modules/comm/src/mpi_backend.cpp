@@ -21,7 +21,7 @@ int64_t result_count(const Communicator& comm, const Call& call) {
   return call.collective == Collective::reduce && call.peer != comm.rank() ? 0 : call.count;
 }
 
-// A single rank has nobody to reduce with, but a logical operation must still yield 0 or 1.
+// On a single rank there is nothing to combine, but a logical operation must still yield 0 or 1.
 std::unique_ptr<mpi::Transfer> reduce_alone(const BoundCall& bound) {
   shared_memory::reduce(bound.call.op, bound.call.type, std::array{bound.input}, std::array{bound.output}, bound.call.count);
   return std::make_unique<Nothing>();
@@ -111,7 +111,7 @@ class DirectBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (!why_not_.empty()) return why_not_;
-    return is_reduction(call.collective) ? "MPI reduces in host memory" : "";
+    return is_reduction(call.collective) ? "MPI's reductions need host memory" : "";
   }
 
   std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& bound) override { return move(comm, bound); }

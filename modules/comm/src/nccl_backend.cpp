@@ -81,7 +81,7 @@ std::string why_not_together(const std::vector<Card>& cards) {
   constexpr int64_t shares_devices = 23000;
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
-    if (card.version == 0) return concat("rank ", rank, " finds no NCCL 2.17 or newer");
+    if (card.version == 0) return concat("rank ", rank, " found no NCCL 2.17 or newer");
     if (card.version != cards[0].version) return concat("rank ", rank, " has NCCL ", card.version, " where rank 0 has ", cards[0].version);
     for (size_t other = 0; other < rank; ++other) {
       if (is_same_device(cards[other], card) && (card.version < shares_devices || !card.may_share)) {
@@ -218,11 +218,11 @@ class NcclBackend : public Backend {
   }
 
   std::string why_not(const Call& call) const override {
-    if (library_ == nullptr) return "this process finds no NCCL 2.17 or newer for these devices";
+    if (library_ == nullptr) return "this process found no NCCL 2.17 or newer for these devices";
     if (!connection_) return why_not_.empty() ? "a single rank needs no communication" : why_not_;
     if (call.collective == Collective::barrier) return "a barrier runs on the host";
     if (!is_reduction(call.collective)) return "";
-    if (!op_of(call.op)) return concat("NCCL has no ", name_of(call.op));
+    if (!op_of(call.op)) return concat("NCCL does not support the reduction ", name_of(call.op));
     if (!elements_of(call.type)) return concat("NCCL does not reduce ", name_of(call.type));
     const bool has_nan = call.type >= ElementType::float16;
     if (has_nan && (call.op == ReduceOp::min || call.op == ReduceOp::max)) return concat("NCCL drops NaN from ", name_of(call.op));

@@ -13,7 +13,8 @@
 
 namespace tw {
 
-/// Zeroed memory shared by the ranks of each node, while it is being made. All ranks of a communicator start it together; one at a time.
+/// Zeroed memory that the ranks of each node share, while it is being made. All ranks of a communicator start making it together, one memory at a
+/// time.
 class NodeMemory {
  public:
   /// Starts it; does not block. @param neighbours the ranks of this node, ascending

@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// The ranks of a communicator by the node they live on; nodes in the order of their lowest ranks, ranks ascending.
+/// The ranks of a communicator by node; nodes in the order of their lowest ranks, ranks ascending.
 struct Nodes {
   /// @param first_of_node by rank: the lowest rank of its node
   explicit Nodes(const std::vector<int64_t>& first_of_node) : place_of(first_of_node.size()) {

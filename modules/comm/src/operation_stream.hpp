@@ -11,8 +11,8 @@
 
 namespace tw {
 
-/// A stream for one operation on device tensors. Its work follows everything that the current stream had in flight when this was made. A wait for the
-/// operation makes the current stream wait for it. The host never waits.
+/// A stream for one operation on device tensors. Its work begins after everything that the current stream had in flight at the construction. A wait
+/// for the operation makes the current stream wait for this one; only wait_on_host() makes the host wait.
 class OperationStream : public mpi::Completion {
  public:
   /// @param give_up ends work on the stream that depends on other ranks, if they may never do their part; empty: there is no such work

@@ -51,7 +51,7 @@ class PlanBackend : public Backend {
 
   std::string why_not(const Call& call) const override {
     if (!why_never_.empty()) return why_never_;
-    return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm implements other collectives";
+    return algorithms::can(algorithm_, call.collective) ? "" : "this algorithm does not implement this collective";
   }
 
   bool averages(ElementType type) const override { return type != ElementType::float16; }

@@ -29,7 +29,7 @@ class SharedMemoryBackend : public Backend {
       case Collective::reduce:
       case Collective::allgather:
       case Collective::reduce_scatter: return "";
-      default: return "uses MPI inside a node, too";
+      default: return "this collective uses MPI, also inside a node";
     }
   }
 

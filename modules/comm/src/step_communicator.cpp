@@ -11,7 +11,8 @@
 
 namespace tw {
 
-// A rank that passes a revocation on gives the first rank's reason: messages are short.
+// For a RevokedError, returns only the reason of the rank that failed first. Otherwise each rank that passes it on would add a prefix, and a
+// revocation carries only 255 characters.
 std::string message_of_current_exception() {
   try {
     throw;

@@ -58,7 +58,7 @@ TEST(DifferencesText, NamesEightRanksOfMany) {
   for (size_t rank = 2; rank < 9; ++rank) expected += "; " + of(rank);
   EXPECT_EQ(tw::differences_text(texts), expected);
   texts.insert(texts.end(), 3, "odd\n");
-  EXPECT_EQ(tw::differences_text(texts), expected + "; and 3 more differ from it");
+  EXPECT_EQ(tw::differences_text(texts), expected + "; and 3 more ranks differ from rank 0");
 }
 
 }  // namespace agreement_text_test

@@ -47,7 +47,7 @@ TEST(DeviceOfRank, RanksOfANodeTakeTurns) {
   const std::string none = tw::concat(kind, ":", devices);
   EXPECT_EQ(device_of_rank(world(), last), c10::Device(type, static_cast<c10::DeviceIndex>(devices - 1)));
   expect_error(none, tw::concat("there is no ", none, " on node "));
-  expect_error(none, tw::concat(", which has ", devices));
+  expect_error(none, tw::concat(", whose number of devices is ", devices));
   (void)device_of_rank(world(), kind);  // later tests use it again
 }
 

@@ -158,7 +158,7 @@ TEST(Ipc, SaysWhichRankHasNoMemoryToShare) {
   accelerator::let_ipc_memory_be_full(comm.rank() == 1);
   const std::string message = why_not(comm);
   accelerator::let_ipc_memory_be_full(false);
-  EXPECT_EQ(message.find("rank 1: allocating memory to share of simulated:"), 0) << message;
+  EXPECT_EQ(message.find("rank 1: allocating memory to share failed on simulated:"), 0) << message;
   EXPECT_NE(message.find(": out of memory"), std::string::npos) << message;
   const at::Tensor x = late(torch::ones({3}, torch::kDouble));
   tw::allreduce(comm, x, ReduceOp::sum);  // staged

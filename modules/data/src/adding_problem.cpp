@@ -9,7 +9,7 @@
 namespace tw {
 
 TensorDataset make_adding_problem(int64_t n, int64_t steps, uint64_t seed) {
-  TW_EXPECTS(n >= 1 && steps >= 2, "the adding problem needs at least 1 sequence of at least 2 steps, got ", n, " of ", steps);
+  TW_EXPECTS(n >= 1 && steps >= 2, "the adding problem needs at least 1 sequence of at least 2 steps, got ", n, " sequences of length ", steps);
   const at::Tensor inputs = at::zeros({n, steps, 2}, at::kFloat);
   const at::Tensor targets = at::zeros({n, 1}, at::kFloat);
   auto* const values = inputs.mutable_data_ptr<float>();

@@ -25,7 +25,7 @@ int64_t draw_shift(int64_t pixels, CounterRng& random) { return int64_t{random.b
 }  // namespace
 
 Augmentation random_shift(int64_t pixels, double fill) {
-  TW_EXPECTS(pixels >= 0 && pixels < (int64_t{1} << 30), "an image cannot be shifted by up to ", pixels, " pixels");
+  TW_EXPECTS(pixels >= 0 && pixels < (int64_t{1} << 30), "random_shift: the shift must be at least 0 and below 2^30, got ", pixels, " pixels");
   return [=](const at::Tensor& sample, CounterRng& random) {
     TW_EXPECTS(sample.dim() >= 2, "random_shift needs images [..., height, width], got ", sample.dim(), " dimensions");
     const int64_t down = draw_shift(pixels, random);
@@ -46,7 +46,7 @@ Augmentation random_horizontal_flip() {
 }
 
 Augmentation compose(std::vector<Augmentation> augmentations) {
-  for (const auto& augmentation : augmentations) TW_EXPECTS(augmentation != nullptr, "an augmentation must not be an empty function");
+  for (const auto& augmentation : augmentations) TW_EXPECTS(augmentation != nullptr, "compose: one of the augmentations is an empty function");
   return [all = std::move(augmentations)](const at::Tensor& sample, CounterRng& random) {
     at::Tensor result = sample;
     for (const auto& augmentation : all) result = augmentation(result, random);

@@ -16,7 +16,7 @@ namespace tw {
 namespace {
 
 constexpr size_t max_shown = 20;  // malformed rows in one message
-constexpr const char* by_key = " (CsvOptions::header; the tool's data.header)";
+constexpr const char* by_key = " (with CsvOptions::header, or data.header of the tool)";
 
 struct Line {
   std::string_view text;  // without its line end
@@ -134,7 +134,7 @@ class Parser {
 
   CsvTable parse() {
     std::optional<Line> line = lines_.next();
-    if (!line) throw FileError(file_.path(), 0, "holds neither a header nor numbers");
+    if (!line) throw FileError(file_.path(), 0, "the file holds neither a header nor numbers");
     CsvTable table;
     if (is_header(*line)) {
       table.columns = names_in(*line);
@@ -175,8 +175,8 @@ class Parser {
     if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
     if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
     if (fields > 1 && counted == fields) {
-      log_warning(file_.path().string(), ": line ", line.number, " numbers its columns from 0 and is read as values; if it is a header, set that",
-                  by_key);
+      log_warning(file_.path().string(), ": line ", line.number,
+                  " numbers its columns from 0; it is read as values. If the line is a header, set that", by_key);
     }
     return numbers == 0;
   }
@@ -205,7 +205,7 @@ class Parser {
     const size_t fields = values_.size() - begin;
     if (columns_ == 0) columns_ = fields;
     if (fields == columns_) return;
-    malformed(line, line.offset, concat(fields, " fields where ", columns_, " are expected"));
+    malformed(line, line.offset, concat(fields, " fields, but ", columns_, " are expected"));
     values_.resize(begin);
   }
 
@@ -238,7 +238,7 @@ CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options) 
   const bool in_numbers = (delimiter >= '0' && delimiter <= '9') || (delimiter >= 'a' && delimiter <= 'z') ||
                           (delimiter >= 'A' && delimiter <= 'Z') || std::string_view(".+-\"\r\n").find(delimiter) != std::string_view::npos ||
                           delimiter == '\0';
-  TW_EXPECTS(!in_numbers, "a CSV's delimiter must not occur in numbers, quotes or line ends, got ", shown({&delimiter, 1}));
+  TW_EXPECTS(!in_numbers, "CsvOptions::delimiter must not be a character of numbers, quotes or line ends, got ", shown({&delimiter, 1}));
   const MappedFile file(path);
   return Parser(file, options).parse();
 }

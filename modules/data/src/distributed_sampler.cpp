@@ -15,7 +15,7 @@ int64_t divided_up(int64_t dividend, int64_t divisor) { return dividend / diviso
 
 DistributedSampler::DistributedSampler(size_t samples, int size, int rank, const SamplerOptions& options)
     : samples_(static_cast<int64_t>(samples)), size_(size), rank_(rank), options_(options) {
-  TW_EXPECTS(size > 0, "there must be at least one rank, got ", size);
+  TW_EXPECTS(size > 0, "the number of ranks must be at least 1, got ", size);
   TW_EXPECTS(rank >= 0 && rank < size, "rank ", rank, " must be at least 0 and below the number of ranks, ", size);
 }
 
@@ -36,11 +36,13 @@ void DistributedSampler::set_epoch(int64_t epoch) {
 void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
   const bool blocks = options_.dealing == Dealing::blocks;
   TW_EXPECTS(consumed >= 0, "the number of consumed samples must be at least 0, got ", consumed);
-  TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed, " samples are consumed, but there are ", samples_);
+  TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed,
+             " samples were consumed, which is more than the data set has: ", samples_);
   TW_EXPECTS(!blocks || consumed == 0 || dealt_by.has_value(),
-             "contiguous blocks can be resumed only by the number of ranks that dealt them: pass dealt_by");
-  TW_EXPECTS(!blocks || consumed == 0 || *dealt_by == size_, "contiguous blocks dealt by ", *dealt_by, " ranks cannot be resumed by ", size_,
-             ": the consumed samples lie at the beginning of each old block, not of the order. Begin a new epoch, or deal interleaved");
+             "Dealing::blocks can be resumed only on the same number of ranks: pass dealt_by, the number of ranks that consumed the samples");
+  TW_EXPECTS(!blocks || consumed == 0 || *dealt_by == size_, "an epoch with Dealing::blocks on ", *dealt_by, " ranks cannot be resumed on ", size_,
+             " ranks: the consumed samples are the beginnings of the old blocks, not the beginning of the order. Begin a new epoch, or use "
+             "Dealing::interleaved");
   set_epoch(epoch);
   consumed_ = consumed;
   if (!blocks) end_ = end_of_epoch(consumed);
@@ -51,7 +53,7 @@ void DistributedSampler::reset(std::optional<size_t> samples) {
   if (!is_set_) {
     set_epoch(epoch_ + 1);
   } else if (samples) {
-    resume(epoch_, consumed_, static_cast<int>(size_));  // in an order of this length
+    resume(epoch_, consumed_, static_cast<int>(size_));  // with an order of the new length
   }
   is_set_ = false;
 }
@@ -76,8 +78,7 @@ std::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
   auto share_size = static_cast<int64_t>(std::min(batch_size, most));
   const int64_t left = end_ - consumed_ - share_size * size_;
   if (left > 0 && left < size_ && share_size > 1)
-    share_size = (share_size + 1) / 2;  // the remainder would not reach all ranks: make two half
-                                        // batches
+    share_size = (share_size + 1) / 2;  // the remainder would not reach all ranks: make two half batches
   const auto share = next_share(share_size * size_);
   if (share.empty()) return std::nullopt;
   return std::vector<size_t>(share.begin(), share.end());
@@ -106,7 +107,7 @@ size_t DistributedSampler::batches(size_t batch_size) const {
 void DistributedSampler::expect_shareable(int64_t global_batch) const {
   TW_EXPECTS(global_batch > 0, "a batch must hold at least one sample");
   TW_EXPECTS(options_.uneven == Uneven::exact || global_batch % size_ == 0, "a global batch of ", global_batch, " cannot be shared evenly by ", size_,
-             " ranks");
+             " ranks: use a multiple of the number of ranks, or Uneven::exact");
 }
 
 // The end of an epoch in which all ranks share the samples from `begin` on.

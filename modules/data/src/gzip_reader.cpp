@@ -54,7 +54,7 @@ int64_t GzipReader::inflate_some(void* out, int64_t bytes) {
   const int64_t got = room - stream_->avail_out;
   if (code == Z_MEM_ERROR) throw std::bad_alloc();
   if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
-    throw FileError(file_.path(), offset_ + got, concat("damaged: ", stream_->msg == nullptr ? "not gzip" : stream_->msg));
+    throw FileError(file_.path(), offset_ + got, concat("the gzip stream is damaged: ", stream_->msg == nullptr ? "not gzip" : stream_->msg));
   }
   in_member_ = code != Z_STREAM_END;
   if (in_member_ && got == 0 && rest_.empty()) throw FileError(file_.path(), offset_, "the gzip stream ends early");

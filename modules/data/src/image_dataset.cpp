@@ -39,7 +39,8 @@ ImageDataset::ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes
     : images_(std::move(images)), labels_(std::move(labels)), classes_(classes) {
   TW_EXPECTS(images_.dim() == 3 && images_.scalar_type() == at::kByte, "images must be uint8 [n, height, width]");
   TW_EXPECTS(labels_.dim() == 1 && labels_.scalar_type() == at::kByte, "labels must be uint8 [n]");
-  TW_EXPECTS(images_.size(0) == labels_.size(0), "there are ", images_.size(0), " images and ", labels_.size(0), " labels");
+  TW_EXPECTS(images_.size(0) == labels_.size(0), "ImageDataset needs one label per image, got ", images_.size(0), " images and ", labels_.size(0),
+             " labels");
   images_ = images_.contiguous();
   labels_ = labels_.contiguous();
   const int64_t bad = first_bad_label(labels_, classes_);
@@ -56,7 +57,7 @@ Batch ImageDataset::batch(std::span<const int64_t> indices) const {
   const uint8_t* labels = labels_.const_data_ptr<uint8_t>();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = indices[static_cast<size_t>(i)];
-    TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; there are ", size());
+    TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; the number of samples is ", size());
     targets[i] = labels[row];
     to_floats(inputs + i * pixels, images + row * pixels, pixels);
   }
@@ -69,11 +70,11 @@ ImageDataset load_mnist(const std::filesystem::path& directory, Split split) {
   const auto label_path = find_file(directory, prefix + "-labels-idx1-ubyte");
   at::Tensor images = read_idx(image_path);
   at::Tensor labels = read_idx(label_path);
-  if (images.dim() != 3 || images.scalar_type() != at::kByte) throw FileError(image_path, 2, "must hold bytes in 3 dimensions");
-  if (labels.dim() != 1 || labels.scalar_type() != at::kByte) throw FileError(label_path, 2, "must hold bytes in 1 dimension");
+  if (images.dim() != 3 || images.scalar_type() != at::kByte) throw FileError(image_path, 2, "the file must hold bytes in 3 dimensions");
+  if (labels.dim() != 1 || labels.scalar_type() != at::kByte) throw FileError(label_path, 2, "the file must hold bytes in 1 dimension");
   if (images.size(0) != labels.size(0)) {
     throw FileError(label_path, 4,
-                    concat("holds ", labels.size(0), " labels, but ", image_path.filename().string(), " holds ", images.size(0), " images"));
+                    concat("the file holds ", labels.size(0), " labels, but ", image_path.filename().string(), " holds ", images.size(0), " images"));
   }
   if (const int64_t bad = first_bad_label(labels, mnist_classes); bad >= 0) {
     throw FileError(label_path, label_header_bytes + bad, concat("the label of row ", bad, " must be below ", mnist_classes));

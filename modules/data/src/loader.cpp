@@ -25,17 +25,18 @@ CounterRng random_for(uint64_t seed, int64_t epoch, int64_t sample) {
 }  // namespace
 
 void visit(LoaderOptions& options, OptionVisitor& visitor) {
-  visitor.field("global_batch", options.global_batch, at_least(1, any_count), {.meaning = "samples of a step, over all ranks", .unit = "samples"});
+  visitor.field("global_batch", options.global_batch, at_least(1, any_count), {.meaning = "samples per step, over all ranks", .unit = "samples"});
   visitor.field("workers", options.workers, at_least(0, LoaderOptions::max_workers),
-                {.meaning = "threads that prepare batches ahead; 0: next() prepares them"});
-  visitor.field("prefetch", options.prefetch, at_least(0), {.meaning = "batches in preparation or ready, over all workers", .unit = "batches"});
+                {.meaning = "threads that prepare batches in advance; 0: next() prepares each batch itself"});
+  visitor.field("prefetch", options.prefetch, at_least(0),
+                {.meaning = "maximum number of batches in preparation or ready, over all workers", .unit = "batches"});
   visitor.presence("augmentation", static_cast<bool>(options.augmentation));
   visitor.field("seed", options.seed, Bounds{}, {.meaning = "seed of the augmentation"});
 }
 
 void LoaderOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be positive when there are workers, got ", prefetch);
+  TW_EXPECTS(workers == 0 || prefetch > 0, "prefetch must be at least 1 when workers is above 0, got ", prefetch);
 }
 
 // Workers claim batches in the epoch's order under one mutex, load them without it, and put them into a ring of `prefetch` slots. next() reads the
@@ -157,8 +158,9 @@ class Loader::WorkerPool {
       CounterRng random = random_for(options_.seed, request.epoch, request.indices[i]);
       const at::Tensor sample = inputs.select(0, static_cast<int64_t>(i));
       const at::Tensor changed = options_.augmentation(sample, random);
-      TW_EXPECTS(changed.sizes() == sample.sizes() && changed.scalar_type() == sample.scalar_type(), "the augmentation returned ", changed.sizes(),
-                 ' ', c10::toString(changed.scalar_type()), " for a sample ", sample.sizes(), ' ', c10::toString(sample.scalar_type()));
+      TW_EXPECTS(changed.sizes() == sample.sizes() && changed.scalar_type() == sample.scalar_type(),
+                 "the augmentation must keep shape and dtype, but returned ", changed.sizes(), ' ', c10::toString(changed.scalar_type()),
+                 " for a sample ", sample.sizes(), ' ', c10::toString(sample.scalar_type()));
       if (!changed.is_same(sample)) sample.copy_(changed.is_alias_of(sample) ? changed.clone() : changed);
     }
   }

@@ -63,7 +63,7 @@ void write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
 
 NpyFile::NpyFile(const std::filesystem::path& path)
     : file_(std::make_unique<MappedFile>(path)), format_(std::make_unique<NpyFormat>(parse_npy(file_->content(), path))) {
-  if (format_->shape.empty()) throw FileError(path, 0, "holds a single number without dimensions, expected rows");
+  if (format_->shape.empty()) throw FileError(path, 0, "the file holds a single number without dimensions, expected rows");
   row_bytes_ = format_->element_bytes();
   for (const int64_t extent : row_shape()) row_bytes_ *= extent;
 }
@@ -96,7 +96,7 @@ at::Tensor NpyFile::read_rows(std::span<const int64_t> indices) const {
   at::Tensor out = at::empty(shape, options_of(*format_));
   auto* to = static_cast<char*>(out.data_ptr());
   for (const int64_t row : indices) {
-    TW_EXPECTS(row >= 0 && row < rows(), "there is no row ", row, " in ", path().string(), "; there are ", rows());
+    TW_EXPECTS(row >= 0 && row < rows(), "there is no row ", row, " in ", path().string(), "; the number of rows is ", rows());
     copy_row(row, to);
     to += row_bytes_;
   }

@@ -90,7 +90,7 @@ class Header {
     const char quote = position_ < text_.size() ? text_[position_] : '\0';
     if (quote != '\'' && quote != '"') fail("expected a string in the header");
     const size_t end = text_.find(quote, position_ + 1);
-    if (end == std::string_view::npos) fail("a string in the header does not end");
+    if (end == std::string_view::npos) fail("a string in the header has no closing quote");
     const std::string_view value = text_.substr(position_ + 1, end - position_ - 1);
     position_ = end + 1;
     return value;
@@ -110,7 +110,7 @@ class Header {
   void descr(NpyFormat& format) {
     skip_space();
     const size_t begin = position_;
-    if (begin < text_.size() && text_[begin] == '[') fail("arrays of records cannot be read");
+    if (begin < text_.size() && text_[begin] == '[') fail("arrays of records (structured dtypes) cannot be read");
     const std::string_view text = string();
     const char order = text.empty() ? '?' : text[0];
     const std::string_view code = text.substr(text.empty() ? 0 : 1);
@@ -118,7 +118,7 @@ class Header {
     const bool known = found != type_names.end() && (order == '<' || order == '>' || order == '=' || order == '|');
     if (!known || (order == '|' && code.back() != '1')) {
       position_ = begin;
-      fail(concat("elements of type '", printable(text), "' cannot be read; bool, integers, float16, float32, float64 and complex can"));
+      fail(concat("elements of type '", printable(text), "' cannot be read; supported are bool, integers, float16, float32, float64 and complex"));
     }
     format.dtype = found->dtype;
     format.swapped = order == '>' && code.back() != '1';
@@ -142,7 +142,7 @@ class Header {
       position_ += static_cast<size_t>(end - begin);
       accept('L');  // written by Python 2
       out.push_back(length);
-      if (out.size() > 64) fail("more than 64 dimensions");
+      if (out.size() > 64) fail("'shape' has more than 64 dimensions");
       if (!accept(',')) {
         expect(')');
         if (out.size() == 1) fail("'shape' must be a tuple: (n,)");
@@ -193,7 +193,7 @@ NpyFormat parse_npy(std::string_view content, const std::filesystem::path& path)
   const auto byte = [&](size_t at) { return int64_t{static_cast<uint8_t>(content[at])}; };
   const int64_t major = byte(6);
   if (major < 1 || major > 3 || byte(7) != 0)
-    throw FileError(path, 6, concat("NPY format ", major, ".", byte(7), " is unknown; 1.0 to 3.0 are known"));
+    throw FileError(path, 6, concat("NPY format ", major, ".", byte(7), " is unknown; supported are 1.0 to 3.0"));
   const int64_t begin = major == 1 ? 10 : 12;
   need(begin);
   const int64_t header = major == 1 ? byte(8) | (byte(9) << 8) : byte(8) | (byte(9) << 8) | (byte(10) << 16) | (byte(11) << 24);
@@ -215,7 +215,7 @@ std::string npy_header(c10::ScalarType dtype, const std::vector<int64_t>& shape)
   constexpr size_t alignment = 64;  // of the first element, as in NumPy
   text.append(alignment - (10 + text.size() + 1) % alignment, ' ');
   text += '\n';
-  TW_EXPECTS(text.size() < 65536, "NPY 1.0 cannot hold the shape");
+  TW_EXPECTS(text.size() < 65536, "the shape has too many dimensions for the header of an NPY 1.0 file");
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size() & 255) + static_cast<char>(text.size() >> 8) + text;
 }
 

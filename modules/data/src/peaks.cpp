@@ -22,7 +22,7 @@ double peaks(double x, double y) {
 
 TensorDataset make_peaks(int64_t n, uint64_t seed) {
   constexpr int64_t classes = 5;
-  TW_EXPECTS(n >= classes, "peaks needs at least one point per class, got ", n);
+  TW_EXPECTS(n >= classes, "make_peaks needs at least one point for each of the 5 classes, got ", n);
   CounterRng random(seed);
   const auto coordinate = [&] { return 6.0 * random() / 4294967296.0 - 3; };
   const at::Tensor inputs = at::empty({n, 2}, at::kFloat);

@@ -40,20 +40,20 @@ Found look_into(const fs::path& folder) {
 std::unique_ptr<Dataset> load_regression(const fs::path& directory, Split split, const CsvOptions& csv) {
   const auto folder = directory / (split == Split::train ? "train" : "test");
   if (!fs::is_directory(folder)) {
-    throw FileError(folder, 0, "is not a folder: regression data must be in the folders train and test of data.directory");
+    throw FileError(folder, 0, "this is not a folder; regression data must be in the folders train and test of data.directory");
   }
   const Found found = look_into(folder);
   const std::string wanted = "inputs.csv and targets.csv, or pairs of NPY files such as inputs.npy and targets.npy";
-  if (found.csv && found.npy) throw FileError(folder, 0, concat("holds both CSV and NPY files; keep one kind: ", wanted));
+  if (found.csv && found.npy) throw FileError(folder, 0, concat("the folder holds both CSV and NPY files; keep one kind: ", wanted));
   if (!found.csv && !found.npy)
-    throw FileError(folder, 0, concat("must hold ", wanted, "; it holds ", found.names.empty() ? "nothing" : found.names));
+    throw FileError(folder, 0, concat("the folder must hold ", wanted, "; it holds ", found.names.empty() ? "nothing" : found.names));
   if (found.npy) return std::make_unique<ShardedDataset>(folder);
   const auto inputs = folder / "inputs.csv";
   const auto targets = folder / "targets.csv";
   const CsvTable x = read_csv(inputs, csv);
   const CsvTable y = read_csv(targets, csv);
   if (x.values.size(0) != y.values.size(0)) {
-    throw FileError(targets, 0, concat("holds ", y.values.size(0), " rows, but inputs.csv holds ", x.values.size(0)));
+    throw FileError(targets, 0, concat("the file holds ", y.values.size(0), " rows, but inputs.csv holds ", x.values.size(0)));
   }
   return std::make_unique<TensorDataset>(x.values, y.values, TensorDatasetOptions{.name = folder.string()});
 }

@@ -28,14 +28,14 @@ std::map<std::string, fs::path> find_shards(const fs::path& directory, const std
 
 void expect_partners(const std::map<std::string, fs::path>& files, const std::map<std::string, fs::path>& partners, const std::string& prefix) {
   for (const auto& [key, path] : files) {
-    if (!partners.contains(key)) throw FileError(path, 0, concat("has no matching file ", prefix, key, ".npy"));
+    if (!partners.contains(key)) throw FileError(path, 0, concat("the file has no matching file ", prefix, key, ".npy"));
   }
 }
 
 void expect_like(const NpyFile& file, const NpyFile& first) {
   if (file.dtype() == first.dtype() && file.row_shape() == first.row_shape()) return;
   throw FileError(file.path(), 0,
-                  concat("holds rows of ", c10::toString(file.dtype()), " ", file.row_shape(), ", but ", first.path().filename().string(),
+                  concat("the file holds rows of ", c10::toString(file.dtype()), " ", file.row_shape(), ", but ", first.path().filename().string(),
                          " holds rows of ", c10::toString(first.dtype()), " ", first.row_shape()));
 }
 
@@ -53,10 +53,10 @@ at::Tensor empty_rows(const NpyFile& like, size_t rows) {
 }  // namespace
 
 ShardedDataset::ShardedDataset(const fs::path& directory, const ShardedDatasetOptions& options) : options_(options) {
-  if (!fs::is_directory(directory)) throw FileError(directory, 0, "is not a directory");
+  if (!fs::is_directory(directory)) throw FileError(directory, 0, "this is not a directory");
   const auto inputs = find_shards(directory, "inputs");
   const auto targets = find_shards(directory, "targets");
-  if (inputs.empty() && targets.empty()) throw FileError(directory, 0, "holds no pair of files inputs*.npy and targets*.npy");
+  if (inputs.empty() && targets.empty()) throw FileError(directory, 0, "the directory holds no pair of files inputs*.npy and targets*.npy");
   expect_partners(inputs, targets, "targets");
   expect_partners(targets, inputs, "inputs");
   int64_t samples = 0;
@@ -66,7 +66,7 @@ ShardedDataset::ShardedDataset(const fs::path& directory, const ShardedDatasetOp
     expect_like(input, inputs_.front());
     expect_like(target, targets_.front());
     if (input.rows() != target.rows()) {
-      throw FileError(target.path(), 0, concat("holds ", target.rows(), " rows, but ", path.filename().string(), " holds ", input.rows()));
+      throw FileError(target.path(), 0, concat("the file holds ", target.rows(), " rows, but ", path.filename().string(), " holds ", input.rows()));
     }
     samples += input.rows();
     ends_.push_back(samples);
@@ -83,7 +83,7 @@ Batch ShardedDataset::batch(std::span<const int64_t> indices) const {
     to += file.row_bytes();
   };
   for (const int64_t index : indices) {
-    TW_EXPECTS(index >= 0 && index < size(), "there is no sample ", index, "; there are ", size());
+    TW_EXPECTS(index >= 0 && index < size(), "there is no sample ", index, "; the number of samples is ", size());
     const auto shard = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
     const int64_t row = index - (shard == 0 ? 0 : ends_[shard - 1]);
     copy(inputs_[shard], row, to_inputs);

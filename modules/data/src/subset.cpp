@@ -14,7 +14,7 @@ namespace tw {
 namespace {
 
 void expect_count(int64_t count, int64_t samples) {
-  TW_EXPECTS(count >= 0 && count <= samples, "of ", samples, " samples, none to all can be held out, got ", count);
+  TW_EXPECTS(count >= 0 && count <= samples, "hold_out: count must be at least 0 and at most the number of samples, ", samples, ", got ", count);
 }
 
 Holdout divided(int64_t samples, const std::vector<int64_t>& held_out) {
@@ -36,7 +36,7 @@ struct Stratum {
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices) : whole_(std::move(whole)), indices_(std::move(indices)) {
   for (const int64_t index : indices_) {
-    TW_EXPECTS(index >= 0 && index < whole_->size(), "there is no sample ", index, "; there are ", whole_->size());
+    TW_EXPECTS(index >= 0 && index < whole_->size(), "the whole data set has no sample ", index, "; the number of its samples is ", whole_->size());
   }
 }
 
@@ -44,7 +44,7 @@ Batch Subset::batch(std::span<const int64_t> indices) const {
   std::vector<int64_t> of_whole;
   of_whole.reserve(indices.size());
   for (const int64_t index : indices) {
-    TW_EXPECTS(index >= 0 && index < size(), "there is no sample ", index, "; there are ", size());
+    TW_EXPECTS(index >= 0 && index < size(), "there is no sample ", index, "; the number of samples is ", size());
     of_whole.push_back(indices_[static_cast<size_t>(index)]);
   }
   return whole_->batch(of_whole);

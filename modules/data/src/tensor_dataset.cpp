@@ -37,10 +37,11 @@ at::Tensor gather(const at::Tensor& from, std::span<const int64_t> indices) {
 
 TensorDataset::TensorDataset(at::Tensor inputs, at::Tensor targets, const TensorDatasetOptions& options)
     : inputs_(std::move(inputs)), targets_(std::move(targets)) {
-  TW_EXPECTS(inputs_.defined() && targets_.defined(), options.name, ": inputs and targets are both needed");
-  TW_EXPECTS(inputs_.is_cpu() && targets_.is_cpu(), options.name, ": inputs and targets must lie in the CPU's memory");
+  TW_EXPECTS(inputs_.defined() && targets_.defined(), options.name, ": inputs and targets must both be defined");
+  TW_EXPECTS(inputs_.is_cpu() && targets_.is_cpu(), options.name, ": inputs and targets must be CPU tensors");
   TW_EXPECTS(inputs_.dim() > 0 && targets_.dim() > 0, options.name, ": inputs and targets need a first dimension that counts samples");
-  TW_EXPECTS(inputs_.size(0) == targets_.size(0), options.name, ": there are ", inputs_.size(0), " inputs and ", targets_.size(0), " targets");
+  TW_EXPECTS(inputs_.size(0) == targets_.size(0), options.name, ": inputs and targets must have the same number of samples, got ", inputs_.size(0),
+             " inputs and ", targets_.size(0), " targets");
   inputs_ = inputs_.detach().resolve_conj().resolve_neg().contiguous();  // plain memory: batch() copies bytes
   targets_ = targets_.detach().resolve_conj().resolve_neg().contiguous();
   if (!options.allow_non_finite) {
@@ -50,7 +51,7 @@ TensorDataset::TensorDataset(at::Tensor inputs, at::Tensor targets, const Tensor
 }
 
 Batch TensorDataset::batch(std::span<const int64_t> indices) const {
-  for (const int64_t row : indices) TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; there are ", size());
+  for (const int64_t row : indices) TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; the number of samples is ", size());
   return {gather(inputs_, indices), gather(targets_, indices)};
 }
 

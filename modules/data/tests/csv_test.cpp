@@ -82,7 +82,7 @@ TEST(Csv, RefusesDelimitersThatOccurInNumbers) {
 TEST(Csv, NamesEveryMalformedRow) {
   expect_refused("", 0, "neither a header nor numbers");
   expect_refused("x,y\n1,2\n3\n4,5\n6,z7\n", 8,
-                 "2 rows are malformed:\n  line 3, byte 8: 1 fields where 2 are expected\n  line 5, byte 16: column 2 is not a number: 'z7'");
+                 "2 rows are malformed:\n  line 3, byte 8: 1 fields, but 2 are expected\n  line 5, byte 16: column 2 is not a number: 'z7'");
   expect_refused("1,2\n3,\n", 6, "line 2, byte 6: column 2 is empty");
   expect_refused("1,2\n3,1e999\n", 6, "does not fit into a float64");
   expect_refused("1,2\n3,0x10\n", 6, "is not a number");

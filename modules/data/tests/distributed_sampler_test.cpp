@@ -289,7 +289,7 @@ TEST(DistributedSampler, SaysWhyItCannotResume) {
     blocks.resume(0, 4, 3);
     ADD_FAILURE() << "no exception";
   } catch (const tw::ContractError& error) {
-    EXPECT_NE(std::string(error.what()).find("dealt by 3 ranks cannot be resumed by 2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("on 3 ranks cannot be resumed on 2"), std::string::npos) << error.what();
   }
   EXPECT_THROW(blocks.resume(0, 4), tw::ContractError);
   EXPECT_NO_THROW(blocks.resume(0, 4, 2));

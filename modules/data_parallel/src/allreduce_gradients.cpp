@@ -16,7 +16,7 @@ void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor
                                                .overlap = false,
                                                .shared_memory = false,
                                                .parts = parts,
-                                               .device = device_of(comm, "a call of allreduce_gradients()", parameters)};
+                                               .device = device_of(comm, "allreduce_gradients()", parameters)};
   Reducer reducer(comm, specs_of(parameters), once_with_all_gradients);
   reduce_gradients(reducer, parameters, samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {

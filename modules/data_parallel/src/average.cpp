@@ -27,7 +27,7 @@ void average(const Communicator& comm, const std::vector<NamedTensor>& tensors) 
     lines.push_back(has_mean ? tensor.spec().describe() : line_with_value(tensor));
     if (has_mean) averaged.push_back(tensor);
   }
-  expect_same_on_all_ranks(comm, "the tensors to be averaged, and the values of those that have no mean,", lines);
+  expect_same_on_all_ranks(comm, "the tensors to be averaged, and the values of tensors without a mean,", lines);
   if (comm.size() == 1) return;
   FlatBuckets(specs_of(averaged), common_device_of(averaged))
       .exchange([&](size_t id, const at::Tensor& place) { place.copy_(averaged[id].tensor); },

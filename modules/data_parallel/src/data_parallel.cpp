@@ -80,7 +80,8 @@ class DataParallel::Hooks {
     return hooks;
   }
 
-  // Accumulators take their hooks with them. Hooks of tensors are removed here; LibTorch has dropped those of tensors that a pass has written to.
+  // Accumulators own their hooks, which go with them. Hooks of tensors are removed here; LibTorch has already dropped the hooks of tensors that a
+  // pass has written to.
   void detach() noexcept {
     for (size_t i = 0; i < attached_.size(); ++i) {
       try {
@@ -102,7 +103,7 @@ class DataParallel::Hooks {
   // A step, in the order of events: begin, the user's function, and fail if that throws, on every rank. The next step, or a pass outside of steps,
   // begins again with other communicators and buckets.
   std::shared_ptr<void> begin_step() {
-    TW_EXPECTS(!is_part_, "this DataParallel belongs to a FullySharded: call that one's train_step()");
+    TW_EXPECTS(!is_part_, "this DataParallel belongs to a FullySharded: call train_step() of the FullySharded");
     TW_EXPECTS(!in_train_step_, "train_step() was called within a train_step()");
     begin_again();
     if (!buffers_.empty()) before_step_.emplace(buffers_);
@@ -132,7 +133,7 @@ class DataParallel::Hooks {
     const std::string why = !comm().revoked() ? ""
                             : sharded_        ? "a ShardedOptimizer uses the gradients' memory, which a failed step loses"
                                               : reducer_.why_no_restart();
-    TW_EXPECTS(why.empty(), "a step of this DataParallel has failed, so no other can follow: make a new one. The reason is that ", why);
+    TW_EXPECTS(why.empty(), "a step of this DataParallel has failed, and it cannot run another one: make a new one. The reason is that ", why);
     try {
       if (steps_.begin()) restart();
     } catch (...) {
@@ -155,14 +156,14 @@ class DataParallel::Hooks {
     TW_EXPECTS(pauses_ == 0, "join_backward() was called under no_sync(), where the other ranks have no pass to join");
     if (has_failed()) {
       OpenPasses::end_failed();
-      throw Error("this rank's last backward pass failed: the update is skipped on all ranks");
+      throw Error("this rank's last backward pass failed, so its gradients are lost: skip this update, as on the other ranks");
     }
     begin_pass();
     end_pass();
   }
   void only_in_updates(std::string otherwise) { otherwise_ = std::move(otherwise); }
   std::shared_ptr<void> begin_update() {
-    for (size_t id = 0; id < parameters_.size(); ++id) {  // at once: stages sum tied gradients before this rank's passes add to them
+    for (size_t id = 0; id < parameters_.size(); ++id) {  // now, because stages sum tied gradients before this rank's passes add to them
       if (!sharded_ && !reduced_.is_foreign(id)) share_out(static_cast<int64_t>(id));
     }
     in_update_ = true;
@@ -225,7 +226,7 @@ class DataParallel::Hooks {
     return position;
   }
 
-  // The tensor's own hook. A tensor that is converted loses its accumulator but keeps this hook; one that was frozen has no other.
+  // The tensor's own hook. A tensor that is converted loses its accumulator but keeps this hook; a tensor that was frozen has no other hook.
   void before_gradient(int64_t index) {
     if (in_pass()) return;
     wrapped_.expect_unchanged(static_cast<size_t>(index));
@@ -250,8 +251,8 @@ class DataParallel::Hooks {
     const AccumulatorPtr& accumulator = attached_[index].accumulator;
     if (!accumulator || accumulator->pre_hooks().size() == 1) return;
     TW_EXPECTS(reductions_of(wrapped_.tensors()[index].tensor).size() == 1, "the gradient of ", wrapped_.tensors()[index].name,
-               " is reduced twice, by two DataParallel or FullySharded: make one for all trained parameters, and make no other while one "
-               "of the same parameters exists");
+               " is reduced twice, by two DataParallel or FullySharded: make one for all trained parameters, and make no other one over "
+               "these parameters while it exists");
   }
 
   void before_accumulation(int64_t id) {
@@ -334,7 +335,7 @@ class DataParallel::Hooks {
     if (!by) return;
     TW_EXPECTS(by == ReducedGradients::By::this_one || reducer_.options().reduction != Reduction::sum || comm().size() == 1, "'",
                parameters_[static_cast<size_t>(id)].name,
-               "' still has the gradient that it had when DataParallel was made, which may be reduced already: call zero_grad() "
+               "' still has the gradient that it had when DataParallel was made, which may already be reduced: call zero_grad() "
                "before the first backward pass");
     share_out(id);
   }
@@ -361,7 +362,7 @@ class DataParallel::Hooks {
   std::optional<int64_t> samples_;
   struct Pass {};
   bool in_pass() const noexcept { return !pass_.expired(); }
-  // The last backward pass threw, and the other ranks still wait for this one.
+  // The last backward pass threw, and the other ranks still wait for this rank.
   bool has_failed() const noexcept { return reducer_.in_step() && !in_pass() && !comm().revoked(); }
   std::weak_ptr<Pass> pass_;  // owned by the callback at the pass's end, so destroyed with a backward pass that throws
   int pauses_ = 0;

@@ -44,13 +44,13 @@ void visit(DiLoCoOptions& options, OptionVisitor& visitor) {
   visitor.field("period", options.period, at_least(1), {.meaning = "inner steps between two outer steps", .unit = "steps"});
   visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "learning rate of the outer step"});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true}, {.meaning = "momentum of the outer step"});
-  visitor.field("nesterov", options.nesterov, {.meaning = "look ahead by one momentum step"});
+  visitor.field("nesterov", options.nesterov, {.meaning = "use Nesterov momentum"});
   visitor.field("outer_precision", options.outer_precision, precisions, {.meaning = "precision in which outer gradients are sent"});
 }
 
 void DiLoCoOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum, which is 0");
+  TW_EXPECTS(!nesterov || outer_momentum > 0, "nesterov needs outer_momentum to be positive, got 0");
 }
 
 DiLoCo::DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options)

@@ -99,10 +99,10 @@ void DistributedOptimizer::step() {
   wrapped_->expect_unchanged();
   for (const auto& [name, parameter] : parameters_) {
     TW_EXPECTS(reductions_of(parameter).empty(), "the gradient of ", name,
-               " is already reduced by a DataParallel in backward passes: call the optimizer itself, or make no DataParallel");
+               " is already reduced by a DataParallel in backward passes: call step() of the optimizer itself, or make no DataParallel");
   }
   TW_EXPECTS(number_of_parameters(optimizer_) == members_, "the optimizer has ", number_of_parameters(optimizer_), " parameters, but had ", members_,
-             " when DistributedOptimizer was made: add them before that");
+             " when DistributedOptimizer was made: add parameters before that");
   {
     const at::NoGradGuard no_grad;
     reduce_gradients(*reducer_, parameters_, samples_.value_or(1));

@@ -20,7 +20,7 @@ bool has_values(const at::Tensor& tensor) {
 
 void expect_values(const std::vector<NamedTensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    TW_EXPECTS(has_values(tensor), name, " has no values on this rank: it was made without memory, or its module was cut into stages before");
+    TW_EXPECTS(has_values(tensor), name, " has no values on this rank: it was made without memory, or its module was divided into stages before");
   }
 }
 

@@ -46,8 +46,8 @@ std::vector<int64_t> groups_of(const std::vector<NamedTensor>& parameters, const
 }
 
 constexpr const char* in_slices =
-    "use those of FullySharded::slices() (of a ParallelModel: parameters()), over which the optimizer must be made, call its zero_grad(), and "
-    "clip by FullySharded::clip_gradient_norm() (clip_grad_norm())";
+    "use the gradients of FullySharded::slices() (of a ParallelModel: parameters()), make the optimizer over these tensors, call its zero_grad(), "
+    "and clip by FullySharded::clip_gradient_norm() (of a ParallelModel: clip_grad_norm())";
 
 bool has_hook(const at::Tensor& tensor) {
   const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
@@ -96,7 +96,7 @@ class FullySharded::Impl final : public MemoryOwner {
                                       .release = true,
                                       .groups = groups,
                                       .parts = parts_};
-    TW_EXPECTS(!parameters.empty(), "there is no parameter that requires a gradient");
+    TW_EXPECTS(!parameters.empty(), "FullySharded needs at least one parameter that requires a gradient");
     make_equal(all, more.initial);
     expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
@@ -188,7 +188,7 @@ class FullySharded::Impl final : public MemoryOwner {
   int64_t over_replicas_ = 0;  // bytes passed to collectives
   bool finite_ = true;         // gradients of the last pass
   bool in_train_step_ = false;
-  bool has_failed_ = false;                    // a train_step(), and none has followed
+  bool has_failed_ = false;                    // the last train_step() failed
   std::vector<at::Tensor> buffers_;            // of the module
   std::optional<TensorSnapshot> before_step_;  // their values
   bool busy_ = true;                           // ignore operators that this class calls
@@ -263,7 +263,7 @@ void FullySharded::Impl::end_step() noexcept {
   before_step_.reset();
 }
 
-// Ranks wait along replicas, too, so each rank that fails passes it on there.
+// Ranks also wait along replicas, so each rank that fails revokes that communicator too.
 void FullySharded::Impl::fail_step() {
   has_failed_ = true;
   steps_.fail();
@@ -310,7 +310,7 @@ void FullySharded::Impl::restart() {
   has_failed_ = false;
 }
 
-// What the module's zero_grad() dropped is dropped in the slices, too.
+// Gradients that the module's zero_grad() dropped are dropped in the slices, too.
 void FullySharded::Impl::drop_where_dropped(size_t slice) {
   if (placeholders_->was_dropped(slice)) trained_slices()[slice].tensor.mutable_grad() = at::Tensor();
 }
@@ -331,7 +331,7 @@ void FullySharded::Impl::begin_pass() {
   for (size_t i = 0; i < reduced_.size(); ++i) {
     const at::Tensor& slice = trained_slices()[i].tensor;
     TW_EXPECTS(!has_hook(slice), "the slice of ", trained_slices()[i].name,
-               " has a hook, which no backward pass calls: register hooks of the module's parameters");
+               " has a hook, which no backward pass calls: register hooks on the module's parameters");
     drop_where_dropped(i);
     at::Tensor& gradient = slice.mutable_grad();
     if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) gradient = slice_gradients_.watched(gradient.clone());
@@ -365,7 +365,7 @@ void FullySharded::Impl::end_pass() {
   }
 }
 
-// Also records which parameters had a gradient on any rank, and whether all gradients are finite.
+// Also records whether all gradients are finite. @return by trained parameter: whether any rank had a gradient
 std::vector<uint8_t> FullySharded::Impl::reduce_over_replicas() {
   finite_ = reducer().finite();
   std::vector<uint8_t> used;

@@ -16,7 +16,7 @@
 namespace tw {
 namespace {
 
-// Bytes of a kept unit below which its parameters are not watched, since watching would be measurable. Comparing finds in-place changes instead.
+// Kept units of at most this many bytes are not watched, since watching would take measurable time. Comparing finds in-place changes instead.
 constexpr int64_t small = 256 << 10;
 
 class Gathered final : public UnitValues {
@@ -100,11 +100,11 @@ class Gathered final : public UnitValues {
 
  private:
   struct State {
-    bool written = false;  // a slice, since the unit was gathered
+    bool written = false;  // whether a slice was written since the unit was gathered
     at::Tensor pooled;     // memory from the pool for the whole unit; undefined if none is used
     at::Tensor arriving;   // the same, while the gathering is in flight
     Work gathering;
-    int64_t event = 0;  // of the gathering
+    int64_t event = 0;  // number of the gathering in `orders_`
   };
 
   static std::vector<std::string> names_of(const ParameterSlices& slices);
@@ -207,7 +207,7 @@ void Gathered::expect_same_units(int64_t event) {
   const std::string& difference = orders_->difference_up_to(event);
   if (difference.empty()) return;
   give_up_(difference);
-  for (State& each : state_) {  // their errors are only consequences
+  for (State& each : state_) {  // ignores their errors, which are only consequences
     try {
       each.gathering.wait();
     } catch (const std::exception&) {

@@ -37,7 +37,7 @@ void GradientPlaceholders::put(size_t id) {
   placeholders_[id].is_put = true;
 }
 
-// Also true if `.grad()` was detached from it.
+// Also true if `.grad()` is a detached alias of the placeholder.
 bool GradientPlaceholders::is_there(size_t id) const {
   const at::Tensor& gradient = parameters_[id].tensor.grad();
   const auto storage_of = [](const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };

@@ -63,7 +63,7 @@ void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors) {
       if (!each.tensor.requires_grad() && !other->tensor.requires_grad()) continue;  // neither ever changes
       const at::MemOverlapStatus overlap = at::get_overlap_status(each.tensor, other->tensor);
       TW_EXPECTS(overlap != at::MemOverlapStatus::Full && overlap != at::MemOverlapStatus::Partial, other->name, " and ", each.name,
-                 " are two tensors in the same memory, but each would have its own slices: make them one tensor");
+                 " are two tensors in the same memory, but each would get its own slices: make them one tensor");
     }
     others.push_back(&each);
   }
@@ -71,7 +71,7 @@ void expect_memory_of_their_own(const std::vector<NamedTensor>& tensors) {
 
 c10::Device device_of(const Communicator& comm, const std::string& user, const std::vector<NamedTensor>& tensors) {
   const c10::Device first = tensors.empty() ? c10::Device(c10::kCPU) : tensors[0].tensor.device();
-  on_all_ranks(comm, "making " + user, [&] {
+  on_all_ranks(comm, "checking the parameters of " + user, [&] {
     for (const auto& [name, tensor] : tensors) {
       if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, concat(user, " of ", name));
       TW_EXPECTS(tensor.device() == first, "the parameters of ", user, " must be on one device: ", tensors[0].name, " is on ", first.str(), ", ",

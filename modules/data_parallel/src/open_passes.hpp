@@ -6,13 +6,13 @@
 
 namespace tw {
 
-/// Backward passes of several models that end with one backward(). Each rank may begin its passes in its own order, e.g. the order in which it called
+/// Backward passes of several models that end with one backward(). Each rank may begin its passes in any order, e.g. the order in which it called
 /// the models. They end, and wait for other ranks, in the order in which the models were wrapped.
 class OpenPasses {
  public:
   /// The activity of a pass's communicator, for the message when a rank waits for another that makes no such pass.
   static constexpr const char* occasion =
-      "backward passes, of which all ranks must make the same number: where an optimizer's closure (LBFGS) or a condition decides, base it on "
+      "backward passes, of which all ranks must make the same number: if an optimizer's closure (LBFGS) or a condition decides, base it on "
       "tw::reduced(comm, loss, reduction)";
   /// Numbers gradient reducers in the order of construction, which is the same on all ranks.
   static int64_t next_number() noexcept;

@@ -16,7 +16,7 @@ struct WatchedMemory;
 /// A watched argument of an operator.
 struct WatchedArgument {
   WatchedMemory* memory;
-  int64_t offset;  ///< of its first element in `memory`
+  int64_t offset;  ///< place of its first element in `memory`
   bool written;
 };
 
@@ -24,7 +24,7 @@ struct WatchedArgument {
 class MemoryOwner {
  public:
   virtual ~MemoryOwner() = default;
-  /// A top-level operator is about to use `arguments`; some of it may belong to other owners. Exceptions propagate to the operator's caller.
+  /// A top-level operator is about to use `arguments`; some of them may belong to other owners. Exceptions propagate to the operator's caller.
   /// @param op its name, e.g. "aten::add_"
   virtual void before_operator(std::span<const WatchedArgument> arguments, const std::string& op) = 0;
 };
@@ -32,7 +32,7 @@ class MemoryOwner {
 struct WatchedMemory {
   MemoryOwner* owner;  ///< null once the owner is destroyed
   size_t index = 0;    ///< the owner's number for this memory
-  bool stays = false;  ///< it is there at all times
+  bool stays = false;  ///< whether the memory exists at all times
 };
 
 /// A storage pointer that records its owner. @param keeps kept alive as long as the pointer
@@ -46,7 +46,7 @@ void watch(const at::Tensor& tensor, bool watched = true);
 /// Until allow_pointers(), taking a data pointer of `storage`, which has no memory, fails with the message `why`.
 void refuse_pointers(const c10::Storage& storage, const std::string& why);
 void allow_pointers(const c10::Storage& storage);
-/// Whether an owner gives and takes the memory of `tensor`, or did so before it was destroyed.
+/// Whether an owner provides the memory of `tensor` only at times, or did so before the owner was destroyed.
 bool has_passing_memory(const at::Tensor& tensor);
 
 /// Turns `tensor` into a contiguous tensor of the same shape at element `offset` of `storage`, on its device. All handles to `tensor` see the change.

@@ -104,7 +104,8 @@ const std::string& OrderCheck::difference_up_to(int64_t event) {
 std::string OrderCheck::describe(const std::vector<int64_t>& of_ranks) const {
   std::set<int64_t> models;
   for (const int64_t number : of_ranks) models.insert(number / max_units);
-  std::string text = "the ranks use parameters in different orders, and would receive wrong values; units, named by their first parameter:";
+  std::string text =
+      "the ranks use parameters in different orders, and would receive wrong values. The next unit of each rank, named by its first parameter:";
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
     const int64_t unit = of_ranks[rank] % max_units - 1;
     const auto model = models_.find(of_ranks[rank] / max_units);
@@ -115,7 +116,7 @@ std::string OrderCheck::describe(const std::vector<int64_t>& of_ranks) const {
                                        : concat("unit ", unit));
     if (models.size() > 1) text += concat(", of model ", of_ranks[rank] / max_units + 1);
   }
-  if (models.size() > 1) text += "\nModels are numbered in the order in which they were wrapped: call them in the same order on all ranks";
+  if (models.size() > 1) text += "\nModels are numbered in the order in which they were wrapped. Call them in the same order on all ranks";
   return text;
 }
 

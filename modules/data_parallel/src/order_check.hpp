@@ -14,8 +14,8 @@
 
 namespace tw {
 
-/// Checks that the models of a communicator do the same things in the same order on all ranks. For each event the ranks exchange a number: 8 bytes,
-/// concurrently with the work. All models share one check, since two that exchange in different orders would deadlock.
+/// Checks that all ranks use the units of a communicator's models, and end passes, in the same order. For each such event the ranks exchange a
+/// number: 8 bytes, concurrently with the work. All models share one check, since two that exchange in different orders would deadlock.
 class OrderCheck {
  public:
   /// The check shared by all living models over `comm`. Collective: all ranks make a new one if any rank has none, or if the old one found a
@@ -25,7 +25,7 @@ class OrderCheck {
 
   static constexpr int64_t end_of_pass = -1;  ///< instead of a unit
 
-  /// Ends all waits of all ranks, on a failed step. Local.
+  /// Ends all waits of all ranks after a failed step. Local.
   void revoke(const std::string& why) const;
   /// Begins again if a step has failed: drops all events. Collective.
   void restart();

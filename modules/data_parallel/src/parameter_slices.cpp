@@ -77,7 +77,7 @@ void ParameterSlices::expect_in_place() const {
   const auto storage_of = [](const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };
   for (size_t i = 0; i < trained_.size(); ++i) {
     TW_EXPECTS(storage_of(trained_[i].tensor) == storage_of(shares_[pieces_[i].unit].slices), "the slice of ", trained_[i].name,
-               " was given other memory by set_data(), which the model would never see: copy values into it");
+               " was given other memory by set_data(), which the model would never see: copy values into the slice");
   }
 }
 
@@ -103,7 +103,7 @@ std::vector<NamedShard> ParameterSlices::shards() const {
     if (piece.count == 0) continue;
     const auto& [name, parameter] = parameter_of(piece);
     for (NamedShard& shard : slices_of_run(name, parameter.sizes().vec(), slice_of(piece), piece.begin, ShardKind::parameter)) {
-      watch(shard.tensor);  // whoever loads into it changes the slice
+      watch(shard.tensor);  // loading into it changes the slice
       all.push_back(std::move(shard));
     }
   }

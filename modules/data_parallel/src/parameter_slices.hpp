@@ -20,7 +20,7 @@ class ParameterSlices {
   ParameterSlices(const ParameterSlices&) = delete;
   ParameterSlices& operator=(const ParameterSlices&) = delete;
 
-  /// Turns `parameters` into units, one for each bucket, and frees their memory. They are equal on all ranks, or without memory. Collective.
+  /// Turns `parameters` into units, one for each bucket, and frees their memory. @param parameters equal on all ranks, or without memory. Collective.
   void add(const std::vector<NamedTensor>& parameters, const BucketPlan& plan, const InitialValues* initial);
 
   size_t units() const noexcept { return units_.size(); }
@@ -42,7 +42,7 @@ class ParameterSlices {
   /// The elements of a trained slice within `share`, a tensor as large as the unit's share.
   at::Tensor slice_in(const at::Tensor& share, size_t trained) const;
 
-  /// For FullySharded::optimized_tensors() and shards().
+  /// For FullySharded::optimized() and shards().
   std::vector<OptimizedTensor> optimized() const;
   std::vector<NamedShard> shards() const;
 

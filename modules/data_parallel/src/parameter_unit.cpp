@@ -40,8 +40,8 @@ at::Tensor ParameterUnit::release() {
   watch_parameters(true);
   empty(
       concat("the values of parameter ", parameters_.front().name,
-             " and its neighbours are sharded over all ranks: they are gathered only while an operator of LibTorch uses them, not for pointers; save "
-             "FullySharded::shards(), a ParallelModel by its save(), or a clone() of the module"));
+             " and its neighbours are sharded over all ranks: they are gathered only while an operator of LibTorch uses them, so there is no pointer "
+             "to them. To write them to a file, save FullySharded::shards(), a ParallelModel by its save(), or a clone() of the module"));
   return std::exchange(memory_, {});
 }
 

@@ -10,23 +10,24 @@
 
 namespace tw {
 
-/// Which gradients of some parameters are already reduced, rather than a rank's own. One that is dropped, replaced or written by others is no longer.
+/// Which gradients of some parameters are already reduced, rather than a rank's own. A gradient that others drop, replace or write no longer counts
+/// as reduced.
 class ReducedGradients {
  public:
   enum class By : uint8_t { this_one, unknown };
 
-  /// Gradients that are there now may be reduced by somebody else. @param parameters borrowed
+  /// Gradients that exist now may have been reduced by somebody else. @param parameters borrowed
   explicit ReducedGradients(const std::vector<NamedTensor>& parameters) : parameters_(parameters), notes_(parameters.size()) {
     for (size_t id = 0; id < notes_.size(); ++id) note(id, By::unknown);
   }
 
-  /// The gradient of a parameter, as it is now, is reduced.
+  /// Notes that the current gradient of a parameter is reduced.
   void note(size_t id, By by) {
     const at::Tensor& gradient = gradient_of(id);
     notes_[id] = {by, Gradient(gradient.getIntrusivePtr()), gradient.defined() ? gradient._version() : 0};
   }
   void forget(size_t id) { notes_[id] = {}; }
-  /// Who reduced the gradient, if it still is reduced; forgets that.
+  /// Who reduced the gradient, if it still counts as reduced. Forgets the note.
   std::optional<By> take(size_t id) {
     const Note note = std::exchange(notes_[id], {});
     return is_valid(note, gradient_of(id)) ? std::optional(note.by) : std::nullopt;

@@ -22,7 +22,7 @@ class ReducerHook final : public torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
     before_();
     if (!IdlePass::in_progress()) return gradients;
-    torch::autograd::variable_list zeros;  // a derivative that is not finite would not be zero times anything
+    torch::autograd::variable_list zeros;  // not multiplied by 0, because 0 times a derivative that is not finite is NaN
     for (const at::Tensor& each : gradients) zeros.push_back(each.defined() ? at::zeros_like(each) : each);
     return zeros;
   }

@@ -77,7 +77,7 @@ void ReplicaSample::compare(const Communicator& comm) const {
       const double largest = std::max(std::abs(a[1]), std::abs(b[1]));
       TW_EXPECTS(!(std::abs(a[0] - b[0]) > tolerance_of(parameter.tensor.scalar_type()) * largest), "before backward pass ", passes_,
                  " an element of ", parameter.name, " is ", a[0], " on rank 0 and ", b[0], " on rank ", rank,
-                 ": the ranks did not make the same updates. Where an optimizer's closure (LBFGS) or a condition decides, base it on "
+                 ": the ranks did not make the same updates. If an optimizer's closure (LBFGS) or a condition decides, base it on "
                  "tw::reduced(comm, loss, reduction), which is the same on all ranks");
     }
   }

@@ -19,8 +19,8 @@ class ReplicaSample {
   /// Begins again after `passes` passes, the same number on all ranks.
   void begin_after(int64_t passes) noexcept { passes_ = passes; }
   /// Call when the ranks' fingerprints of this pass differ. Collective.
-  /// @throws ContractError on every rank, naming parameter and rank, if an element differs by more than the square root of its dtype's precision,
-  /// relative to the largest element. Rounding on different processors stays below that.
+  /// @throws ContractError on every rank, naming parameter and rank, if an element differs by more than the square root of its dtype's precision
+  /// (0.1 for half precision), relative to the parameter's largest element. Rounding on different processors stays below that.
   void compare(const Communicator& comm) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace tw {
 namespace {
 
-/// Whether FullySharded leaves the parameter whole of which `shard` is a part: frozen ones that are no real numbers, such as a table of indices.
+/// Whether FullySharded leaves the parameter of `shard` whole: it is frozen and has no floating-point dtype, such as a table of indices.
 bool is_left_whole(const ModelTensors& tensors, const NamedShard& shard) {
   return std::ranges::any_of(tensors.parameters, [&](const NamedTensor& each) {
     return !each.tensor.requires_grad() && !each.tensor.is_floating_point() && each.tensor.is_alias_of(shard.tensor);
@@ -37,7 +37,7 @@ class ShardedParameters : public GradientSums {
     } else {
       sharded_ = std::make_unique<FullySharded>(*ranks.shard, tensors.parameters, setup.options, more);
     }
-    for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // as of any parameter
+    for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // like those of any parameter
   }
 
   bool gathers_in_passes() const override { return true; }

@@ -23,11 +23,11 @@ at::Tensor SliceGradients::unwatched(const at::Tensor& gradient) const {
 
 void SliceGradients::before_operator(std::span<const WatchedArgument> /*arguments*/, const std::string& op) {
   TW_EXPECTS(op != "aten::norm",
-             "the norm of this rank's gradients, as in clip_grad_norm_(), is not that of the whole model: clip by "
-             "FullySharded::clip_gradient_norm(), or clip_grad_norm() of a ParallelModel; to look at one gradient, take torch::linalg_vector_norm()");
+             "the norm of this rank's gradients, as in clip_grad_norm_(), is not the norm of the whole model's gradients: clip by "
+             "FullySharded::clip_gradient_norm(), or clip_grad_norm() of a ParallelModel; to look at one gradient, use torch::linalg_vector_norm()");
   TW_EXPECTS(op != "aten::cat",
-             "the gradients that this rank has are concatenated, as optimizers that combine elements do (LBFGS): a model of which other ranks "
-             "have parts needs one that updates each element independently, such as SGD or Adam");
+             "an operator concatenates this rank's gradients, as optimizers that combine elements do (LBFGS): other ranks have parts of this model, "
+             "which needs an optimizer that updates each element independently, such as SGD or Adam");
 }
 
 }  // namespace tw

@@ -15,7 +15,7 @@ class SliceGradients final : public MemoryOwner {
   SliceGradients(const SliceGradients&) = delete;
   SliceGradients& operator=(const SliceGradients&) = delete;
 
-  /// The same memory, watched. @param gradient with the memory of its elements and no other
+  /// The same memory, watched. @param gradient must be non-overlapping and dense
   at::Tensor watched(const at::Tensor& gradient) const;
   /// The tensor that was passed to watched(), if `gradient` is its result; else `gradient`.
   at::Tensor unwatched(const at::Tensor& gradient) const;

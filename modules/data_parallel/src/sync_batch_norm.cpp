@@ -41,7 +41,7 @@ struct Statistics {
 /// Collective. Bitwise equal on all ranks. @param has_samples whether this rank's rows count
 Statistics statistics_of(const Communicator& comm, const at::Tensor& input, bool has_samples) {
   const int64_t channels = input.size(1);
-  // A count on the host, readable without waiting for a device.
+  // Reduces the count on the host, too, where it is read without waiting for a device.
   const int64_t values = has_samples ? input.numel() / channels : 0;
   const at::Tensor total = at::scalar_tensor(static_cast<double>(values), at::TensorOptions().dtype(at::kDouble));
   Work counting = iallreduce(comm, total, ReduceOp::sum);
@@ -92,7 +92,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    TW_EXPECTS(!at::GradMode::is_enabled(), "SyncBatchNorm cannot be differentiated twice: no backward(create_graph = true)");
+    TW_EXPECTS(!at::GradMode::is_enabled(), "SyncBatchNorm cannot be differentiated twice: do not call backward(create_graph = true)");
     const auto setting = c10::static_intrusive_pointer_cast<Setting>(context->saved_data["setting"].toCapsule());
     const variable_list saved = context->get_saved_variables();
     const Variable& input = saved[0];

@@ -38,7 +38,7 @@ void expect_all_can_be_replaced(const torch::nn::SequentialImpl& net, const std:
     }
     for (const auto& inner : child.value()->named_modules(name, !runs(net, *child.value()))) {
       const bool is_norm = visit_batch_norm(*inner.value(), [](const auto&) {});
-      TW_EXPECTS(!is_norm, inner.key(), " cannot be replaced: it is held by a member of a module; make it a SyncBatchNorm there");
+      TW_EXPECTS(!is_norm, inner.key(), " cannot be replaced, because a member of a module holds it: make it a SyncBatchNorm there");
     }
   }
 }

@@ -11,8 +11,8 @@
 
 namespace tw {
 
-/// Units that stay gathered until their slices change. All, if there are no more than are gathered at a time; otherwise the smallest ones that fit
-/// into `resident_bytes` together. @param bytes by unit. @param ahead see UnitOrder
+/// Whether each unit stays gathered until its slices change. All do if there are no more than are gathered at the same time; otherwise the smallest
+/// ones that fit into `resident_bytes` together. @param bytes by unit. @param ahead see UnitOrder
 std::vector<bool> kept_units(const std::vector<int64_t>& bytes, size_t ahead, int64_t resident_bytes);
 
 /// When an operator uses units.
@@ -24,9 +24,9 @@ struct UseMoment {
   uint64_t number = 0;
 };
 
-/// Learns in each pass the order in which operators use units, and prefetches in the next one. A pass with a different order still works: each unit
-/// is gathered when it is used. Forward passes without a backward pass are not learnt. The same uses give the same moves on every rank, so that the
-/// ranks' all-gathers match.
+/// Learns in each pass the order in which operators use units, and prefetches in this order in the next pass. A pass with a different order still
+/// works: each unit is gathered when it is used. Forward passes without a backward pass are not learnt. The same uses give the same moves on every
+/// rank, so that the ranks' all-gathers match.
 class UnitOrder {
  public:
   /// @param kept by unit: never released here. @param ahead units gathered before their use
@@ -35,13 +35,13 @@ class UnitOrder {
   /// What to do before an operator, in this order.
   struct Moves {
     std::vector<size_t> release;
-    std::vector<size_t> gather;  ///< those it uses
-    std::vector<size_t> ahead;   ///< prefetched: the next ones
+    std::vector<size_t> gather;  ///< units that the operator uses
+    std::vector<size_t> ahead;   ///< units to prefetch, expected next
     bool empty() const noexcept { return release.empty() && gather.empty() && ahead.empty(); }
   };
   /// An operator uses `units`. Evaluations teach nothing and only interrupt the pass being learnt.
   Moves use(std::span<const size_t> units, const UseMoment& moment);
-  /// A backward pass has ended: the next pass follows what it and its forward passes taught. @return all gathered units that are not kept
+  /// A backward pass has ended: the next pass follows the order of this one and its forward passes. @return all gathered units that are not kept
   std::vector<size_t> end_pass();
   /// Call when the unit is no longer gathered.
   void forget(size_t unit) { has_[unit] = false; }

@@ -34,11 +34,12 @@ class UnitValues {
   virtual void write(size_t unit, std::span<const size_t> used) = 0;
   /// All slices were written.
   virtual void written() = 0;
-  /// In the order of a backward pass: it begins to accumulate gradients; all gradients of this rank are ready; they are reduced.
+  /// Called in a backward pass, in this order: when it begins to accumulate gradients, when all gradients of this rank are ready, and when they are
+  /// reduced.
   virtual void begin_pass() = 0;
   virtual void before_reduction() = 0;
   virtual void end_pass() = 0;
-  /// Drops what is gathered, and begins again after a failed step, whose communicators have been replaced. Collective.
+  /// Drops gathered values and begins again after a failed step, whose communicators have been replaced. Collective.
   virtual void restart(std::shared_ptr<OrderCheck> orders) = 0;
   const Figures& figures() const noexcept { return figures_; }
 
@@ -47,8 +48,8 @@ class UnitValues {
 };
 
 /// Gathers each unit from the ranks' slices. Collective; borrows its arguments. @param orders checks that the ranks gather the same units
-/// @param reducer its step fingerprint reports that a rank found changed parameters @param give_up called on each rank, with the error, if the ranks
-/// gather different units: wakes ranks that wait elsewhere
+/// @param reducer its step fingerprint reports that a rank found changed parameters @param give_up called with the error on each rank if the ranks
+/// gather different units; wakes ranks that wait elsewhere
 std::unique_ptr<UnitValues> gathered_values(const Communicator& comm, std::shared_ptr<OrderCheck> orders, const ParameterSlices& slices,
                                             Reducer& reducer, const FullyShardedOptions& options,
                                             std::function<void(const std::string& why)> give_up);

@@ -41,7 +41,7 @@ const char* name_of(Method method) noexcept {
 
 Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
   TW_EXPECTS(evaluations >= 1, "a search needs at least 1 evaluation, got ", evaluations);
-  TW_EXPECTS(objectives >= 1, "a search needs at least 1 objective");
+  TW_EXPECTS(objectives >= 1, "a search needs at least 1 objective, got 0");
   if (objectives > 1) return {.method = Method::nsga2, .reason = concat("there are ", objectives, " objectives: fronts of trials are recombined")};
   const auto dimensions = static_cast<int64_t>(space.dimensions());
   const auto parameters = static_cast<int64_t>(space.size());
@@ -62,7 +62,7 @@ Choice choose(const Space& space, int64_t evaluations, size_t objectives) {
                                : 4 * conditional >= parameters ? concat(conditional, " of ", parameters, " parameters have conditions")
                                                                : concat("covariances cannot be learnt in ", dimensions, " dimensions");
   if (evaluations <= max_for_processes && dimensions <= max_dimensions) {
-    return {.method = Method::gaussian_process, .reason = space_is + ": a Gaussian process learns what is alike"};
+    return {.method = Method::gaussian_process, .reason = space_is + ": a Gaussian process learns which configurations are similar"};
   }
   if (evaluations <= max_for_densities && dimensions <= max_dimensions) {
     return {.method = Method::tpe, .reason = space_is + ": densities of good and of bad configurations are compared"};

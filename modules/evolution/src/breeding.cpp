@@ -16,7 +16,7 @@ void expect_probability(double probability) {
   TW_EXPECTS(probability >= 0 && probability <= 1, "a probability must be from 0 to 1, got ", probability);
 }
 
-/// The child. Without a child it starts as a copy of the first parent, and without parents as a uniform sample.
+/// The child. If there is none yet, it starts as a copy of the first parent or, without parents, as a uniform sample.
 std::vector<double>& child_of(Offspring& offspring) {
   if (!offspring.child.empty()) return offspring.child;
   if (offspring.parents.empty()) {
@@ -133,7 +133,7 @@ Step multiple_parent_crossover() {
 }
 
 Step sigmoid_crossover(double temperature) {
-  TW_EXPECTS(temperature > 0, "a temperature must be positive, got ", temperature);
+  TW_EXPECTS(temperature > 0, "the temperature must be positive, got ", temperature);
   return [temperature](Offspring& offspring) {
     if (offspring.parents.size() < 2) return;
     const double ahead = offspring.parents[0]->loss - offspring.parents[1]->loss;  // positive if the second parent is better
@@ -147,18 +147,18 @@ Step point_mutation(size_t n) {
 }
 
 Step random_point_mutation(size_t least, size_t most) {
-  TW_EXPECTS(least <= most, "from ", least, " to ", most, " genes is not a range");
+  TW_EXPECTS(least <= most, "the range of genes to mutate, ", least, " to ", most, ", is reversed");
   return [least, most](Offspring& offspring) { point_mutation(least + index_below(offspring.random, most - least + 1))(offspring); };
 }
 
 Step normal_mutation(double sigma, size_t n) {
-  TW_EXPECTS(sigma > 0 && std::isfinite(sigma), "a deviation must be positive and finite, got ", sigma);
+  TW_EXPECTS(sigma > 0 && std::isfinite(sigma), "sigma must be positive and finite, got ", sigma);
   return [sigma, n](Offspring& offspring) { change_genes(offspring, n, [&](size_t gene) { move_gene(offspring, gene, sigma); }); };
 }
 
 Step multiscale_mutation(double largest, double decades) {
-  TW_EXPECTS(largest > 0 && std::isfinite(largest), "a deviation must be positive and finite, got ", largest);
-  TW_EXPECTS(decades >= 0 && std::isfinite(decades), "scales must span at least 0 decades, got ", decades);
+  TW_EXPECTS(largest > 0 && std::isfinite(largest), "the largest deviation must be positive and finite, got ", largest);
+  TW_EXPECTS(decades >= 0 && std::isfinite(decades), "decades must be a finite number of at least 0, got ", decades);
   return [largest, decades](Offspring& offspring) {
     const size_t genes = child_of(offspring).size();
     const double sigma = largest * std::pow(10, -decades * uniform(offspring.random));
@@ -204,7 +204,7 @@ Step with_population(size_t n, Step then, Step otherwise) {
 }
 
 Step genetic(size_t n) {
-  TW_EXPECTS(n >= 2, "two parents are selected from the n best: n must be at least 2, got ", n);
+  TW_EXPECTS(n >= 2, "genetic() selects parents from the n best individuals: n must be at least 2, got ", n);
   return with_population(
       n,
       in_turn({best(n), any(4), with_probability(0.7, uniform_crossover()), with_probability(0.3, differential_mutation()),

@@ -14,9 +14,9 @@ void visit(CmaOptions& options, OptionVisitor& visitor) {
   using Restarts = CmaOptions::Restarts;
   const std::vector<std::pair<std::string, Restarts>> restarts{{"none", Restarts::none}, {"ipop", Restarts::ipop}, {"bipop", Restarts::bipop}};
   visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "initial standard deviation, as a share of each range"});
-  visitor.field("lambda", options.lambda, at_least(0, 1 << 20), {.meaning = "samples of a generation; 0: 4 + floor(3 ln n)"});
-  visitor.field("active", options.active, {.meaning = "whether to learn from bad samples, too"});
-  visitor.field("restarts", options.restarts, restarts, {.meaning = "restarts after a run that no longer improves"});
+  visitor.field("lambda", options.lambda, at_least(0, 1 << 20), {.meaning = "samples per generation; 0: 4 + floor(3 ln n) for n dimensions"});
+  visitor.field("active", options.active, {.meaning = "whether to learn from bad samples as well"});
+  visitor.field("restarts", options.restarts, restarts, {.meaning = "kind of restarts after a run has converged"});
   visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "difference of losses below which a run ends"});
   visitor.field("tol_x", options.tol_x, {.least = 0, .below = true},
                 {.meaning = "standard deviation, as a share of the ranges, below which a run ends"});
@@ -25,8 +25,8 @@ void visit(CmaOptions& options, OptionVisitor& visitor) {
 void CmaOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("cma_es", *this));
   expect_few_dimensions(space, 2000, "CMA-ES");
-  TW_EXPECTS(lambda != 1, "lambda must be at least 2, or 0 for the default, got ", lambda);
-  TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
+  TW_EXPECTS(lambda != 1, "cma_es.lambda must be at least 2, or 0 for the default, got ", lambda);
+  TW_EXPECTS(start.empty() || space.contains(start), "cma_es.start is not a valid configuration of the space");
 }
 
 class CmaEs::Core {
@@ -57,7 +57,7 @@ class CmaEs::Core {
   }
 
  private:
-  /// Switches to the run of this individual if it is a later one of a worker with the same runs. Runs of other islands differ.
+  /// Switches to this individual's run if it is a later run of a worker with the same runs. Other islands have other runs.
   bool joins(const Individual& individual) {
     const CmaRunNumber number = CmaRunNumber::unpacked(individual.tag.run);
     if (options_.restarts == CmaOptions::Restarts::none || individual.moves > 0 || individual.tag.run < number_.packed() || !number.is_possible())

@@ -57,12 +57,13 @@ class CurveRule : public StoppingRule {
 }  // namespace
 
 void visit(CurveModelOptions& model, OptionVisitor& visitor) {
-  visitor.field("max_curves", model.max_curves, at_least(2, 1000), {.meaning = "largest number of curves of ended trials, the longest"});
-  visitor.field("max_points", model.max_points, at_least(2, 1000), {.meaning = "largest number of points of a curve"});
+  visitor.field("max_curves", model.max_curves, at_least(2, 1000),
+                {.meaning = "maximum number of curves of ended trials; the longest ones are kept"});
+  visitor.field("max_points", model.max_points, at_least(2, 1000), {.meaning = "maximum number of points per curve"});
 }
 
 void visit(CurveRuleOptions& rule, OptionVisitor& visitor) {
-  visitor.field("grace", rule.grace, at_least(0), {.meaning = "steps that every trial gets", .unit = "steps"});
+  visitor.field("grace", rule.grace, at_least(0), {.meaning = "steps that every trial may run", .unit = "steps"});
   visitor.field("min_complete", rule.min_complete, at_least(1), {.meaning = "trials that must be complete before any is stopped"});
   visitor.field("probability", rule.probability, {.least = 0, .most = 1},
                 {.meaning = "probability of becoming the best, below which a trial is stopped"});
@@ -72,7 +73,7 @@ void CurveModelOptions::validate() const { expect_none(out_of_bounds(*this)); }
 void CurveRuleOptions::validate() const { expect_none(out_of_bounds(*this)); }
 
 std::unique_ptr<StoppingRule> curve_rule(std::unique_ptr<CurveModel> model, const CurveRuleOptions& options) {
-  TW_EXPECTS(model != nullptr, "a curve rule needs a model");
+  TW_EXPECTS(model != nullptr, "curve_rule() needs a model, got null");
   options.validate();
   return std::make_unique<CurveRule>(std::move(model), options);
 }

@@ -13,7 +13,7 @@ using Differentiable = std::function<double(const Eigen::VectorXd& x, Eigen::Vec
 /// until Armijo's condition holds. Ref: Nocedal & Wright 2006, algorithm 7.4; Bertsekas 1982.
 class Descent {
  public:
-  /// @param start is projected into the box. @param iterations at most
+  /// @param start is projected into the box. @param iterations maximum number
   Descent(const Eigen::VectorXd& start, Eigen::VectorXd low, Eigen::VectorXd high, int iterations);
 
   /// Continues until the descent ends or `f` has been called `evaluations` times. @return the number of calls

@@ -31,7 +31,7 @@ double count_of(const Space& space) {
 class Avoiding final : public Propagator {
  public:
   Avoiding(const Space& space, std::unique_ptr<Propagator> other) : space_(space), other_(std::move(other)), count_(count_of(space)) {
-    TW_EXPECTS(other_ != nullptr, "a propagator is needed whose proposals can be made distinct");
+    TW_EXPECTS(other_ != nullptr, "Distinct needs a propagator, got null");
     for (size_t i = 0; i < space.size(); ++i) {
       if (space.parameters()[i].count() == 0) continua_.push_back(i);
     }
@@ -104,7 +104,7 @@ class Avoiding final : public Propagator {
       return seen.size() > max_places;
     };
     while (!frontier.empty() && !any_neighbour(space_, frontier.front(), random, looks_at)) frontier.pop_front();
-    if (frontier.empty()) count_ = static_cast<double>(known_.size());  // no others exist
+    if (frontier.empty()) count_ = static_cast<double>(known_.size());  // no other configuration exists
     return found;
   }
 

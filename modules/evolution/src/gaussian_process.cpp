@@ -35,7 +35,7 @@ constexpr double rescaled = 2;           // a frame that has changed by this fac
 constexpr double significant = 1e-3;     // an improvement, as a share of the difference between the best and the median loss in the model
 constexpr double max_stretched = 4;      // a side of the box relative to the mean side
 constexpr double worthwhile = 1e-2;      // an expected improvement, as a share of the same difference; below it a branch of the space is exhausted
-constexpr uint32_t turns = 4;            // one of these proposals searches everywhere, once a branch is exhausted
+constexpr uint32_t turns = 4;            // one proposal out of this many searches everywhere, once a branch is exhausted
 constexpr double neighbourhood = 2;      // distance within which the model uses all trials, in sides of the box
 
 GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t parameters) {
@@ -51,7 +51,7 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
   visitor.field("initial", options.initial, at_least(0), {.meaning = "initial trials that cover the space; 0: 2 for each parameter, at least 4"});
   visitor.field("trials", options.trials, at_least(0, 2000), {.meaning = "trials that the model uses; 0: 50 + 10 for each parameter, at most 300"});
   visitor.field("candidates", options.candidates, at_least(0, 1 << 20),
-                {.meaning = "candidates that are compared; 0: 100 + 10 for each parameter, at most 400"});
+                {.meaning = "candidates per proposal; 0: 100 + 10 for each parameter, at most 400"});
   visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "size below which a trust region is abandoned"});
 }
 

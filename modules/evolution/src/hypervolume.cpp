@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A point adds the box between itself and the reference, minus the part that other points dominate. That part is the same problem again, with the
-// other points moved to the border of the box, where many of them become dominated.
+// A point adds the box between itself and the reference point, minus the part that other points dominate. That part is the same problem again, with
+// the other points moved to the border of the box, where many of them become dominated.
 #include <tw/evolution/hypervolume.hpp>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ double volume_of(const Points& front, ObjectiveView reference) {
 Points within(std::span<const ObjectiveView> points, ObjectiveView reference) {
   Points kept;
   for (const ObjectiveView each : points) {
-    TW_EXPECTS(each.size() == reference.size(), "a point has ", each.size(), " objectives, but the reference has ", reference.size());
+    TW_EXPECTS(each.size() == reference.size(), "a point has ", each.size(), " objectives, but the reference point has ", reference.size());
     if (is_within(each, reference)) kept.emplace_back(each.begin(), each.end());
   }
   return kept;
@@ -77,12 +77,12 @@ Points within(std::span<const ObjectiveView> points, ObjectiveView reference) {
 }  // namespace
 
 double hypervolume(std::span<const ObjectiveView> points, ObjectiveView reference) {
-  TW_EXPECTS(!reference.empty(), "a reference needs at least one objective");
+  TW_EXPECTS(!reference.empty(), "the reference point needs at least one objective");
   return volume_of(without_dominated(within(points, reference)), reference);
 }
 
 double exclusive_hypervolume(ObjectiveView point, std::span<const ObjectiveView> others, ObjectiveView reference) {
-  TW_EXPECTS(!reference.empty() && point.size() == reference.size(), "a point has ", point.size(), " objectives, but the reference has ",
+  TW_EXPECTS(!reference.empty() && point.size() == reference.size(), "a point has ", point.size(), " objectives, but the reference point has ",
              reference.size());
   return is_within(point, reference) ? exclusive(point, within(others, reference), reference) : 0;
 }

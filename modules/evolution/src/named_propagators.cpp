@@ -25,7 +25,7 @@ constexpr NamedPropagator all_propagators[] = {
      [](const Space& space, int64_t evaluations, uint64_t seed, int worker, int workers) -> Made {
        return automatic(space, evaluations, seed, worker, workers);
      }},
-    {"hybrid", "a trust region, CMA-ES and a genetic search in turn",
+    {"hybrid", "a trust region, CMA-ES and genetic search combined",
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
        return std::make_unique<Hybrid>(space, seed, Share{.first = worker, .stride = workers});
      }},
@@ -41,11 +41,11 @@ constexpr NamedPropagator all_propagators[] = {
      [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Tpe>(space);
      }},
-    {"genetic", "selection, crossover and mutation, after a fifth of the evaluations",
+    {"genetic", "selection, crossover and mutation, after initial uniform samples",
      [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Breeder>(space, genetic_within(evaluations));
      }},
-    {"nsga2", "fronts of several objectives",
+    {"nsga2", "Pareto fronts of several objectives",
      [](const Space& space, int64_t evaluations, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Nsga2>(space, Nsga2Options::within(evaluations));
      }},
@@ -65,7 +65,7 @@ constexpr NamedPropagator all_propagators[] = {
      [](const Space& space, int64_t /*evaluations*/, uint64_t seed, int worker, int workers) -> Made {
        return std::make_unique<Sobol>(space, seed, Share{.first = worker, .stride = workers});
      }},
-    {"random", "uniform, in each parameter's scale",
+    {"random", "uniform samples, in each parameter's scale",
      [](const Space& space, int64_t /*evaluations*/, uint64_t /*seed*/, int /*worker*/, int /*workers*/) -> Made {
        return std::make_unique<Breeder>(space, uniform_child());
      }},

@@ -30,7 +30,7 @@ void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
   visitor.field("contraction", options.contraction, share, {.meaning = "coefficient of the contraction towards the mean of the others"});
   visitor.field("shrinkage", options.shrinkage, share, {.meaning = "coefficient of the shrinkage towards the best vertex"});
   visitor.field("side", options.side, {.least = 0, .most = 0.5},
-                {.meaning = "side of the first simplex, as a share of each range; 0: by dimensions"});
+                {.meaning = "side of the first simplex, as a share of each range; 0: chosen by the number of dimensions"});
   visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "size below which a simplex is abandoned"});
 }
 
@@ -40,8 +40,8 @@ void NelderMeadOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("nelder_mead", *this));
   expect_few_dimensions(space, 2000, "a simplex");
   const double first = side_in(space.dimensions());
-  TW_EXPECTS(collapsed < first, "Nelder-Mead's collapsed must be below side, ", first, ", got ", collapsed);
-  TW_EXPECTS(start.empty() || space.contains(start), "Nelder-Mead's start is not a configuration of the space");
+  TW_EXPECTS(collapsed < first, "nelder_mead.collapsed must be below `side`, ", first, ", got ", collapsed);
+  TW_EXPECTS(start.empty() || space.contains(start), "nelder_mead.start is not a valid configuration of the space");
 }
 
 NelderMeadOptions adaptive_nelder_mead(size_t dimensions) {

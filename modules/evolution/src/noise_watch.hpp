@@ -20,7 +20,7 @@ class NoiseWatch {
 
  private:
   int refuted_ = 0;                                                 // in a row
-  double suspect_below_ = std::numeric_limits<double>::infinity();  // errors from this size on were not noise
+  double suspect_below_ = std::numeric_limits<double>::infinity();  // errors of this size or more were not noise
   double error_ = 0;                                                // error that triggered the request
   bool asking_ = false;
   bool found_ = false;

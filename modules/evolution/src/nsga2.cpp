@@ -28,7 +28,7 @@ void visit(Nsga2Options& options, OptionVisitor& visitor) {
   visitor.field("crossover", options.crossover, {.least = 0, .most = 1}, {.meaning = "probability of a simulated binary crossover"});
   visitor.field("crossover_eta", options.crossover_eta, {.least = 0, .below = true},
                 {.meaning = "distribution index of the crossover; a larger one keeps children nearer to their parents"});
-  visitor.field("mutations", options.mutations, {.least = 0, .below = true}, {.meaning = "genes of a child that mutate, on average"});
+  visitor.field("mutations", options.mutations, {.least = 0, .below = true}, {.meaning = "mean number of mutated genes per child"});
   visitor.field("mutation_eta", options.mutation_eta, {.least = 0, .below = true},
                 {.meaning = "distribution index of the mutation; a larger one changes genes less"});
 }

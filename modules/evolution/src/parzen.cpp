@@ -17,7 +17,7 @@ namespace {
 constexpr double least_deviation = 1e-3;  // as a share of the range: repeated results must not shrink a kernel to a point
 constexpr double anywhere = 0.1;          // uniform share of each kernel over a few values, so that one parameter may change while others stay
 
-/// Coordinates on an axis, without those where the axis does not exist.
+/// Coordinates of the centres on an axis; centres without this axis are left out.
 std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
   std::vector<double> all;
   all.reserve(centres.size());

@@ -69,7 +69,7 @@ const Individual* Population::find(int64_t trial) const {
 }
 
 const Individual& Population::worst() const {
-  TW_EXPECTS(!active_.empty(), "the population is empty");
+  TW_EXPECTS(!active_.empty(), "the population has no active individual");
   return all_[rest_.empty() ? best_.back().index : rest_.rbegin()->index];
 }
 

@@ -44,7 +44,7 @@ Promotion::~Promotion() = default;
 int Promotion::rungs() const noexcept { return static_cast<int>(rungs_.size()); }
 
 int64_t Promotion::steps(int rung) const {
-  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, " of ", rungs());
+  TW_EXPECTS(rung >= 0 && rung < rungs(), "there is no rung ", rung, ": the number of rungs is ", rungs());
   return steps_[static_cast<size_t>(rung)];
 }
 

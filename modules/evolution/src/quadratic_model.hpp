@@ -15,7 +15,7 @@ struct QuadraticModel {
   double at(const Eigen::VectorXd& s) const { return constant + gradient.dot(s) + 0.5 * s.dot(hessian * s); }
 
   /// @param points by column. @param weights of the squared residuals, by point. @param noise standard deviation of losses at a point of weight 1:
-  /// shrinks H as normal priors would whose deviation is half the spread of the losses
+  /// shrinks H like a normal prior on its elements, with half the spread of the losses as deviation
   static QuadraticModel fitted(const Eigen::MatrixXd& points, const Eigen::VectorXd& losses, const Eigen::VectorXd& weights, double noise = 0);
   /// Number of coefficients of a model: 1, s, and the products of s.
   static Eigen::Index coefficients(Eigen::Index dimensions) { return (dimensions + 1) * (dimensions + 2) / 2; }

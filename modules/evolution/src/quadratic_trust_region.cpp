@@ -34,8 +34,8 @@ constexpr size_t many = 1;             // more proposals in flight than this are
 constexpr double of_neighbours = 0.6;  // the radius, as a share of a neighbour's distance
 constexpr double twin = 1e-6;          // distance between a trial and its twin, which reveals noise, in radii
 constexpr double apart = 0.2;          // distance of a proposal from the model's minimum under noise, in radii
-constexpr double significant = 4;      // of a gain, in standard errors
-constexpr double well_inside = 0.7;    // in radii
+constexpr double significant = 4;      // least gain that counts, in standard errors
+constexpr double well_inside = 0.7;    // distance of such a minimum from the centre, at most, in radii
 constexpr double shrinks_by = 0.95;    // factor under noise, each time that the minimum lies well inside
 
 VectorXd random_direction(Index dimensions, CounterRng& random) {
@@ -70,8 +70,8 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor) {
 void QuadraticTrustRegionOptions::validate(const Space& space) const {
   expect_none(out_of_bounds("quadratic_trust_region", *this));
   expect_few_dimensions(space, 1000, "a quadratic model");
-  TW_EXPECTS(collapsed < radius, "a trust region's collapsed must be below radius, got ", collapsed);
-  TW_EXPECTS(start.empty() || space.contains(start), "start is not a configuration of the space");
+  TW_EXPECTS(collapsed < radius, "quadratic_trust_region.collapsed must be below `radius`, got ", collapsed);
+  TW_EXPECTS(start.empty() || space.contains(start), "quadratic_trust_region.start is not a valid configuration of the space");
 }
 
 class QuadraticTrustRegion::Core {

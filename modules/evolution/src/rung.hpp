@@ -18,7 +18,7 @@ class Rung {
     auto operator<=>(const Entry&) const = default;
   };
 
-  /// @param at_least at least this number, if there are enough, are among the best
+  /// @param at_least minimum number of values that count as the best, if there are this many
   Rung(int64_t eta, size_t at_least) : eta_(static_cast<size_t>(eta)), at_least_(at_least) {}
 
   void add(const Entry& entry) {

@@ -17,8 +17,8 @@ Proposal at(const Space& space, std::vector<double> units) {
 }  // namespace
 
 void Share::validate() const {
-  TW_EXPECTS(stride >= 1, "a share's stride must be at least 1, got ", stride);
-  TW_EXPECTS(first >= 0 && first < stride, "a share's first must be 0 to ", stride - 1, ", got ", first);
+  TW_EXPECTS(stride >= 1, "a share's `stride` must be at least 1, got ", stride);
+  TW_EXPECTS(first >= 0 && first < stride, "a share's `first` must be between 0 and ", stride - 1, ", got ", first);
 }
 
 Sobol::Sobol(const Space& space, uint64_t seed, Share share)

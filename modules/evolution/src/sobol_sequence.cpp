@@ -106,7 +106,7 @@ uint32_t bits_reversed(uint32_t x) noexcept {
 }  // namespace
 
 SobolSequence::SobolSequence(size_t dimensions) {
-  TW_EXPECTS(dimensions >= 1 && dimensions <= max_dimensions, "Sobol sequences can have 1 to ", max_dimensions, " dimensions here, got ", dimensions);
+  TW_EXPECTS(dimensions >= 1 && dimensions <= max_dimensions, "a Sobol sequence supports 1 to ", max_dimensions, " dimensions, got ", dimensions);
   directions_.resize(dimensions);
   for (size_t k = 0; k < 32; ++k) directions_[0][k] = 1U << (31 - k);
   for (size_t d = 1; d < dimensions; ++d) directions_[d] = directions_of(generators[d - 1]);

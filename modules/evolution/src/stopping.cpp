@@ -99,7 +99,7 @@ class HyperbandRule : public StoppingRule {
 }  // namespace
 
 void visit(MedianOptions& median, OptionVisitor& visitor) {
-  visitor.field("grace", median.grace, at_least(0), {.meaning = "steps that every trial gets", .unit = "steps"});
+  visitor.field("grace", median.grace, at_least(0), {.meaning = "steps that every trial may run", .unit = "steps"});
   visitor.field("min_trials", median.min_trials, at_least(1), {.meaning = "other trials that must have reached the same step"});
 }
 
@@ -108,7 +108,7 @@ void visit(HalvingOptions& halving, OptionVisitor& visitor) {
   visitor.field("eta", halving.eta, at_least(2, 1024),
                 {.meaning = "reduction factor: 1/eta of the trials pass each rung, and each rung has eta times the steps of the one before"});
   visitor.field("max_steps", halving.max_steps, at_least(1, 9007199254740991),
-                {.meaning = "steps of a trial; no rung lies at or after it", .unit = "steps"});
+                {.meaning = "steps of a trial; all rungs lie before this step", .unit = "steps"});
 }
 
 void MedianOptions::validate() const { expect_none(out_of_bounds(*this)); }
@@ -133,7 +133,8 @@ std::unique_ptr<StoppingRule> hyperband_rule(int brackets, const HalvingOptions&
   TW_EXPECTS(brackets >= 1, "there must be at least 1 bracket, got ", brackets);
   int64_t steps = options.grace;
   for (int bracket = 1; bracket < brackets; ++bracket, steps *= options.eta) {
-    TW_EXPECTS(steps <= options.max_steps / options.eta, "of ", brackets, " brackets only ", bracket, " begin within ", options.max_steps, " steps");
+    TW_EXPECTS(steps <= options.max_steps / options.eta, "with ", brackets, " brackets, only ", bracket, " begin within max_steps, ",
+               options.max_steps, ": use fewer brackets or increase max_steps");
   }
   return std::make_unique<HyperbandRule>(brackets, options);
 }

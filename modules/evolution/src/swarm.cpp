@@ -23,7 +23,7 @@ void visit(SwarmOptions& swarm, OptionVisitor& visitor) {
 void SwarmOptions::validate() const { expect_none(out_of_bounds("swarm", *this)); }
 
 double constriction(double phi) {
-  TW_EXPECTS(phi > 4, "constriction needs attractions whose sum is above 4, got ", phi);
+  TW_EXPECTS(phi > 4, "constriction needs cognitive + social above 4, got ", phi);
   return 2 / (phi - 2 + std::sqrt(phi * (phi - 4)));
 }
 

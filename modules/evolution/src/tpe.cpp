@@ -18,9 +18,9 @@ void visit(TpeOptions& options, OptionVisitor& visitor) {
   visitor.field("most_good", options.most_good, at_least(1), {.meaning = "largest number of good trials"});
   visitor.field("candidates", options.candidates, at_least(1, 1 << 20), {.meaning = "candidates sampled for each proposal"});
   visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true},
-                {.meaning = "bandwidth of numbers, as a multiple of Scott's"});
+                {.meaning = "bandwidth for numbers, as a multiple of Scott's rule"});
   visitor.field("uniform_share", options.uniform_share, {.least = 0, .above = true, .below = true},
-                {.meaning = "weight of the uniform density, relative to that of a trial"});
+                {.meaning = "weight of the uniform density, relative to the weight of a trial"});
 }
 
 size_t TpeOptions::good_of(size_t n) const noexcept {

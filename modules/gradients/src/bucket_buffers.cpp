@@ -51,7 +51,7 @@ at::Tensor BucketBuffers::memory_for(size_t bucket) {
   if (stays(bucket) || !staying_.defined() || stays_with_) return FlatBuffer(numel, options).storage();
   stays_with_ = bucket;
   const at::Tensor memory = staying_.narrow(0, 0, numel * static_cast<int64_t>(c10::elementSize(dtype))).view(dtype);
-  int64_t behind = 0;  // padding between gradients is summed too, so it must be finite
+  int64_t behind = 0;  // end of the previous gradient; padding is summed too, so it must be finite
   for (const int64_t id : gradients) {
     const int64_t begin = plan_.placements[static_cast<size_t>(id)].offset;
     memory.narrow(0, behind, begin - behind).zero_();

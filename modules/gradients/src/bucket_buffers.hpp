@@ -13,7 +13,7 @@
 namespace tw {
 
 /// The memory of a plan's buckets. Without ReducerOptions::release it is permanent. With it, only this rank's share is permanent, and a bucket has
-/// memory only while in use. One bucket at a time uses a permanent buffer that the ranks of a node share; others meanwhile have their own memory.
+/// memory only while in use. One bucket at a time uses a permanent buffer that the ranks of a node share; other buckets then have their own memory.
 class BucketBuffers {
  public:
   /// Collective over `comm` if memory is shared. Borrows its arguments.

@@ -22,7 +22,7 @@ double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_w
   return class_weights.to(valid.device()).index_select(0, valid.to(at::kLong)).sum(at::kDouble).item<double>();
 }
 
-// A sum of outputs that are not finite would not be zero times anything.
+// nan_to_num(), because 0 times an output that is not finite is NaN.
 at::Tensor zero_loss(const std::vector<at::Tensor>& outputs) {
   const auto first = std::ranges::find_if(outputs, [](const at::Tensor& each) { return each.defined(); });
   at::Tensor zero = at::zeros({}, at::device(first == outputs.end() ? at::kCPU : first->device()));

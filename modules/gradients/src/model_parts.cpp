@@ -149,7 +149,7 @@ std::vector<uint8_t> counted_here(const Communicator* ranks, const std::vector<O
 void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors) {
   std::map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor] : tensors) by_name.emplace(name, tensor);
-  std::string problem;  // of the first set: the others are compared all the same, because their ranks wait
+  std::string problem;  // the first one found; the other sets are compared anyway, because their ranks wait
   for (const auto& part : parts) {
     for (const auto& [holders, names] : part->replicated) {
       const std::string mine = hashes_of(names, by_name);
@@ -160,7 +160,8 @@ void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedT
           const size_t place = i * sizeof(uint64_t);
           if (!problem.empty() || all[rank].compare(place, sizeof(uint64_t), all[0], place, sizeof(uint64_t)) == 0) continue;
           problem = concat("'", names[i], "' is replicated, but differs between ranks 0 and ", rank, " of '", holders.name(),
-                           "': make layers that are not split from the same seed on all ranks of their axis, or call synchronize(comm, model) on it");
+                           "': construct layers that are not split from the same seed on all ranks of their axis, or call synchronize(comm, model) "
+                           "over that axis");
         }
       }
     }

@@ -28,7 +28,8 @@ namespace {
 
 constexpr size_t max_in_flight = 2;  // released buckets in flight while another is filled
 
-// Integers are equal iff the mean of their squares is the square of their mean. With 20 bits each, sums over up to 2^13 ranks are exact.
+// Integers are all equal if and only if the mean of their squares is the square of their mean. With 20 bits each, sums over up to 2^13 ranks are
+// exact.
 constexpr uint64_t half_of_mark = (1U << 20U) - 1;
 std::array<double, 4> to_sum(uint64_t mark) {
   const auto low = static_cast<double>(mark & half_of_mark);
@@ -125,7 +126,7 @@ void Reducer::begin(int64_t samples) {
 
 // Other ranks may wait for this rank's share of the step: joins their remaining collectives and reports the failure.
 void Reducer::end_failed_step() {
-  TW_EXPECTS(in_step_, "no step is in progress that could have failed");
+  TW_EXPECTS(in_step_, "end_failed_step() was called outside a step");
   for (int64_t id = 0; id < size(); ++id) {
     if (!marked(id)) mark_unused(id);
   }
@@ -233,9 +234,10 @@ void Reducer::make_room(size_t next) {
 }
 
 void Reducer::wait() {
-  TW_EXPECTS(in_step_, "wait() without begin()");
+  TW_EXPECTS(in_step_, "wait() was called outside a step: call begin() first");
   for (size_t id = 0; id < marks_.size(); ++id) {
-    TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name, " was not marked ready in this step");
+    TW_EXPECTS(marks_[id] != Mark::none, "gradient ", specs_[id].name,
+               " was not marked in this step: call mark_ready() or mark_unused() for each gradient before wait()");
   }
   in_step_ = false;
   const bool failed_here = std::exchange(failed_, false);
@@ -243,11 +245,11 @@ void Reducer::wait() {
   const Stopwatch exposed;
   const int64_t failed = reduce(failed_here);
   side_->join();
-  if (failed == 0 && ++steps_ == 1) follow_arrival_order();  // memory of the stream that uses the gradients
+  if (failed == 0 && ++steps_ == 1) follow_arrival_order();  // after join(): new buckets belong to the stream that uses the gradients
   exposed_time_ += exposed.elapsed();
   if (failed == 0 || failed_here) return;
   throw Error(concat("an exception ended this step on ", failed, " of ", comm_.size(), " ranks of '", comm_.name(),
-                     "': the reduced gradients lack their share. Skip this update, and continue with the next step"));
+                     "': the reduced gradients lack the share of these ranks. Skip this update, and continue with the next step"));
 }
 
 // @return the number of ranks on which the step failed
@@ -270,7 +272,7 @@ int64_t Reducer::reduce(bool failed_here) {
   return static_cast<int64_t>(status.failed);
 }
 
-// Launches all remaining buckets, so that one is compressed while others are in flight. (If some were launched already, the factor is 1.)
+// Launches all remaining buckets, so that one is compressed while others are in flight. (If some were launched before, the factor is 1.)
 void Reducer::launch_weighted(double factor) {
   for (size_t index = launched_; index < progress_.size(); ++index) {
     scale(buffers_->values(index), factor);
@@ -386,7 +388,7 @@ at::Tensor Reducer::shard(int64_t bucket) const {
 }
 
 std::vector<ShardPiece> Reducer::pieces() const {
-  TW_EXPECTS(options_.sharding != Sharding::none, "these gradients are not sharded");
+  TW_EXPECTS(options_.sharding != Sharding::none, "only sharded gradients have pieces: set ReducerOptions::sharding");
   return shard_pieces(plan_, specs_, comm_.rank(), comm_.size());
 }
 

@@ -10,7 +10,7 @@
 
 #include "scaling_loops.hpp"
 
-// By hand where memory is contiguous and the host's: for small gradients ATen's dispatch takes longer than the work.
+// Hand-written loops for contiguous memory of the host: for small gradients ATen's dispatch takes longer than the work.
 namespace tw {
 namespace {
 

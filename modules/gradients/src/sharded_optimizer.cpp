@@ -52,7 +52,7 @@ Make maker_of(const Optimizer& optimizer) {
   return nullptr;
 }
 
-// Adagrad makes its state when it is made.
+// Adagrad's constructor makes its state.
 bool has_stepped(const Optimizer& optimizer) {
   return std::ranges::any_of(optimizer.state(), [](const auto& each) {
     const auto* adagrad = dynamic_cast<const torch::optim::AdagradParamState*>(each.second.get());
@@ -78,8 +78,9 @@ bool is_half(const at::Tensor& tensor) { return tensor.scalar_type() == at::kHal
 
 OptimizerFactory optimizer_like(const Optimizer& prototype, const std::vector<NamedTensor>& parameters) {
   TW_EXPECTS(maker_of(prototype) != nullptr, "the optimizer ", kind_of(prototype), " is not supported: use SGD, Adam, AdamW, RMSprop or Adagrad");
-  TW_EXPECTS(!has_stepped(prototype), "the optimizer ", kind_of(prototype), " has state of earlier steps, which would be lost: its copy over slices ",
-             "begins without. Make a new optimizer, and load the state from a checkpoint");
+  TW_EXPECTS(!has_stepped(prototype), "the optimizer ", kind_of(prototype),
+             " has state of earlier steps, which would be lost: the copy that updates slices ",
+             "starts without state. Make a new optimizer, and load the state from a checkpoint");
   std::map<std::string, std::vector<size_t>> groups_of;  // a module registered twice has its parameters listed, and stepped, twice
   for (size_t group = 0; group < prototype.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : prototype.param_groups()[group].params()) {
@@ -121,7 +122,8 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
   }
   options_.validate();
   TW_EXPECTS(reducer_.options().sharding != Sharding::none, "a ShardedOptimizer needs sharded gradients: choose ReducerOptions::sharding");
-  TW_EXPECTS(specs_of(parameters_) == reducer_.specs(), "these parameters are not those whose gradients are reduced");
+  TW_EXPECTS(specs_of(parameters_) == reducer_.specs(),
+             "the parameters are not those whose gradients are reduced: pass the parameters that the reducer was made for");
   const at::NoGradGuard no_grad;
   move_parameters();
   make_pieces();
@@ -133,7 +135,8 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
     for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
       for (const at::Tensor& tensor : group.params()) {
         TW_EXPECTS(std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.tensor.is_same(tensor); }),
-                   "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()), " that is not a piece of the parameters");
+                   "the optimizer was made for a tensor of shape ", shape_text(tensor.sizes().vec()),
+                   " that is not a piece of the parameters: make it over the pieces that the factory receives");
       }
     }
   });
@@ -141,7 +144,7 @@ ShardedOptimizer::ShardedOptimizer(Reducer& reducer, std::vector<NamedTensor> pa
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-// Into memory laid out like the gradients, shared by the ranks of a node.
+// Moves parameters into memory that is laid out like the gradients, and that the ranks of a node share.
 void ShardedOptimizer::move_parameters() {
   const Communicator& comm = reducer_.comm();
   const c10::Device device = reducer_.options().device;
@@ -247,7 +250,7 @@ void ShardedOptimizer::take_over_moved() {
   }
 }
 
-// A parameter that differs from its rounded master weight was changed from outside.
+// A parameter that differs from its rounded master weight was changed by the user.
 void ShardedOptimizer::take_over_changed() const {
   for (const Piece& piece : pieces_) {
     if (piece.tensor.is_same(piece.parameter)) continue;

@@ -45,7 +45,7 @@ class TopKCompression : public Compressor {
   std::vector<NamedShard> shards() const override { return residuals_.shards(); }
 
  private:
-  // Compares the bytes a rank receives: what the other ranks chose, or an all-reduce of all elements.
+  // Compares the bytes that a rank receives: the elements that the other ranks chose, or an all-reduce of all elements.
   static bool gathers_less(int64_t ranks, int64_t k, int64_t n, int64_t element_bytes) {
     const auto bytes_of_place = static_cast<int64_t>(c10::elementSize(type_of_places(n)));
     return (ranks - 1) * k * (bytes_of_place + element_bytes) <= 2 * (ranks - 1) * n * element_bytes / ranks;

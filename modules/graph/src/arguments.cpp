@@ -34,7 +34,7 @@ c10::Device current(const Device& device) {
 
 void expect_current(c10::Device device) {
   if (!at::accelerator::isAccelerator(device.type()) || device == current_device(device.type())) return;
-  throw Error(concat("it lies on ", device.str(), ", but ", current_device(device.type()).str(),
+  throw Error(concat("it uses ", device.str(), ", but ", current_device(device.type()).str(),
                      " is the current device: all tensors of a graph on accelerators must be on the current device"));
 }
 
@@ -68,13 +68,15 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
     for (const c10::IValue& each : value.toListRef()) refs.push_back({each.isNone() ? -1 : ref(each.toTensor())});
     return refs;
   }
-  throw Error(concat("an argument is a ", value.tagKind(), ", which cannot be recorded"));
+  throw Error(concat("one of its arguments is a ", value.tagKind(), ", which a graph cannot record"));
 }
 
 Size with_rows(int64_t size, int64_t rows, int64_t other, int64_t other_rows) {
   if (size == other) return {.fixed = size};
   const int64_t apart = other_rows - rows;
-  if ((other - size) % apart != 0) throw Error(concat("a size is ", size, " for ", rows, " rows and ", other, " for ", other_rows));
+  if ((other - size) % apart != 0)
+    throw Error(concat("a size is not linear in the rows, with a whole number per row: it is ", size, " for ", rows, " rows and ", other, " for ",
+                       other_rows));
   const int64_t per_row = (other - size) / apart;
   return {.fixed = size - per_row * rows, .per_row = per_row};
 }

@@ -22,7 +22,7 @@ void expect_fit(const Size& size, int64_t rows, int64_t found);
 /// @throws Error for an accelerator other than this thread's current device
 void expect_current(c10::Device device);
 
-/// The operator's argument if it contains no tensor. None for sizes that depend on the rows; the current device for an accelerator.
+/// The operator's argument for this number of rows; none if it is a tensor or a list of tensors. For an accelerator, the current device.
 c10::IValue ivalue_of(const Argument& argument, int64_t rows);
 
 /// Whether ivalue_of() depends on the rows.

@@ -41,7 +41,7 @@ bool changes(const c10::OperatorHandle& op, const Call& call, size_t argument) {
   const std::string& name = declared[argument].name();
   const bool is_statistic = (name == "running_mean" || name == "running_var") && !call.name.name.ends_with("_backward");
   if (!is_statistic || !call.arguments[argument].isTensor() || !call.arguments[argument].toTensor().defined()) return false;
-  if (!call.writes.empty()) return true;  // then the other statistic
+  if (!call.writes.empty()) return true;  // it wrote the other statistic, so it updates both
   for (size_t i = 0; i < declared.size(); ++i) {
     const bool is_mode = declared[i].name() == "training" || declared[i].name() == "use_input_stats";
     if (is_mode && call.arguments[i].isBool()) return call.arguments[i].toBool();
@@ -77,7 +77,7 @@ class Builder {
       }
     }
     for (const at::Tensor& output : run.outputs) {
-      if (!output.defined()) throw Error("an output of the module is not defined");
+      if (!output.defined()) throw Error("an output of the module is an undefined tensor");
       graph_.outputs.push_back(value_of(output));
     }
   }
@@ -131,7 +131,8 @@ class Builder {
 
   static void expect_values(const at::Tensor& constant) {
     if (constant.is_meta())
-      throw Error(concat("a tensor of shape ", constant.sizes(), " is neither a parameter nor a buffer, and without memory it has no values"));
+      throw Error(concat("a tensor of shape ", constant.sizes(),
+                         " is neither a parameter nor a buffer, and without memory it has no values: register it in the module"));
   }
 
   /// A second tensor object for a known value. Autograd makes one for a result that it saved. Factories such as torch::zeros() and
@@ -158,7 +159,7 @@ class Builder {
 
   void add(const Call& call) {
     const auto op = c10::Dispatcher::singleton().findSchema(call.name);
-    if (!op) throw Error("LibTorch's dispatcher does not know it");
+    if (!op) throw Error("LibTorch's dispatcher does not know this operator");
     if (draws(*op, call.arguments) && !can_draw(call.name.name)) throw Error("it draws random numbers that a graph cannot repeat");
     expect_shape(*op, call);
     Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient};
@@ -167,7 +168,7 @@ class Builder {
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       if (!changes(*op, call, i)) continue;
       const auto* ref = std::get_if<Ref>(&node.arguments[i]);
-      if (ref == nullptr) throw Error("it changes a list of tensors");
+      if (ref == nullptr) throw Error("it changes a list of tensors in place, which a graph cannot record");
       change(node, ref->value);
     }
     const bool of_nothing = std::ranges::all_of(node.inputs(), [&](int input) { return of_nothing_.contains(input); });
@@ -228,7 +229,7 @@ class Builder {
   std::set<int64_t> constant_storages_;
   std::set<int64_t> changed_storages_;
   std::set<int> of_nothing_;  // values that depend on no input, parameter, buffer or constant
-  std::set<int> recreated_;   // values that a second tensor object may stand for: no gradient can flow back from them
+  std::set<int> recreated_;   // values that may have a second tensor object, since no gradient can flow back from them
   std::set<size_t> numbers_;  // nodes whose result is a number
 };
 

@@ -72,8 +72,8 @@ Captured captured(Subject& module, const std::vector<at::Tensor>& example) {
     } catch (const UnknownTensor&) {
       throw;
     } catch (const Error& error) {
-      throw Error(concat("the module calls ", first.calls.size(), " operators at first and ", calls,
-                         " when it runs again, such as with a cache in a member: ", error.what()));
+      throw Error(concat("the module calls ", first.calls.size(), " operators in its first run and ", calls,
+                         " in the next one, for example because it caches a tensor in a member: ", error.what()));
     }
   }
 }
@@ -109,7 +109,7 @@ Graph graph_of_module(Subject& module, const std::vector<at::Tensor>& example) {
   place_rows(graph, example, module.parameters, module.buffers, has_values);
   if (!has_values) {
     expect_supported_gradients(made.run);
-    log_info("a module is captured without memory: its graph is not compared with it");
+    log_info("a module is captured without memory, so its graph is not compared with the module");
     return std::move(graph);
   }
   const std::vector<at::Tensor> turned = rotated(example);

@@ -180,11 +180,12 @@ std::vector<Piece> pieces_of(const Graph& graph, const std::vector<std::vector<i
 }
 
 std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<int>>& units, const std::vector<int>& stage_of, int stages_at_least) {
-  TW_EXPECTS(stage_of.size() == units.size() && !units.empty(), stage_of.size(), " stages for ", units.size(), " units");
+  TW_EXPECTS(stage_of.size() == units.size() && !units.empty(), stage_of.size(), " stages are assigned to ", units.size(),
+             " units; expected one for each unit, and at least one unit");
   std::vector<std::vector<int>> groups(at(stages_at_least));
   std::vector<int> stage_of_node(graph.nodes.size(), 0);
   for (size_t u = 0; u < units.size(); ++u) {
-    TW_EXPECTS(stage_of[u] >= 0, "unit ", u, " has no stage");
+    TW_EXPECTS(stage_of[u] >= 0, "unit ", u, " has no stage; expected a number of at least 0");
     if (at(stage_of[u]) >= groups.size()) groups.resize(at(stage_of[u]) + 1);
     for (const int node : units[u]) {
       groups[at(stage_of[u])].push_back(node);
@@ -207,7 +208,8 @@ std::vector<Piece> stages_of(const Graph& graph, const std::vector<std::vector<i
     if (!graph.values[value].of_batch) continue;
     const int producer = producers[value];
     const int made = producer < 0 ? 0 : stage_of_node[at(producer)];
-    TW_EXPECTS(made <= first[value], "stage ", first[value], " uses what stage ", made, " computes, by ", graph.nodes[at(producer)].op);
+    TW_EXPECTS(made <= first[value], "stage ", first[value], " uses a value that the later stage ", made, " computes, by ",
+               graph.nodes[at(producer)].op);
     for (int s = made; s < last[value]; ++s) {
       stages[at(s)].outputs.push_back(static_cast<int>(value));
       stages[at(s + 1)].inputs.push_back(static_cast<int>(value));

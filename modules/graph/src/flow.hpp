@@ -22,11 +22,11 @@ bool looks_past_views(const Node& node);
 /// Marks for each value and node whether it depends on the batch.
 void mark_batch(Graph& graph);
 
-/// Values of `graph` share memory if they do in `other`, a graph of the same nodes for another number of rows. What is a copy for some numbers of
-/// rows may be a view for others.
+/// Lets values of `graph` share memory if they do in `other`, a graph of the same nodes for another number of rows: a copy for one number of rows may
+/// be a view for another.
 void share_memory(Graph& graph, const Graph& other);
 
-/// Removes the nodes in `dropped`, nodes that neither depend on the batch nor have a user, and values that no remaining node has.
+/// Removes the nodes in `dropped`, nodes that neither depend on the batch nor have a user, and values that no remaining node uses.
 Graph without(const Graph& graph, std::vector<bool> dropped);
 
 }  // namespace tw::graph

@@ -34,8 +34,8 @@ struct Step {
     size_t argument = 0;
     std::vector<int> values = {};  // one, unless it is a list
     bool list = false;
-    bool optional = false;  // a list whose tensors may be none
-    bool of_batch = false;  // of a single one
+    bool optional = false;  // a list that may have entries without a tensor
+    bool of_batch = false;  // for a single tensor: whether it depends on the batch
   };
   std::vector<Tensors> tensors = {};
   std::vector<std::pair<size_t, Argument>> sizes = {};  // those that depend on the rows
@@ -122,7 +122,7 @@ class Interpreter::Impl {
   }
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const PassRows& pass) const {
-    TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs where the graph takes ", inputs_.size());
+    TW_EXPECTS(inputs.size() == inputs_.size(), inputs.size(), " inputs were passed, but the graph takes ", inputs_.size());
     if (pass.rows > 0 && pass.rows < min_rows_) {
       throw Error(concat("a pass of ", pass.rows, " rows, but the module needs at least ", min_rows_,
                          ": with fewer it throws or behaves differently; use fewer micro-batches or replicas, or larger batches"));
@@ -147,10 +147,11 @@ class Interpreter::Impl {
   static Step step_of(const Graph& graph, int index) {
     const Node& node = graph.nodes[at(index)];
     const auto op = c10::Dispatcher::singleton().findSchema({node.op, node.overload});
-    if (!op) throw Error(concat("operator ", index, ", ", node.op, ": LibTorch's dispatcher does not know it"));
+    if (!op) throw Error(concat("operator ", index, ", ", node.op, ": LibTorch's dispatcher does not know this operator"));
     const auto& declared = op->schema().arguments();
     if (declared.size() != node.arguments.size()) {
-      throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments where it takes ", declared.size()));
+      throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments are recorded, but LibTorch's operator takes ",
+                         declared.size()));
     }
     Step step{.node = index, .op = *op, .outputs = node.outputs, .with_gradient = node.with_gradient, .answer = node.answer, .rows = node.rows};
     for (size_t i = 0; i < node.arguments.size(); ++i) {
@@ -176,9 +177,9 @@ class Interpreter::Impl {
       if (is_asked && std::holds_alternative<Ref>(node.arguments[0])) step.non_blocking = i;
     }
     step.is_drawn = can_draw(node.op) && draws(*op, step.arguments);
-    // Not of weights that are computed: what computes them may have a part in the first half, too, and frees its tensors then.
+    // No halves for computed weights: the first half may also run backward through the node that computes the weight, and that frees its tensors.
     const auto is_computed = [&](const Step::Tensors& each) { return !each.of_batch && !shares_parameter(graph, each.values[0]); };
-    // Nor of buffers that passes write to, which may come before the other half.
+    // No halves for buffers that passes write to: the next pass may run before the second half.
     const auto is_written = [&](const Step::Tensors& each) { return !each.of_batch && is_changed(graph, each.values[0]); };
     const bool has_weight = std::ranges::any_of(step.tensors, [](const Step::Tensors& each) { return !each.of_batch; });
     step.has_halves = is_product(node.op) && has_weight && std::ranges::none_of(step.tensors, is_computed) &&
@@ -219,7 +220,7 @@ class Interpreter::Impl {
     stack = {result};
   }
 
-  /// Ignores dimensions of size one: their order means nothing.
+  /// Ignores dimensions of size one, whose position has no meaning.
   static void expect_order(const at::Tensor& tensor, std::vector<int64_t> captured) {
     std::vector<int64_t> order = memory_order(tensor);
     const auto is_one = [&](int64_t dimension) { return tensor.size(dimension) == 1; };
@@ -227,8 +228,8 @@ class Interpreter::Impl {
     std::erase_if(captured, is_one);
     if (order == captured) return;
     throw Error(
-        "the dimensions of the tensor that it reads have a different order in memory than when the module was captured: call clone() on it "
-        "first, with MemoryFormat::Contiguous");
+        "the dimensions of the tensor that it reads have a different order in memory than when the module was captured: in the module, call "
+        "clone() on it first, with MemoryFormat::Contiguous");
   }
 
   /// Does not wait when a module creates a tensor on the host in each pass and copies it to the device, e.g. torch::tensor({...}).to(device).
@@ -255,7 +256,8 @@ class Interpreter::Impl {
   static void keep(const Step& step, const torch::jit::Stack& results, std::vector<at::Tensor>& values, bool is_probe) {
     size_t next = 0;
     const auto keep_one = [&](const at::Tensor& tensor) {
-      if (next >= step.outputs.size()) throw Error(concat("it returns more than ", step.outputs.size(), " tensors: the number depends on the batch"));
+      if (next >= step.outputs.size())
+        throw Error(concat("it returns more than ", step.outputs.size(), " tensors: the number of its results depends on the batch"));
       const int output = step.outputs[next++];
       if (output >= 0) values[at(output)] = tensor;
     };

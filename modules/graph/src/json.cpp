@@ -95,7 +95,7 @@ at::ScalarType dtype_from(const std::string& name) {
   for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
     if (name == c10::toString(static_cast<at::ScalarType>(i))) return static_cast<at::ScalarType>(i);
   }
-  throw Error(concat("'", name, "' is not a dtype"));
+  throw Error(concat("in the graph's JSON, '", name, "' is not a dtype"));
 }
 
 Json json_of(const at::Tensor& tensor) {
@@ -135,7 +135,7 @@ at::Tensor tensor_from(const Json& json, const Value& value) {
 std::vector<int> indices_from(const Json& json, size_t values, int least = 0) {
   auto indices = json.get<std::vector<int>>();
   for (const int index : indices) {
-    if (index < least || index >= static_cast<int>(values)) throw Error(concat("there is no value ", index));
+    if (index < least || index >= static_cast<int>(values)) throw Error(concat("the graph's JSON refers to a missing value: ", index));
   }
   return indices;
 }
@@ -144,7 +144,7 @@ Graph read(const Json& json) {
   Graph graph;
   for (const Json& each : json.at("values")) {
     const auto kind = std::ranges::find(kinds, each.at("kind").get<std::string>());
-    if (kind == kinds.end()) throw Error(concat("'", each.at("kind").get<std::string>(), "' is not a kind of value"));
+    if (kind == kinds.end()) throw Error(concat("in the graph's JSON, '", each.at("kind").get<std::string>(), "' is not a kind of value"));
     std::vector<Size> sizes;
     for (const Json& size : each.at("sizes")) sizes.push_back(size_from(size));
     graph.values.push_back({.kind = static_cast<Value::Kind>(kind - kinds.begin()),
@@ -157,13 +157,15 @@ Graph read(const Json& json) {
   }
   const size_t values = graph.values.size();
   for (const Value& value : graph.values) {
-    if (value.storage < -1 || value.storage >= static_cast<int64_t>(values)) throw Error(concat("there is no storage ", value.storage));
+    if (value.storage < -1 || value.storage >= static_cast<int64_t>(values))
+      throw Error(concat("the graph's JSON refers to a missing storage: ", value.storage));
   }
   for (const Json& each : json.at("nodes")) {
     Node node{.op = each.at("op").get<std::string>(), .overload = each.at("overload").get<std::string>()};
     for (const Json& argument : each.at("arguments")) node.arguments.push_back(argument_from(argument));
     for (const int input : node.inputs()) {
-      if (input >= static_cast<int>(values)) throw Error(concat("node ", graph.nodes.size(), " takes value ", input, ", which does not exist"));
+      if (input >= static_cast<int>(values))
+        throw Error(concat("in the graph's JSON, node ", graph.nodes.size(), " takes value ", input, ", which does not exist"));
     }
     node.outputs = indices_from(each.at("outputs"), values, -1);
     node.changes = indices_from(each.at("changes"), values);
@@ -226,7 +228,7 @@ Graph graph_from_json(const std::string& json) {
   try {
     return read(Json::parse(json));
   } catch (const Json::exception& error) {
-    throw Error(concat("the graph's JSON: ", error.what()));
+    throw Error(concat("the graph's JSON cannot be read: ", error.what()));
   }
 }
 

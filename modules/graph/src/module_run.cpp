@@ -25,16 +25,17 @@ namespace {
 void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other, int64_t other_rows) {
   if (graph.nodes.size() != other.nodes.size()) {
     const auto [here, there] = std::ranges::mismatch(graph.nodes, other.nodes, {}, &Node::op, &Node::op);
-    const auto next = [&](const auto& node, const Graph& of) { return node == of.nodes.end() ? "nothing" : node->op; };
+    const auto next = [&](const auto& node, const Graph& of) { return node == of.nodes.end() ? "missing" : node->op; };
     throw Error(concat("the module calls ", graph.nodes.size(), " operators for ", rows, " rows and ", other.nodes.size(), " for ", other_rows,
-                       "; operator ", here - graph.nodes.begin(), " is ", next(here, graph), " and ", next(there, other)));
+                       " rows; operator ", here - graph.nodes.begin(), " is ", next(here, graph), ", and in the second case ", next(there, other)));
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const Node& twin = other.nodes[i];
     const std::string where = concat("operator ", i, ", ", node.op);
     if (node.op != twin.op || node.overload != twin.overload || node.outputs != twin.outputs || node.arguments.size() != twin.arguments.size()) {
-      throw Error(concat(where, ": for ", other_rows, " rows instead of ", rows, " it is ", twin.op));
+      throw Error(concat(where, ": for ", other_rows, " rows instead of ", rows,
+                         ", the module calls another operator here, or passes other tensors: ", twin.op));
     }
     if (node.answer != twin.answer) throw Error(concat(where, ": it returns a different answer for ", other_rows, " rows than for ", rows));
   }
@@ -45,12 +46,13 @@ void expect_same_operators(const Graph& graph, int64_t rows, const Graph& other,
   }
   for (size_t i = 0; i < graph.constants.size(); ++i) {
     if (!at::equal(graph.constants[i].second, other.constants[i].second)) {
-      throw Error(concat("a tensor of shape ", graph.constants[i].second.sizes(), " that comes from outside differs between two runs"));
+      throw Error(concat("a tensor of shape ", graph.constants[i].second.sizes(),
+                         " that is neither an input, a parameter nor a buffer differs between two runs"));
     }
   }
 }
 
-/// By value: whether it is an argument of an operator, an input or an output.
+/// For each value, whether it is an argument of an operator, or an input or output of the graph.
 std::vector<bool> taken_values(const Graph& graph) {
   std::vector<bool> taken(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
@@ -247,7 +249,7 @@ Graph of_any_rows(Graph graph, int64_t rows, const Graph& other, int64_t other_r
         Size& size = graph.values[v].sizes[d];
         size = with_rows(size.fixed, rows, other.values[v].sizes[d].fixed, other_rows);
       });
-  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].order = other.values[v].order;  // the order of a single row says little
+  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].order = other.values[v].order;  // a single row reveals little about the order
   share_memory(graph, other);
   return graph;
 }

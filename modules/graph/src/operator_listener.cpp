@@ -26,8 +26,8 @@ void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::S
   }
 }
 
-// The first listener registers: if loading did, LibTorch would end a process that loads a second copy, without naming either. A global variable,
-// because other global variables of the program may hold what needs it.
+// Set by the first listener. If loading the library set it, LibTorch would end a process that loads a second copy, without naming either copy. A
+// global variable, because other global variables of the program may hold objects that need it.
 std::optional<torch::Library> registration;
 
 void expect_registered() {

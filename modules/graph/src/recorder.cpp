@@ -17,7 +17,7 @@
 namespace tw::graph {
 namespace {
 
-/// The last values of a stack, which may be the whole stack of TorchScript's interpreter. Copies lists, since TorchScript's may grow.
+/// The last values of a stack, which may also hold other values of TorchScript's interpreter. Copies lists, since TorchScript's lists may grow.
 std::vector<c10::IValue> last_of(const torch::jit::Stack& stack, size_t count) {
   std::vector<c10::IValue> values = torch::jit::last(stack, count).vec();
   for (c10::IValue& value : values) {

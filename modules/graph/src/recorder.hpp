@@ -20,7 +20,7 @@ struct Call {
 
 /// The operators that `run` calls on this thread. Their tensors live as long as the result, so that addresses are unique.
 ///
-/// Composite operators that draw random numbers are recorded by their parts, so that a graph must draw for few operators. Each operator's
+/// Composite operators that draw random numbers are recorded by their parts, so that few operators must be redrawn by a graph. Each operator's
 /// arguments are compared before and after it.
 /// @param opens record all other composites by their parts, too
 std::vector<Call> recorded(const std::function<void()>& run, bool opens = false);

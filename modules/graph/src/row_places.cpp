@@ -180,7 +180,7 @@ void place_rows(Graph& graph, const std::vector<at::Tensor>& example, const std:
   for (const Size& size : graph.values[at(subject)].sizes) shape.push_back(size.of(example[0].size(0)));
   throw Error(concat("operator ", node, ", ", graph.nodes[node].op, ": it draws random numbers for a tensor of shape ", at::IntArrayRef(shape),
                      ", in which the rows of the batch cannot be distinguished",
-                     has_values ? ": is it an example of two rows or more?" : " without values: capture it with memory"));
+                     has_values ? ": check that the example has two rows or more" : " without values: capture the module with memory"));
 }
 
 }  // namespace tw::graph

@@ -23,7 +23,7 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& into) {
   } else if (value.isGenericDict()) {
     for (const auto& each : value.toGenericDict()) flatten(each.value(), into);
   } else if (!value.isNone()) {
-    throw Error(concat("a TorchScript module returns a ", value.tagKind(), ", which is not a tensor"));
+    throw Error(concat("a TorchScript module returns a ", value.tagKind(), "; expected tensors, or tuples, lists and dictionaries of tensors"));
   }
 }
 
@@ -107,7 +107,7 @@ std::shared_ptr<TorchScript> load_torchscript(const std::filesystem::path& path)
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
     const bool is_pickle = why.find("constants.pkl") != std::string::npos;  // a LibTorch archive without code
-    if (is_pickle) throw FileError(path, 0, "holds tensors or a pickled module, of Python's torch.save()" + wanted);
+    if (is_pickle) throw FileError(path, 0, "holds tensors or a pickled module from Python's torch.save()" + wanted);
     throw FileError(path, 0, concat("is not a TorchScript file", wanted, " (", why.substr(0, 200), ')'));
   }
   const bool is_script = module.find_method("forward").has_value();

@@ -47,7 +47,7 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
     if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
-          "operators that TorchScript's optimiser made of a module that ran before: capture it before it runs, or as a graph::TorchScript";
+          "operators that TorchScript's optimiser made after the module had run: capture the module before it runs, or as a graph::TorchScript";
     }
     if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
@@ -89,18 +89,18 @@ struct Probe {
   Probe(const Subject& module, const std::vector<at::Tensor>& inputs) : run(run_of(module, inputs, &buffers)) {}
 };
 
-constexpr const char* past_operators = "it reads or writes numbers without operators, such as by accessor() or data_ptr()";
-constexpr const char* kept_numbers = "it keeps values computed from its parameters or buffers, such as weights that train(false) fuses";
+constexpr const char* past_operators = "the module reads or writes numbers without operators, such as by accessor() or data_ptr()";
+constexpr const char* kept_numbers = "the module keeps values computed from its parameters or buffers, such as weights that train(false) fuses";
 
 void expect_equal(const Subject& module, const Probe& probe, const Replay& replay, const char* reason) {
   for (size_t i = 0; i < replay.outputs.size(); ++i) {
     if (agree(probe.run.outputs[i], replay.outputs[i])) continue;
-    throw Error(concat("output ", i, " of the module differs from what the operators that it calls compute: ", reason));
+    throw Error(concat("output ", i, " of the module differs from the result of the operators that it calls: ", reason));
   }
   for (size_t i = 0; i < module.buffers.size(); ++i) {
     const std::string& name = module.buffers[i].name;
     if (agree(probe.buffers[i], replay.tensors.at(name))) continue;
-    throw Error(concat("buffer '", name, "' differs from what the operators that the module calls compute: ", reason));
+    throw Error(concat("buffer '", name, "' differs from the result of the operators that the module calls: ", reason));
   }
 }
 
@@ -110,7 +110,7 @@ void expect_same_constants(const Graph& graph, const Run& run, const Subject& mo
     try {
       return graph_of(run, module).constants;
     } catch (const Error&) {
-      return graph.constants;  // no graph: the numbers are compared anyway
+      return graph.constants;  // there is no graph to compare; outputs are compared anyway
     }
   }();
   for (size_t i = 0; i < graph.constants.size() && graph.constants.size() == now.size(); ++i) {
@@ -139,7 +139,7 @@ void verify_replay(const Graph& graph, const Run& run, const Subject& module, co
     const auto* leaf = each.tensor.unsafeGetTensorImpl();
     if (theirs.leaves.contains(leaf) == ours.leaves.contains(leaf)) continue;
     throw Error(concat("parameter '", each.name, "' gets ", theirs.leaves.contains(leaf) ? "a" : "no", " gradient from the module, but ",
-                       theirs.leaves.contains(leaf) ? "none" : "one", " from the operators that it calls"));
+                       theirs.leaves.contains(leaf) ? "none" : "one", " from the operators that the module calls"));
   }
   if (!replay.is_random) expect_equal(module, Probe(module, inputs), replay, past_operators);
 }
@@ -156,7 +156,7 @@ void expect_follows_tensors(const Graph& graph, const Subject& module, const std
     probe.emplace(module, inputs);
     replay.emplace(graph, module, inputs);
   } catch (const std::exception&) {
-    return;  // the module rejects such numbers, or an answer it branches on would end a pass
+    return;  // the module rejects such numbers, or an answer that it branches on differs
   }
   expect_same_constants(graph, probe->run, module);
   if (!replay->is_random) expect_equal(module, *probe, *replay, kept_numbers);

@@ -109,7 +109,7 @@ Stack on_meta(const c10::OperatorHandle& op, const Stack& arguments) {
   return results;
 }
 
-/// The numbers of a result would be those of zeros.
+/// @throws Error if the operator returns a number, since it was computed from zeros.
 void expect_tensors(const Stack& arguments, const Stack& results) {
   const bool compares_with_itself = arguments.size() == 2 && arguments[0].isTensor() && arguments[0].isSameIdentity(arguments[1]);
   const auto is_number = [](const c10::IValue& each) { return !each.isTensor() && !each.isList(); };

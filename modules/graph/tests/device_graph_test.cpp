@@ -96,7 +96,7 @@ TEST(DeviceGraph, IsOfOneDevice) {
       (void)graph_of(function, place(torch::ones({3, 6})));
       ADD_FAILURE() << "nothing thrown";
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("it lies on " + other.str() + ", but " + device().str()), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("it uses " + other.str() + ", but " + device().str()), std::string::npos) << error.what();
     }
   };
   expect_refused([&](const Tensor& x) { return x + torch::ones({6}, other).cpu().to(device()); });

@@ -120,10 +120,10 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
     return nullptr;
   };
   if (options_.batching == Batching::never) return refuse("Batching::never");
-  if (options_.random) return refuse("they draw random numbers");
-  if (stack_.has_split_layers()) return refuse("they contain split layers, which communicate");
-  if (!stack_.buffers().empty()) return refuse("they have buffers");
-  if (AutocastState::here().is_on()) return refuse("they compute under autocast");  // a program of operators makes no autocast casts
+  if (options_.random) return refuse("the layers draw random numbers");
+  if (stack_.has_split_layers()) return refuse("the layers contain split layers, which communicate");
+  if (!stack_.buffers().empty()) return refuse("the layers have buffers");
+  if (AutocastState::here().is_on()) return refuse("the layers run under autocast");  // a program of operators has no casts by autocast
   GeneratorGuard generator;
   generator.seed(0, 0);
   const int64_t first = stack_.range().begin;
@@ -131,7 +131,8 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
   const std::vector<at::Tensor> parameters = stack_.parameters_of(first);
   seen_ = OperatorTrace::of(example, extras, parameters, step_of(first));
   if (!seen_->doubt().empty()) return refuse(seen_->doubt());
-  if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty()) return refuse(concat("a second run differs: ", other));
+  if (const std::string other = seen_->difference(parameters, step_of(first)); !other.empty())
+    return refuse(concat("a second run of a layer differs from the first: ", other));
   const graph::Graph graph = step_graph(stack_, first, options_.integrator, example, extras, dt_);
   std::string problem;
   std::unique_ptr<Stepper> together;
@@ -139,9 +140,9 @@ std::unique_ptr<Stepper> BatchingStepper::found(const State& states, const State
     together = make_programmed(stack_, std::move(program));
   } else {
     auto vmapped = std::make_unique<VmappedStep>(graph);
-    if (vmapped->is_random()) return refuse("they draw random numbers");
+    if (vmapped->is_random()) return refuse("the layers draw random numbers");
     if (options_.batching == Batching::automatic && has_convolutions(graph)) {
-      return refuse("they hold convolutions, which are slower in a batch");
+      return refuse("the layers contain convolutions, which are slower in a batch");
     }
     together = make_vmapped(stack_, std::move(vmapped));
   }

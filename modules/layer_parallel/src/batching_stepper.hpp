@@ -11,11 +11,11 @@
 
 namespace tw::layer_parallel {
 
-/// Runs steps of several layers as one operation while all layers do the same as the first one, and one by one otherwise. Only a call shows what a
-/// C++ layer does. Each layer is therefore traced once a pass before it runs, or only once with Batching::always.
+/// Runs steps of several layers as one operation if all layers do the same as the first one, and one by one otherwise. What a C++ layer does shows
+/// only when it is called. Each layer is therefore traced once per pass before it runs, or only once with Batching::always.
 class BatchingStepper : public Stepper {
  public:
-  /// @param states, extras examples in shape and dtype, stacked.
+  /// @param states, extras examples of shape and dtype; states are stacked.
   BatchingStepper(const LayerStack& stack, const BlockOptions& options, const State& states, const State& extras, double dt);
 
   bool runs_together() const override { return together_ != nullptr; }

@@ -38,7 +38,7 @@ Layer named_layer(Layer layer, std::string name, bool of_ode) {
       const bool is_defined = std::ranges::all_of(result, [](const at::Tensor& tensor) { return tensor.defined(); });
       TW_EXPECTS(is_defined, name, ", returned ", describe(result), " for ", describe(u));
       TW_EXPECTS(!of_ode || fits(result, u, is_step), name, ", returned ", describe(result), " for a state of ", describe(u),
-                 ", but an ODE block must keep its state's shapes and dtypes");
+                 ", but an ODE block must keep the shapes and dtypes of its state");
       return result;
     } catch (c10::Error& e) {
       e.add_context(concat("thrown in ", name, ", for ", describe(u)));
@@ -62,7 +62,7 @@ State step(const Layer& layer, Integrator integrator, const State& u, const Stat
       return moved(moved(moved(moved(u, k1, dt / 6), k2, dt / 3), k3, dt / 3), k4, dt / 6);
     }
   }
-  TW_EXPECTS(false, "no such integrator");
+  TW_EXPECTS(false, "unknown integrator");
 }
 
 }  // namespace tw::layer_parallel

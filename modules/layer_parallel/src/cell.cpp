@@ -57,7 +57,7 @@ Tensor where_time_passes(const Span& span, const Tensor& then, const Tensor& oth
   return span.of_rows.defined() ? at::where(span.of_rows > 0, then, otherwise) : then;
 }
 
-// The share that a plain cell forgets; a fine step forgets all.
+// The share of its state that an rnn forgets; a fine step forgets all of it.
 double forgets(const Span& span) { return span.coarse && span.how == CoarseCell::implicit ? span.dt / (1 + span.dt) : 1; }
 
 Tensor share_of_new(const Span& span, const Tensor& like) {
@@ -98,7 +98,7 @@ Derivatives derivatives_of(Cell cell, const State& kept, const Span& span) {
           {{Tensor(), by_c * decay.a}, {Tensor(), decay.a}}};
 }
 
-// Both kinds consist of blocks: of result i by state j, the matrix [..., hidden, hidden] at (i, j) or its diagonal.
+// Jacobians consist of blocks. Block (i, j) is the derivative of result i by state j: a matrix [..., hidden, hidden], or its diagonal.
 Tensor by_state(const Tensor& weight, const State& by_gate, const Tensor& direct, JacobianKind kind) {
   const int64_t width = weight.size(1);
   Tensor result;

@@ -41,13 +41,14 @@ std::vector<std::string> check_layer(const Block& block, const State& example, d
   }
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i].scalar_type() != from[i].scalar_type()) {
-      problems.push_back(concat("tensor ", i, " was ", from[i].scalar_type(), " and became ", to[i].scalar_type()));
+      problems.push_back(concat("tensor ", i, " of the state has dtype ", from[i].scalar_type(), ", but the step returns ", to[i].scalar_type()));
     }
-    if (to[i].is_floating_point() && !to[i].isfinite().all().item<bool>()) problems.push_back(concat("tensor ", i, " is not finite"));
+    if (to[i].is_floating_point() && !to[i].isfinite().all().item<bool>())
+      problems.push_back(concat("tensor ", i, " of the step's result is not finite"));
   }
   if (!problems.empty()) return problems;
   if (!equal(to, stepped(from, dt))) {
-    problems.emplace_back("equal inputs gave different results: random layers need BlockOptions::random, and no layer may keep a state");
+    problems.emplace_back("equal inputs gave different results: random layers need BlockOptions::random, and a layer must not keep a state");
   }
   if (equal(to, stepped(from, 2 * dt))) problems.emplace_back("the step does not depend on dt");
 

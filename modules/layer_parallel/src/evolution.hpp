@@ -55,7 +55,8 @@ class AdjointPropagator : public Propagator {
   AdjointPropagator(Evolution evolution, Tape& tape, std::vector<at::Tensor> gradients);
 
   State march(const March& march, const State& from, const Between& between) override;
-  /// Applies the transposed Jacobian of some steps of a record. @param last adds to the gradients. @return stacked, in the order of the record's runs
+  /// Applies the transposed Jacobian of some steps of a record. @param last whether to add to the gradients. @return stacked, in the order of the
+  /// record's runs
   State through(Record& record, const Part& part, const State& cotangents, bool last);
 
  private:
@@ -72,7 +73,7 @@ class AdjointPropagator : public Propagator {
   };
   State march_finest(const March& march, const State& from);
   State march_coarse(const March& march, const State& from, const Between& between);
-  /// The steps up to the end of `part`, linearised again for a record that keeps none.
+  /// The steps up to the end of `part`, linearised again, for a record that keeps no linearised steps.
   std::vector<std::unique_ptr<Linearised>> linearised_again(const Record& record, const Part& part) const;
   const CoarseSteps& coarse_steps(const LevelPlan& plan, int level);
   std::vector<at::Tensor> gradients_of(const Rows& layers) const;

@@ -13,7 +13,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-// The last residual divided by the one before: 0 for rounding errors, infinite if not finite, -1 without two residuals.
+// The last residual divided by the one before: 0 if only rounding errors are left, infinite if not finite, -1 without two residuals.
 double last_factor(const Report& report) {
   const auto last = static_cast<int>(report.residuals.size()) - 1;
   const auto factor = report.convergence_factor(last);
@@ -43,7 +43,8 @@ int raised_to(int64_t raised, int scheduled) { return raised == 0 || scheduled =
 void visit(DetectorOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Reaction>> reactions{
       {"warn", Reaction::warn}, {"more_iterations", Reaction::more_iterations}, {"serial", Reaction::serial}};
-  visitor.field("every", options.every, at_least(0), {.meaning = "training passes between two measurements; 0: none", .unit = "training passes"});
+  visitor.field("every", options.every, at_least(0),
+                {.meaning = "training passes between two checks of the convergence; 0: no checks", .unit = "training passes"});
   visitor.field("bound", options.bound, {.least = 0, .above = true},
                 {.meaning = "largest accepted convergence factor of a pass with twice the iterations"});
   visitor.field("reaction", options.reaction, reactions, {.meaning = "reaction to a convergence factor above the bound"});
@@ -78,14 +79,14 @@ std::vector<Problem> IterationOptions::contradictions() const {
   std::vector<Problem> problems;
   if ((forward_iterations == 0) != (backward_iterations == 0)) {
     problems.push_back(
-        {"layer_parallel.backward_iterations", "and layer_parallel.forward_iterations are both 0, for serial, or both positive", "1 and 1"});
+        {"layer_parallel.backward_iterations", "and layer_parallel.forward_iterations must be both 0 (serial), or both positive", "1 and 1"});
   }
   const auto& [epochs, forward, backward] = schedule;
   if (forward.size() != epochs.size() || backward.size() != epochs.size()) {
     problems.push_back(
         {"layer_parallel.schedule.epochs",
-         concat("has ", epochs.size(), " entries, layer_parallel.schedule.forward ", forward.size(), ", and backward ", backward.size()),
-         "as many in each"});
+         concat("has ", epochs.size(), " entries, but layer_parallel.schedule.forward has ", forward.size(), " and backward has ", backward.size()),
+         "the same number in each"});
   }
   return problems;
 }
@@ -132,7 +133,7 @@ void IterationControl::pass(const TrainingPass& pass) {
   tell_of_divergence(pass.number);
   if (!looks) return;
   look(pass.number, usual);
-  set(wanted(pass.epoch));  // evaluations until the next pass use the same iterations
+  set(wanted(pass.epoch));  // so that evaluations until the next pass use the same iterations as that pass
 }
 
 void IterationControl::tell_of_divergence(int64_t number) {
@@ -145,8 +146,9 @@ void IterationControl::tell_of_divergence(int64_t number) {
       const size_t n = report.residuals.size();
       return from_the_end < n && report.residuals[n - 1 - from_the_end] ? concat(*report.residuals[n - 1 - from_the_end]) : std::string("none");
     };
-    log_warning("training pass ", number, ", ", where, ": diverges; the residual on level 0 of ", report.steps.size(), " after iteration ",
-                report.iterations, " is ", residual(0), ", before ", residual(1), report.serial ? "; solved serially" : "");
+    log_warning("training pass ", number, ", ", where, ": the iterations diverge; on the finest of ", report.steps.size(),
+                " levels, the residual after iteration ", report.iterations, " is ", residual(0), ", and the one before was ", residual(1),
+                report.serial ? "; solved serially" : "");
   });
   diverged_ = diverged;
 }
@@ -163,7 +165,7 @@ void IterationControl::look(int64_t number, Iterations usual) {
     found.factor = std::max(found.factor, factor);
     any = true;
   });
-  TW_EXPECTS(any || !iterates, "a detector needs residuals, which this network does not compute");
+  TW_EXPECTS(any || !iterates, "a detector needs residuals, which this network does not compute: set residuals = true");
   found.fired = found.factor > detector_.bound;
   if (found.fired && detector_.reaction != Reaction::warn) {
     const bool more = detector_.reaction == Reaction::more_iterations && 2 * std::max(usual.forward, usual.backward) <= detector_.max_iterations;
@@ -173,8 +175,8 @@ void IterationControl::look(int64_t number, Iterations usual) {
     raised[1] = found.then.backward;
   }
   if (found.fired && network_->comm().rank() == 0) {
-    log_warning("training pass ", number, ", ", found.where, ": iterations converge by a factor of ", found.factor, ", the bound is ",
-                detector_.bound, found.then == usual ? "" : concat("; from here on ", text_of(found.then)));
+    log_warning("training pass ", number, ", ", found.where, ": the iterations converge by a factor of ", found.factor, "; the bound is ",
+                detector_.bound, found.then == usual ? "" : concat("; later passes: ", text_of(found.then)));
   }
   history_.push_back(std::move(found));
 }

@@ -94,7 +94,7 @@ void LayerParallelOptions::validate() const {
   forward.validate();
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions must be serial, with 0 iterations, or neither");
-  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "guess = previous needs residuals");
+  TW_EXPECTS(guess == Guess::zero || (forward.residuals && backward.residuals), "guess = previous needs residuals = true in both directions");
 }
 
 namespace {
@@ -146,8 +146,8 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
              "a network needs an ODE block of at least two layers");
   const auto count = static_cast<int64_t>(blocks_.size());
   if (part.end < 0) part.end = count;
-  TW_EXPECTS(0 <= part.begin && part.begin < part.end && part.end <= count, "there are ", count, " blocks, and none from ", part.begin, " to ",
-             part.end);
+  TW_EXPECTS(0 <= part.begin && part.begin < part.end && part.end <= count, "the network has ", count,
+             " blocks, so a range must contain some of them, got ", part.begin, " to ", part.end);
   const auto observer = [this](const char* name, int level, auto begin, auto end) {
     if (observer_) observer_(name, level, begin, end);
   };
@@ -164,7 +164,7 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
     }
     comm_.barrier();  // no rank continues unless all can
   });
-  comm.barrier();  // no rank still waits here when another one revokes the communicator
+  comm.barrier();  // so that no rank still waits here when another one revokes the communicator
 }
 
 std::optional<c10::Device> LayerParallel::Impl::device() const {
@@ -201,7 +201,7 @@ Modules LayerParallel::Impl::ode_modules() const {
 }
 
 void LayerParallel::Impl::set_replica(int64_t replica) {
-  TW_EXPECTS(replica >= 0, "the number of a replica must be at least 0, got ", replica);
+  TW_EXPECTS(replica >= 0, "the index of a replica must be at least 0, got ", replica);
   replica_ = replica;
   for (Part& part : parts_) {
     if (part.ode) part.ode->set_random_seed(random_seed(options_.seed, replica_));
@@ -375,7 +375,7 @@ std::string LayerParallel::unbatchable(const std::string& name) const {
   for (const Impl::Part& part : impl_->parts_) {
     if (part.name == name && part.ode) return part.ode->stack().unbatchable();
   }
-  TW_EXPECTS(false, "no ODE block is called '", name, "'");
+  TW_EXPECTS(false, "there is no ODE block called '", name, "'");
 }
 
 bool LayerParallel::has_split_layers() const {
@@ -392,7 +392,9 @@ void LayerParallel::train(bool on) {
 void LayerParallel::set_training(bool training) { impl_->switch_.set(*this, training, impl_->ode_modules()); }
 
 std::shared_ptr<torch::nn::Module> LayerParallel::clone(const std::optional<at::Device>& /*device*/) const {
-  TW_EXPECTS(false, "a LayerParallel cannot be cloned, because each rank has only some of its layers: serial_on_root() returns the whole network");
+  TW_EXPECTS(
+      false,
+      "a LayerParallel cannot be cloned, because each rank has only some of its layers: use serial_on_root(), which returns the whole network");
 }
 
 const Communicator& LayerParallel::comm() const noexcept { return impl_->comm_; }

@@ -29,13 +29,13 @@ std::vector<StackedTensor> stack_tensors(const std::vector<Layer>& layers, int64
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto tensors = named(*layers[i].module);
     TW_EXPECTS(i == 0 || tensors.size() == stacks.size(), "layer ", first + static_cast<int64_t>(i), " of a block has ", tensors.size(),
-               " tensors, not ", stacks.size());
+               " tensors, but the first layer has ", stacks.size());
     for (size_t t = 0; t < tensors.size(); ++t) {
       const auto& item = tensors[t];
       if (i == 0) stacks.push_back({item.key(), {}, {}});
       const int64_t layer = first + static_cast<int64_t>(i);
       TW_EXPECTS(item.key() == stacks[t].name && (i == 0 || can_be_stacked(item.value(), stacks[t].slices[0])), "tensor '", item.key(), "' of layer ",
-                 layer, " differs from that of the layer before in name, shape, dtype or requires_grad");
+                 layer, " differs from the first layer's in name, shape, dtype or requires_grad");
       TW_EXPECTS(seen.insert(item.value().unsafeGetTensorImpl()).second, "tensor '", item.key(), "' of layer ", layer,
                  " is shared with another layer or name: a factory must make a new layer at each call, with its own tensors");
       stacks[t].slices.push_back(item.value());
@@ -55,7 +55,7 @@ void link(const StackedTensor& tensor) {
   for (size_t i = 0; i < tensor.slices.size(); ++i) tensor.slices[i].set_data(values.select(0, static_cast<int64_t>(i)));
 }
 
-/// Without a look at the memory, which a sharded stack may not have now.
+/// The storage, without access to its memory, which a sharded stack may not have at this time.
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); }
 
 bool is_linked(const StackedTensor& tensor) {
@@ -101,7 +101,7 @@ void LayerStack::begin_pass() {
         for (const at::Tensor& slice : tensor.slices) slice.set_requires_grad(tensor.stack.requires_grad());
       }
       if (is_linked(tensor)) {
-        (void)tensor.stack.detach();  // an operator
+        (void)tensor.stack.detach();  // an operator, which gathers a sharded stack
         continue;
       }
       link(tensor);

@@ -39,14 +39,14 @@ class LayerParallel::Impl {
 
   /// Whether some of `blocks_` are elsewhere.
   bool is_part() const noexcept { return parts_.size() < blocks_.size(); }
-  /// Number of the next training pass of each block's random layers.
+  /// Number of the next training pass, from which random layers derive their seeds.
   int64_t calls() const;
   void set_calls(int64_t number);
   void set_replica(int64_t replica);
 
   /// The layers of ODE blocks and their submodules.
   Modules ode_modules() const;
-  /// Modes of the submodules of this rank's layers: per layer a line with block, layer, and one letter a submodule, for apply_modes().
+  /// Modes of the submodules of this rank's layers, one entry per layer, for apply_modes().
   std::vector<LayerModes> modes_of_layers() const;
 
   PassCommunicators comms_;
@@ -59,7 +59,7 @@ class LayerParallel::Impl {
   int64_t replica_ = 0;
   bool training_ = true;
   TrainingSwitch switch_;
-  /// ODE blocks that the backward passes begun on this rank have not reached yet. Other ranks wait there for this one.
+  /// Number of ODE blocks that this rank's backward passes in progress have not reached yet. Other ranks wait for this one in these blocks.
   int64_t blocks_to_come_ = 0;
   PhaseObserver observer_;
   at::Tensor anchor_;  // makes every rank's output require a gradient; on the device of this rank's parameters
@@ -80,7 +80,7 @@ class LayerParallel::Impl {
   State through(OdeBlock& block, const State& state, Rank here, const State& extras, const at::Tensor& anchor);
   /// @param blocks the nodes of ODE blocks; none where nothing is recorded
   State hand_out(const State& state, const std::vector<torch::autograd::Node*>& blocks);
-  /// Releases other ranks from this rank's last backward pass, where they may still wait if a plain layer, or a user's hook on it, threw.
+  /// Ends the waits of other ranks in this rank's last backward pass: they still wait if a plain layer, or a user's hook on it, threw there.
   void release_backward_passes();
 };
 

@@ -103,7 +103,7 @@ std::vector<OptimizedTensor> LayerParallel::optimized_tensors() const {
 }
 
 std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
-  TW_EXPECTS(!impl_->is_part(), "this network is a part of another one, with only some of its blocks");
+  TW_EXPECTS(!impl_->is_part(), "this network has only some of the blocks of the whole one (BlockRange), so it cannot be assembled");
   return revoke_on_exception(impl_->comm_, [&] {
     std::shared_ptr<SerialNetwork> serial;
     if (impl_->comm_.rank() == 0) serial = std::make_shared<SerialNetwork>(impl_->blocks_, impl_->options_);

@@ -18,8 +18,8 @@ namespace {
 /// Number of layers on the grid: whole intervals, unless there is only one level.
 int64_t grid_layers(int64_t layers, const LayerParallelOptions& options) {
   const int64_t inner = layers - options.front_layers - options.back_layers;
-  TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has none left between ", options.front_layers, " in front and ", options.back_layers,
-             " at the back");
+  TW_EXPECTS(inner >= 1, "a block of ", layers, " layers has no layers left between front_layers = ", options.front_layers,
+             " and back_layers = ", options.back_layers, ": reduce these");
   return steps_on_grid(inner, level_options(options));
 }
 
@@ -98,7 +98,7 @@ void OdeBlock::Direction::set_iterations(int iterations) {
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->set_iterations(iterations);
 }
 
-// With a single level there are none.
+// Empty with a single level, which has no C-points.
 State OdeBlock::Direction::c_points(const Solution& solution) const {
   if (from_zero_->plan().levels() == 1) return {};
   return rows(solution.points, (c_points_.first - solution.first) / solution.spacing, c_points_.count, c_points_.spacing / solution.spacing);
@@ -137,7 +137,7 @@ SavedVersions OdeBlock::versions(const State& extras) const {
 
 State OdeBlock::forward(const State& input, const State& extras, const std::shared_ptr<Pass>& pass) {
   for (const at::Tensor& tensor : input) {
-    TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state must have floating-point or complex numbers, got ", tensor.scalar_type());
+    TW_EXPECTS(tensor.is_floating_point() || tensor.is_complex(), "a state's tensors must be floating-point or complex, got ", tensor.scalar_type());
   }
   stack_.begin_pass();
   const auto call = static_cast<uint64_t>(number_of_calls());

@@ -40,7 +40,7 @@ bool is_tensors(const c10::TypePtr& type) {
 at::Tensor without_data(const at::Tensor& like) {
   at::Tensor tensor = at::empty_strided(like.sizes(), like.strides(), like.options());
   tensor.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(
-      "they read a tensor's memory, which does not exist while the layer is traced: this needs Batching::never");
+      "the layers read a tensor's memory, which does not exist while a layer is traced: use Batching::never");
   return tensor;
 }
 
@@ -70,11 +70,11 @@ class Recording final : public graph::OperatorListener {
     for (size_t i = 0; i < arguments.size(); ++i) {
       add(arguments[i], call.arguments);
       const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
-      if (alias != nullptr && alias->isWrite() && !depends(arguments[i])) doubt(concat("they write into a tensor of their own, by ", name));
+      if (alias != nullptr && alias->isWrite() && !depends(arguments[i])) doubt(concat("the layers write into a tensor of their own, by ", name));
     }
     const auto gives_tensors = [](const c10::Argument& result) { return is_tensors(result.type()); };
     if (!std::all_of(schema.returns().begin(), schema.returns().end(), gives_tensors)) {
-      doubt(concat("they read numbers from tensors, by ", name, ", and may behave differently for others"));
+      doubt(concat("the layers read numbers from tensors, by ", name, ", and may behave differently for other numbers"));
     }
     carry_out(op, stack);
     for (const c10::IValue& value : torch::jit::last(stack, schema.returns().size())) call.results.push_back(result(value));

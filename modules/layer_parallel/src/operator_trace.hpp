@@ -18,10 +18,10 @@ class OperatorTrace {
  public:
   using Step = std::function<State(const State& state, const State& extras)>;
 
-  /// Traces `step` on this thread with such inputs. @param parameters parameters that the step reads
+  /// Traces `step` on this thread, with these inputs. @param parameters parameters that the step reads
   static OperatorTrace of(const State& state, const State& extras, const std::vector<at::Tensor>& parameters, const Step& step);
 
-  /// Why the trace may be incomplete, such as "they read numbers out of tensors, by aten::item"; empty: it is complete.
+  /// Why the trace may be incomplete, such as "the layers read numbers from tensors, by aten::item"; empty: it is complete.
   const std::string& doubt() const noexcept { return doubt_; }
 
   /// The first difference of `step` from the trace; empty: none. Operators on tensors that depend on inputs are intercepted and not run, so this

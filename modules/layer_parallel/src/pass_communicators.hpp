@@ -25,8 +25,8 @@ class PassCommunicators {
   /// @param what for messages, such as "the input of a Recurrent"
   /// @param note any number, which all ranks receive
   /// @param lines checks this rank's arguments, and returns what must be the same on all ranks. Local.
-  /// @param number number of the pass, the same on all ranks. An exception may have reached ranks before or after they counted; it then becomes the
-  /// maximum over all ranks
+  /// @param number number of the pass, the same on all ranks. If an exception ended the last pass, some ranks may have counted it and others not; the
+  /// number then becomes the maximum over all ranks
   /// @return the notes of all ranks
   /// @throws ContractError or Error on every rank alike, naming ranks, where `lines` throws or differs
   std::vector<uint64_t> begin_pass(const std::string& what, uint64_t note, const std::function<std::vector<std::string>()>& lines, int64_t& number);

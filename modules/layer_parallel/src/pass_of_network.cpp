@@ -37,11 +37,12 @@ uint64_t wanted_gradients(const State& input) {
 std::vector<std::string> LayerParallel::Impl::checked(const State& input, const State& extras) const {
   const bool recorded = c10::GradMode::is_enabled();
   for (const at::Tensor& tensor : extras) {
-    TW_EXPECTS(!(recorded && tensor.requires_grad()), "no gradient reaches extras: detach them, or make them part of the state");
+    TW_EXPECTS(!(recorded && tensor.requires_grad()),
+               "no gradient reaches extras, so they must not require one: detach them, or make them part of the state");
   }
   const bool is_whole =
       comm_.rank() != 0 || (!input.empty() && std::ranges::all_of(input, [](const at::Tensor& tensor) { return tensor.defined(); }));
-  TW_EXPECTS(is_whole, "the input is ", describe(input));
+  TW_EXPECTS(is_whole, "the input must consist of defined tensors, got ", describe(input));
   std::string mode = training_ ? "in training mode" : "in evaluation mode";
   for (const Part& part : parts_) {
     if (!part.ode || part.ode->stack().is_training() == training_) continue;

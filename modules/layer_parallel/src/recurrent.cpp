@@ -33,7 +33,7 @@
 namespace tw::layer_parallel {
 namespace {
 
-/// Options for the levels of the grid.
+/// Options for the levels of the grid; Newton's method has one level.
 LevelOptions grid_options(const RecurrentOptions& options) {
   LevelOptions levels = level_options(options);
   if (options.solver != TimeSolver::mgrit) levels.levels = 1;
@@ -95,7 +95,7 @@ void RecurrentOptions::validate() const {
   backward.validate();
   TW_EXPECTS((forward.iterations == 0) == (backward.iterations == 0), "either both directions must be serial, with 0 iterations, or neither");
   TW_EXPECTS(longest_memory == 0 || (longest_memory > 2 && bias && cell != Cell::rnn),
-             "longest_memory needs gates with biases, and must be more than 2 steps");
+             "longest_memory must be more than 2 steps, and needs a gru or an lstm with biases");
 }
 
 class Recurrent::Impl {
@@ -297,13 +297,13 @@ Recurrent::Range Recurrent::block(int64_t steps) const {
 std::vector<std::string> Recurrent::Impl::checked(const at::Tensor& block, int64_t steps, const RecurrentStart& start) const {
   const RecurrentOptions& o = options;
   TW_EXPECTS(!AutocastState::here().is_on(),
-             "recurrent layers in parallel over time do not support autocast: their iterations would correct states by "
-             "differences that it rounds away. Compute in float32");
+             "recurrent layers in parallel over time do not support autocast: it would round away the small differences by which their "
+             "iterations correct states. Compute in float32");
   const std::vector<int64_t> cuts = cuts_of(steps);
   const auto rank = static_cast<size_t>(int{comms.lasting().rank()});
   const int64_t here = cuts[rank + 1] - cuts[rank];
   TW_EXPECTS(block.defined() && block.dim() == 3 && block.size(0) == here && block.size(2) == o.input_size, "the block is ", described(block),
-             "; of ", steps, " steps rank ", rank, " has ", here, ", expected [", here, ", batch, ", o.input_size, "]");
+             "; of ", steps, " steps, rank ", rank, " has ", here, ": expected [", here, ", batch, ", o.input_size, "]");
   const int64_t batch = block.size(1);
   const auto expect_state = [&](const at::Tensor& given, const char* name) {
     const int64_t parts = o.layers * directions();
@@ -376,7 +376,7 @@ void copy_parameters(const torch::nn::Module& from, const torch::nn::Module& to)
   const auto theirs = from.named_parameters();
   for (const auto& each : to.named_parameters()) {
     const at::Tensor* value = theirs.find(each.key());
-    TW_EXPECTS(value != nullptr, "there is no parameter ", each.key());
+    TW_EXPECTS(value != nullptr, "the source module has no parameter ", each.key());
     TW_EXPECTS(value->sizes() == each.value().sizes(), each.key(), " is ", described(*value), ", expected ", described(each.value()));
     at::Tensor(each.value()).copy_(*value);
   }

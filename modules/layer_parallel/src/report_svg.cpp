@@ -180,7 +180,7 @@ double draw_times(Svg& svg, const std::vector<NetworkReport>& by_rank, double to
   };
   for (size_t level = 0; level < levels; ++level) legend(colour(level), concat("level ", level));
   legend("#999999", "last relaxation");
-  legend("#000000", "waiting, part of all of these");
+  legend("#000000", "waiting, included in these");
   double y = top;
   for (const bool forward : {true, false}) {
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -207,7 +207,7 @@ double draw_history(Svg& svg, const std::vector<Detection>& history, double boun
   for (const Detection& each : history) values.push_back(each.factor);
   const LogAxis axis(values);
   const auto most = static_cast<double>(std::max<int64_t>(history.back().pass, 1));
-  svg.text({left, top - 10}, "start", concat("convergence factor at each measurement of the detector; bound ", bound), {{"font-weight", "bold"}});
+  svg.text({left, top - 10}, "start", concat("convergence factor at each check by the detector; bound ", bound), {{"font-weight", "bold"}});
   axis.draw(svg, top);
   svg.line({left, axis.place(bound, top)}, {left + plot_width, axis.place(bound, top)}, "#d55e00", {{"stroke-dasharray", "5 3"}});
   for (const Detection& each : history) {
@@ -240,7 +240,7 @@ std::vector<NetworkReport> reports_of_all_ranks(const Communicator& comm, const 
 }
 
 std::string report_svg(const std::vector<NetworkReport>& by_rank, const std::vector<Detection>& history, double bound) {
-  TW_EXPECTS(!by_rank.empty(), "a picture needs the report of at least one rank");
+  TW_EXPECTS(!by_rank.empty(), "report_svg() needs the report of at least one rank");
   const auto draw = [&](double height, double& end) {
     Svg svg(width, height);
     end = draw_residuals(svg, by_rank.front(), 40);

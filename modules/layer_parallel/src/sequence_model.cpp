@@ -63,9 +63,9 @@ at::Tensor SequenceModel::forward(const at::Tensor& inputs) {
   const int64_t n = inputs.defined() && inputs.dim() > 0 ? inputs.size(0) : 0;
   const int64_t numbers = n > 0 ? inputs.numel() / n : 0;
   const bool wants_gradient = inputs.defined() && inputs.requires_grad() && at::GradMode::is_enabled();
-  expect_same_on_all_ranks(comm, "the inputs of a SequenceModel", {describe({inputs}) + (wants_gradient ? " with a gradient" : "")});
-  TW_EXPECTS(numbers > 0 && numbers % options.input_size == 0, "inputs are ", describe({inputs}), ": each needs a multiple of the size of a step, ",
-             options.input_size, " numbers");
+  expect_same_on_all_ranks(comm, "the inputs of a SequenceModel", {describe({inputs}) + (wants_gradient ? ", requires a gradient" : "")});
+  TW_EXPECTS(numbers > 0 && numbers % options.input_size == 0, "inputs are ", describe({inputs}),
+             ": each sequence must have a multiple of input_size, ", options.input_size, " numbers");
   const int64_t steps = numbers / options.input_size;
   const auto [begin, end] = recurrent_->block(steps);
   const at::Tensor block =

@@ -8,7 +8,7 @@
 namespace tw::layer_parallel {
 
 /// A state with the shapes and dtypes of `state` on `root`; its values are undefined on all other ranks. Collective.
-/// @param device device of this rank's tensors; none: the current device of the root's kind
+/// @param device device of this rank's tensors; none: the current device of the kind that `root` uses
 State broadcast_shapes(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);
 /// `state` of `root`, on every rank. Collective.
 State broadcast_state(const Communicator& comm, const State& state, Rank root, std::optional<c10::Device> device);

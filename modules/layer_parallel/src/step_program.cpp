@@ -87,7 +87,7 @@ std::unique_ptr<StepProgram> StepProgram::compile(const graph::Graph& graph, siz
     program->operations_.push_back(std::move(op));
   }
   if (!have_one_dtype(graph)) {
-    problem = "they hold tensors of several types, or of integers";
+    problem = "the layers use tensors of several dtypes, or of integers";
     return nullptr;
   }
   for (const int output : graph.outputs) {

@@ -116,9 +116,9 @@ class OneByOne : public Stepper {
     if (looked_at == stack_.pass()) return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
     const RandomWatch watch;
     State result = step(stack_.layer(layer), integrator_, state, with.extras, dt_);
-    TW_EXPECTS(
-        watch.drawn_by().empty(), stack_.name_of(layer), " draws random numbers (", watch.drawn_by(),
-        "), which differ between the iterations of a pass: make its block with BlockOptions{.random = true}; in evaluation a layer must draw none");
+    TW_EXPECTS(watch.drawn_by().empty(), stack_.name_of(layer), " draws random numbers (", watch.drawn_by(),
+               "), which differ between the iterations of a pass: make its block with BlockOptions{.random = true}. In evaluation mode a layer must "
+               "draw none");
     looked_at = stack_.pass();
     return result;
   }

@@ -13,7 +13,7 @@
 
 namespace tw::layer_parallel {
 
-/// Runs on the finest level. The adjoint is linearised at the states where their steps started.
+/// Runs on the finest level, with the states at which the adjoint linearises their steps.
 struct Record {
   Runs runs;
   State from;                                      ///< stacked states at the beginning of the runs

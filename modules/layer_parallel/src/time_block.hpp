@@ -13,8 +13,8 @@
 
 namespace tw::layer_parallel {
 
-/// Sequences of one length, spread over ranks: the grid, and a solver for each direction of a pass. Steps beyond the end of a sequence pad the last
-/// interval; no time passes in them.
+/// The grid for sequences of one length, split over the ranks, with a solver for each direction of a pass. Steps beyond the end of a sequence pad the
+/// last interval; no time passes in them.
 class TimeGrid {
  public:
   /// Collective. @param comm ranks in the order of time @param reversed the same ranks in reverse order @param cuts first step of each rank, and the
@@ -33,7 +33,7 @@ class TimeGrid {
   LevelPlan::Range block() const { return plan_.steps_of(0, comm_.rank()); }
   /// Steps of all ranks.
   std::vector<LevelPlan::Range> blocks() const;
-  /// The steps of `level` on each rank, as windows of level 0. Steps of the adjoint end at the points of its own grid.
+  /// The steps of `level` on each rank, as windows of level 0. Windows of the adjoint end at the points of the adjoint's grid.
   std::vector<Windows> windows(int level, bool adjoint) const;
   ParallelInTime& forward() noexcept { return *forward_; }
   ParallelInTime& backward() noexcept { return *backward_; }
@@ -64,7 +64,7 @@ struct TimePass {
   State kept;         ///< kept values of the steps, see CellStep
   Stored c_states;
   State like;              ///< any state, for its shape
-  SavedVersions versions;  ///< versions of tensors that are read again and have other owners
+  SavedVersions versions;  ///< versions of tensors that the backward pass reads and that have other owners
 };
 
 struct TimeResult {

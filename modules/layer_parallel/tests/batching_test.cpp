@@ -163,7 +163,7 @@ TEST(Batching, LayersThatDrawNumbers) {
   LayerParallel net(world(), {block([] { return std::make_shared<Dropping>(); }, 9, {.random = true})}, {.min_coarse = 1});
   net.forward(input(1));
   if (net.parameters()[0].size(0) > 0) {
-    EXPECT_EQ(net.unbatchable("0"), "they draw random numbers");
+    EXPECT_EQ(net.unbatchable("0"), "the layers draw random numbers");
   }
 }
 

@@ -172,7 +172,8 @@ TEST(Misuse, LayersThatGiveNothingOrFailAreNamed) {
   std::vector<Block> opening = dense_blocks();
   opening.insert(opening.begin(), block([] { return std::make_shared<Faulty>(true); }, 1));
   expect_refused<ContractError>([&] { LayerParallel(world(), opening).forward(x); }, "block 0, a ");
-  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks()).forward(torch::Tensor()); }, "the input is an undefined tensor");
+  expect_refused<ContractError>([&] { LayerParallel(world(), dense_blocks()).forward(torch::Tensor()); },
+                                "the input must consist of defined tensors, got an undefined tensor");
 }
 
 TW_TEST_ON(Misuse, OptionsThatDifferBetweenRanks, {.least = 2}) {

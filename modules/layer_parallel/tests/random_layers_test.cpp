@@ -59,7 +59,7 @@ TEST(RandomLayers, AreMarkedOrRefusedInTheFirstPass) {
   LayerParallel always(world(), {block([] { return Dropping(0.5, true); }, 8, {.random = true})}, exact);
   EXPECT_EQ(refusal([&] { always.forward(x); }), "");
   always.eval();
-  EXPECT_NE(refusal([&] { always.forward(x); }).find("in evaluation a layer must draw none"), std::string::npos);
+  EXPECT_NE(refusal([&] { always.forward(x); }).find("In evaluation mode a layer must draw none"), std::string::npos);
 }
 
 TEST(RandomLayers, DrawAsOneProcessDoesAndOtherwiseInEachReplica) {

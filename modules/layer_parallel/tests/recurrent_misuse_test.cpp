@@ -94,7 +94,7 @@ TW_TEST_ON(RecurrentMisuse, WhatDiffersBetweenRanksIsNamed, {.least = 2}) {
   expect("the block is", [&] { net.forward(other ? torch::ones({1, 1, 1}) : block_of(net, steps), steps); });
   SequenceModel model(world(), small, {3});
   expect("the inputs of a SequenceModel", [&] { model.forward(torch::ones({2, other ? 7 : 8})); });
-  expect("with a gradient", [&] { model.forward(torch::ones({2, 8}).set_requires_grad(other)); });
+  expect("requires a gradient", [&] { model.forward(torch::ones({2, 8}).set_requires_grad(other)); });
   EXPECT_EQ(thrown([&] { net.forward(block_of(net, steps), steps); }), "");
   EXPECT_EQ(thrown([&] { model.forward(torch::ones({2, 8})).sum().backward(); }), "");
 }

@@ -29,7 +29,7 @@ int64_t layers_for_one(const RowPart& fine, const RowPart& coarse, bool of_layer
   const bool same_but_for_layers =
       of_layers && !fine.shape.empty() && !coarse.shape.empty() && at::IntArrayRef(fine.shape).slice(1) == at::IntArrayRef(coarse.shape).slice(1);
   TW_EXPECTS(same_but_for_layers && fine.shape[0] % coarse.shape[0] == 0, "'", fine.name, "' of shape ", at::IntArrayRef(fine.shape),
-             " is not a refinement of one of shape ", at::IntArrayRef(coarse.shape));
+             " is not a refinement, by a whole number of layers per layer, of the coarse tensor of shape ", at::IntArrayRef(coarse.shape));
   return factor_of(fine, coarse);
 }
 

@@ -8,7 +8,7 @@
 
 namespace tw::layer_training {
 
-/// Whether `name` belongs to a parameter or buffer of an ODE block, or to optimizer state of one, such as "optimizer/1.weight/exp_avg".
+/// Whether `name` is a parameter or buffer of an ODE block, or the optimizer state of such a parameter, e.g. "optimizer/1.weight/exp_avg".
 bool is_of_layers(const layer_parallel::LayerParallel& net, const std::string& name);
 
 /// Number of layers of `fine` for one layer of `coarse`; 1 if both have the same size. @param of_layers whether rows are layers

@@ -61,7 +61,8 @@ void expect_refinement(size_t level, const LayerParallel& fine_net, const PartsB
   }
   const auto expect_in = [](const PartsByRank& there, size_t index, const RowPart& part) {
     const RowPart* found = find_part(there, part.name);
-    TW_EXPECTS(found != nullptr && found->dtype == part.dtype, "network ", index, " has no parameter '", part.name, "' of this dtype");
+    TW_EXPECTS(found != nullptr && found->dtype == part.dtype, "network ", index, " has no parameter '", part.name,
+               "' with the dtype that it has in the adjacent network");
     return *found;
   };
   for (const auto& of_rank : fine) {
@@ -102,7 +103,7 @@ class MgOpt::Impl {
 
 MgOpt::Impl::Impl(std::vector<std::shared_ptr<LayerParallel>> networks, const MgOptOptions& given) : options(given), networks_(std::move(networks)) {
   TW_EXPECTS(networks_.size() >= 2, "MG/OPT needs at least two networks, got ", networks_.size());
-  for (const auto& net : networks_) TW_EXPECTS(net != nullptr, "a network is null");
+  for (const auto& net : networks_) TW_EXPECTS(net != nullptr, "networks must not be null");
   expect_same_on_all_ranks(comm(), "the options of an MgOpt", value_lines(options));
   options.validate();
   std::vector<PartsByRank> parts;
@@ -211,7 +212,7 @@ MgOptReport MgOpt::Impl::step(const at::Tensor& inputs, const at::Tensor& target
 
 void MgOptOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!learning_rate.values().empty(), "learning_rate needs a value");
+  TW_EXPECTS(!learning_rate.values().empty(), "learning_rate must have at least one value");
 }
 
 void visit(MgOptOptions& options, OptionVisitor& visitor) {

@@ -34,7 +34,8 @@ void refine_shards(const LayerParallel& fine, const std::vector<NamedShard>& coa
     wants.push_back(coarse_rows(parts.back(), *found, refinement));
     near.push_back(shard.tensor);
   }
-  TW_EXPECTS(wants.size() == shards.size(), "the smaller network has only ", wants.size(), " of the ", shards.size(), " tensors of this rank");
+  TW_EXPECTS(wants.size() == shards.size(), "the smaller network has only ", wants.size(), " of the ", shards.size(),
+             " tensors of this rank: both networks must have the same blocks");
 
   const RowExchange exchange(fine.comm().rank(), has, gather_parts(fine.comm(), wants));
   const std::vector<at::Tensor> rows = exchange(fine.comm(), tensors, near);

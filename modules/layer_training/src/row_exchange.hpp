@@ -22,7 +22,7 @@ struct RowPart {
   static constexpr auto fields = std::tuple(&RowPart::name, &RowPart::shape, &RowPart::dtype, &RowPart::begin, &RowPart::end);
 };
 
-/// The rows of its tensor that `shard` has, which must be whole rows. A tensor without dimensions is one row.
+/// The rows that `shard` has of its tensor; it must have whole rows. A tensor without dimensions is one row.
 RowPart part_of(const NamedShard& shard);
 
 using PartsByRank = std::vector<std::vector<RowPart>>;
@@ -35,8 +35,8 @@ const RowPart* find_part(const PartsByRank& parts, const std::string& name);
 
 class RowExchange {
  public:
-  /// @param rank this rank. @param has, wants by rank; some rank has each wanted part. A part on several ranks comes from the receiver itself, or
-  /// else from the first of them.
+  /// @param rank this rank. @param has, wants by rank; each wanted row is on at least one rank. If several ranks have a row, the receiver uses its
+  /// own copy, or else that of the first of these ranks.
   RowExchange(int rank, const PartsByRank& has, const PartsByRank& wants);
 
   /// Collective. Each wanted row is sent once, and none that the rank already has.

@@ -41,7 +41,7 @@ at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.view({tensor.size
 }  // namespace
 
 SpliNet::SpliNet(std::shared_ptr<LayerParallel> net, const SpliNetOptions& options) : ModelDecorator(net), net_(std::move(net)), options_(options) {
-  TW_EXPECTS(net_ != nullptr, "the network is null");
+  TW_EXPECTS(net_ != nullptr, "the network must not be null");
   const Communicator& comm = net_->comm();
   expect_same_on_all_ranks(comm, "the options of a SpliNet", value_lines(options_));
   options_.validate();

@@ -200,7 +200,7 @@ TEST(MgOpt, RefusesNetworksThatDoNotFit) {
   expect_refused([] { MgOpt({network(world(), 4, 4), network(world(), 8, 4)}); }, "each network must have a multiple of the layers of the next");
   expect_refused([] { MgOpt({network(world(), 4, 4)}); }, "at least two networks");
   const auto single = std::make_shared<LayerParallel>(world(), blocks(4, 2));
-  expect_refused([&] { MgOpt({network(world(), 8, 4), single}); }, "of this dtype");
+  expect_refused([&] { MgOpt({network(world(), 8, 4), single}); }, "with the dtype that it has in the adjacent network");
   const auto other = std::make_shared<LayerParallel>(
       world(), std::vector<Block>{block([] { return torch::nn::Linear(3, 4); }, 1), block([] { return Dense(4); }, 4)});
   expect_refused([&] { MgOpt({std::make_shared<LayerParallel>(world(), blocks(8, 4)), other}); }, "block 3 is an ODE block of network 0");

@@ -15,7 +15,7 @@ ConvNetImpl::ConvNetImpl(const ConvNetOptions& options) : options_(options) {
 }
 
 torch::Tensor ConvNetImpl::forward(torch::Tensor x) {
-  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1 && x.size(2) == options_.height && x.size(3) == options_.width, "this ConvNet takes [n, 1, ",
+  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1 && x.size(2) == options_.height && x.size(3) == options_.width, "this ConvNet expects inputs [n, 1, ",
              options_.height, ", ", options_.width, "], got ", x.sizes());
   for (torch::nn::Conv2d& convolution : convolutions_) {
     x = convolution(x);  // [n, channels, height, width]

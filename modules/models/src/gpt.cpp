@@ -56,8 +56,8 @@ torch::nn::Sequential gpt_closing(const GptOptions& options) {
 
 GptImpl::GptImpl(const GptOptions& options) : options_(options) {
   TW_EXPECTS(options.vocabulary > 0 && options.context > 0 && options.blocks > 0, "GptOptions: vocabulary, context and blocks must be at least 1");
-  TW_EXPECTS(options.heads > 0 && options.width > 0 && options.width % options.heads == 0, "GptOptions::width is ", options.width,
-             ", which is not a multiple of the ", options.heads, " heads");
+  TW_EXPECTS(options.heads > 0 && options.width > 0 && options.width % options.heads == 0,
+             "GptOptions: width must be a positive multiple of heads, got width ", options.width, " and ", options.heads, " heads");
   token_ = register_module("token", torch::nn::Embedding(options.vocabulary, options.width));
   place_ = register_module("place", torch::nn::Embedding(options.context, options.width));
   dropout_ = register_module("dropout", torch::nn::Dropout(options.dropout));
@@ -69,8 +69,8 @@ GptImpl::GptImpl(const GptOptions& options) : options_(options) {
 }
 
 torch::Tensor GptImpl::forward(const torch::Tensor& tokens) {
-  TW_EXPECTS(tokens.dim() == 2 && tokens.size(1) <= options_.context, "Gpt takes tokens [n, length] of length up to ", options_.context, ", got ",
-             tokens.sizes());
+  TW_EXPECTS(tokens.dim() == 2 && tokens.size(1) <= options_.context, "Gpt expects tokens [n, length] with length at most ", options_.context,
+             ", got ", tokens.sizes());
   const torch::Tensor places = at::arange(tokens.size(1), tokens.options());
   torch::Tensor x = dropout_(token_(tokens) + place_(places));
   for (const auto& block : *blocks_) {

@@ -6,7 +6,7 @@
 
 namespace tw::models {
 namespace {
-constexpr int64_t features = int64_t{50} * 4 * 4;  // of an image after the second pooling
+constexpr int64_t features = int64_t{50} * 4 * 4;  // number of features of an image after the second pooling
 }
 
 LeNetImpl::LeNetImpl(int64_t classes) {
@@ -17,7 +17,7 @@ LeNetImpl::LeNetImpl(int64_t classes) {
 }
 
 torch::Tensor LeNetImpl::forward(torch::Tensor x) {
-  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1 && x.size(2) == 28 && x.size(3) == 28, "LeNet takes [n, 1, 28, 28], got ", x.sizes());
+  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1 && x.size(2) == 28 && x.size(3) == 28, "LeNet expects inputs [n, 1, 28, 28], got ", x.sizes());
   x = torch::max_pool2d(conv1_(x).relu(), 2);            // [n, 20, 12, 12]
   x = torch::max_pool2d(conv2_(x).relu(), 2);            // [n, 50, 4, 4]
   x = hidden_(x.reshape({x.size(0), features})).relu();  // [n, 500]

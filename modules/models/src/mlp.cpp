@@ -5,7 +5,7 @@
 namespace tw::models {
 
 MlpImpl::MlpImpl(const std::vector<int64_t>& widths) {
-  TW_EXPECTS(widths.size() >= 2, "an MLP needs the widths of its input and its output, got ", widths.size(), " widths");
+  TW_EXPECTS(widths.size() >= 2, "Mlp needs at least 2 widths, for input and output, got ", widths.size(), " widths");
   inputs_ = widths.front();
   for (size_t i = 0; i + 1 < widths.size(); ++i) {
     layers_.push_back(register_module(concat("layer", i), torch::nn::Linear(widths[i], widths[i + 1])));

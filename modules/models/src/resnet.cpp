@@ -38,7 +38,7 @@ TORCH_MODULE(Block);
 }  // namespace
 
 ResNetImpl::ResNetImpl(int64_t blocks, int64_t classes) {
-  TW_EXPECTS(blocks > 0, "a stage needs at least one block, got ", blocks);
+  TW_EXPECTS(blocks > 0, "ResNet needs at least one block per stage, got ", blocks);
   conv_ = register_module("conv", unbiased_conv3x3(1, 16, 1));
   norm_ = register_module("norm", torch::nn::BatchNorm2d(16));
   blocks_ = register_module("blocks", torch::nn::ModuleList());
@@ -53,7 +53,7 @@ ResNetImpl::ResNetImpl(int64_t blocks, int64_t classes) {
 }
 
 torch::Tensor ResNetImpl::forward(torch::Tensor x) {
-  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1, "ResNet takes [n, 1, height, width], got ", x.sizes());
+  TW_EXPECTS(x.dim() == 4 && x.size(1) == 1, "ResNet expects inputs [n, 1, height, width], got ", x.sizes());
   x = norm_(conv_(x)).relu();
   for (const auto& block : *blocks_) x = block->as<BlockImpl>()->forward(x);
   return output_(x.mean({2, 3}));

@@ -129,7 +129,7 @@ std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, cons
 
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes) {
-  TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size per rank, got ", sizes.size());
+  TW_EXPECTS(sizes.size() == static_cast<size_t>(comm.size()), "allgather needs one size for each rank, got ", sizes.size());
   TW_EXPECTS(sizes[static_cast<size_t>(int{comm.rank()})] == static_cast<int64_t>(mine.size()), "allgather expects ",
              sizes[static_cast<size_t>(int{comm.rank()})], " bytes from rank ", comm.rank(), ", got ", mine.size());
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});

@@ -118,14 +118,14 @@ void expect_own_thread(const Communicator& comm) {
 }
 
 void expect_rank(const Communicator& comm, Rank rank) {
-  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', which has ", comm.size());
+  TW_EXPECTS(rank >= 0 && rank < comm.size(), "rank ", rank, " is not a rank of '", comm.name(), "', whose size is ", comm.size());
 }
 
 const void* native(const Communicator& comm) noexcept { return &comm.state()->handle; }
 
 Communicator duplicate_native(const void* mpi_comm) {
   const MPI_Comm handle = *static_cast<const MPI_Comm*>(mpi_comm);
-  TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() was given MPI_COMM_NULL");
+  TW_EXPECTS(handle != MPI_COMM_NULL, "duplicate_of() needs a communicator, got MPI_COMM_NULL");
   const auto runtime = Runtime::current("Communicator::duplicate_of");
   int is_inter = 0;
   check(MPI_Comm_test_inter(handle, &is_inter), "MPI_Comm_test_inter", "user");
@@ -203,7 +203,7 @@ Communicator Communicator::split(int color, int key) const {
   return make_child(*this, part, concat("split", color));
 }
 
-// A group's color is the first rank that passed its name, compared by 64-bit hash.
+// A group's color is the lowest rank that passed its name. Names are compared by a 64-bit hash.
 Communicator Communicator::split(std::string_view group) const {
   const uint64_t mine = content_hash(group);
   std::vector<uint64_t> all(static_cast<size_t>(size()));
@@ -227,8 +227,9 @@ void Communicator::revoke(std::string_view reason) const {
 
 Communicator Communicator::subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout) const {
   const auto is_valid = [&](Rank member) { return member >= 0 && member < size(); };
-  TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(), "' was given ranks that it does not have");
-  TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "subset() needs this rank, ", rank(), ", once among its members");
+  TW_EXPECTS(std::all_of(members.begin(), members.end(), is_valid), "subset() of '", name(),
+             "' needs ranks of this communicator as members, got other numbers");
+  TW_EXPECTS(std::count(members.begin(), members.end(), rank()) == 1, "the members of subset() must contain this rank, ", rank(), ", exactly once");
   mpi::expect_own_thread(*this);
   mpi::rendezvous(state_, members, timeout);
   MPI_Group all = MPI_GROUP_NULL;

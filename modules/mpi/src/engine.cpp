@@ -55,7 +55,8 @@ Engine::Engine(const Watch& watch, ThreadLevel level) : stall_warning_(watch.war
 void Engine::expect_own_thread() const {
   TW_EXPECTS(level_ >= ThreadLevel::serialized || std::this_thread::get_id() == own_thread_, "a thread that did not initialise MPI communicates at ",
              to_string(level_),
-             ": ask for ThreadLevel::serialized (the hooks of gradients run on the thread that calls backward(), or on autograd's)");
+             ": set EnvironmentOptions::thread_level to ThreadLevel::serialized (gradient hooks run on the thread that calls backward(), or on a "
+             "thread of autograd)");
 }
 
 void Engine::watch(const Watch& watch) {
@@ -76,7 +77,7 @@ void Engine::add(const std::shared_ptr<Operation>& operation) {
     comm.last_call = operation->call;
     if (comm.board) comm.board->record(operation->call, operation->number);
   }
-  // When many are in flight, the operation waits for the next look: messages started back to back share packets.
+  // If many operations are in flight, this one waits for the next call of progress(): messages started back to back share packets.
   constexpr size_t many = 64;
   if (active_.size() < many && advance(*operation)) return;
   active_.push_back(operation);
@@ -161,8 +162,8 @@ void Engine::keep(Operation& operation) {
       std::make_shared<std::pair<std::unique_ptr<Transfer>, std::function<void()>>>(std::move(operation.transfer), std::move(operation.finish)));
 }
 
-// Spins first, to catch what is about to complete; then yields the core to whoever has work, perhaps our peer. `look` checks the wait from time to
-// time, under the lock, and ends it by returning false. Inside the engine, where a handler waits, nothing else advances.
+// Spins first, in case completion is near; then yields the core to other threads, perhaps those of our peer. `look` checks the wait from time to
+// time, under the lock, and ends it by returning false. If the wait is inside the engine (in a handler), nothing else advances.
 template <class IsDone, class Look>
 void Engine::advance_until(const IsDone& is_done, size_t looks_before_yield, const std::function<int64_t()>& activity, const Look& look) {
   std::optional<Stall> stall;

@@ -47,7 +47,7 @@ void expect_valid(const EnvironmentOptions& options) {
              " ms");
 }
 
-// The handles of two MPIs differ, so that a program that loads another MPI than it was compiled for would crash in its first call.
+// MPI libraries have different handles: a program that loads another MPI than the one it was compiled for would crash in its first call.
 void expect_compiled_mpi() {
 #ifdef OPEN_MPI
   constexpr std::string_view name = "Open MPI";
@@ -58,7 +58,8 @@ void expect_compiled_mpi() {
 #endif
   const std::string loaded = Environment::library_version();
   if (std::ranges::any_of(names, [&](std::string_view each) { return loaded.find(each) != std::string::npos; })) return;
-  throw Error(concat("Torchweave was compiled for ", name, " (", build_info().mpi, "), but this process has loaded ", loaded));
+  throw Error(concat("use one MPI to build and to run the program: Torchweave was compiled for ", name, " (", build_info().mpi,
+                     "), but this process has loaded ", loaded));
 }
 
 [[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};
@@ -113,15 +114,15 @@ void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::Co
   engine.wait_for_peer(world, {.collective = Collective::barrier}, have_all_left, {});
 }
 
-// Open MPI 4 explains MPI_Abort in eight lines, which bury our message. Only MPI_Init reads the setting against that from the environment, and
-// MPI_Init must be able to explain its own failures. No other MPI has this variable.
+// Open MPI 4 explains MPI_Abort in eight lines, which bury our message. Only MPI_Init reads the setting that suppresses them from the environment,
+// and MPI_Init must be able to explain its own failures. So we set Open MPI's variable here. No other MPI has this variable.
 void hush_open_mpi() {
   if (auto* quiet = static_cast<bool*>(dlsym(RTLD_DEFAULT, "orte_execute_quiet"))) *quiet = true;
 }
 
 // For an uncaught exception, which does not unwind the stack: without this handler, the other ranks would learn of it only from the launcher.
 [[noreturn]] void abort_with_current_exception() {
-  std::string message = "terminated without an exception";
+  std::string message = "std::terminate() was called without an exception";
   if (const auto current = std::current_exception()) {
     try {
       std::rethrow_exception(current);
@@ -173,14 +174,14 @@ Environment Environment::adopt(const EnvironmentOptions& options) { return Envir
 void Environment::initialise(int* argc, char*** argv, const EnvironmentOptions& options) {
   int finalised = 0;
   MPI_Finalized(&finalised);
-  if (finalised != 0) throw Error("MPI was finalised already and cannot be started a second time in one process");
+  if (finalised != 0) throw Error("MPI was already finalised in this process, and cannot be started a second time");
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(argc, argv, native(level_asked_for(options)), &provided), "MPI_Init_thread", "world");
   if (provided < native(level_asked_for(options))) {
     const auto granted = provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : to_string(granted_thread_level());
     MPI_Finalize();
     throw Error(concat(to_string(level_asked_for(options)), " was requested, but this MPI grants only ", granted,
-                       ": request less in EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
+                       ": request a lower EnvironmentOptions::thread_level, or use an MPI that was built with threads"));
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }

@@ -12,6 +12,6 @@ RevokedError::RevokedError(const std::string& communicator, const std::string& d
     : Error(concat(process_label(), ": communicator '", communicator, "' was revoked during ", during, ": ", reason)) {}
 
 NotInitialisedError::NotInitialisedError(const std::string& what_needs_it)
-    : Error(concat(what_needs_it, " needs MPI: make a tw::Environment first (or tw::Environment::adopt() where MPI runs already)")) {}
+    : Error(concat(what_needs_it, " needs MPI: create a tw::Environment first, or call tw::Environment::adopt() if the program has started MPI")) {}
 
 }  // namespace tw

@@ -13,7 +13,8 @@ namespace {
 
 /// a. Each member sends `come` to the first member (the leader), with the number of its attempt.
 /// b. When the leader has heard from all, it sends each an `ask`: are you still here?
-/// c. A member that answers `stay` can no longer give up: it waits for the leader's decision. One that has given up does not answer, or comes again.
+/// c. A member that answers `stay` can no longer give up: it waits for the leader's decision. One that has given up does not answer, or sends `come`
+/// again.
 /// d. When all have answered, the leader sends `go`; if its time runs out first, it sends `nothing`.
 class Rendezvous : public Transfer {
  public:

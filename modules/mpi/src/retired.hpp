@@ -23,8 +23,8 @@ struct Retired {
   std::vector<std::shared_ptr<void>> kept = {};               ///< memory of operations that failed
 };
 
-/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and every message in flight can be received here. Receives those.
-/// Collective over `comm`; the result is the same on all members.
+/// Which of `mine` can be freed: all members are in `comm` and have dropped it, and every message in flight can be received here. Receives these
+/// messages. Collective over `comm`; the result is the same on all members.
 std::vector<bool> find_freeable(const Communicator& comm, const std::vector<Retired>& mine);
 
 /// Whether a communicator of one member can be freed.

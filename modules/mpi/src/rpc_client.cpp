@@ -36,7 +36,7 @@ class RpcClient::Line {
     std::span<const std::byte> request;  ///< valid until the call ends
   };
   Beginning begin(const Message& message) {
-    TW_EXPECTS(!message.request.empty(), "a request must have at least one byte");
+    TW_EXPECTS(!message.request.empty(), "a request must have at least one byte, got none");
     const int64_t number = begun_++;
     auto& kept = requests_[static_cast<size_t>(number % max_in_flight)];
     const auto rest = std::copy(message.request.begin(), message.request.end(), kept.begin());
@@ -108,7 +108,7 @@ class RpcClient::Messages : public Transfer {
       pieces_.pop_back();
     }
     *failure_ = line_->end();
-    if (!failure_->empty() && failure_.use_count() == 1) log_error(concat("a call failed: ", *failure_));
+    if (!failure_->empty() && failure_.use_count() == 1) log_error(concat("a call of an RpcServer failed ", *failure_));
     --comm_.traffic.open;
     return true;
   }
@@ -149,12 +149,12 @@ RpcClient::RpcClient(const Communicator& comm) : comm_(comm), lines_(static_cast
 
 std::unique_ptr<Transfer> RpcClient::call(Rank rank, const Message& message) {
   const size_t bytes = message.request.size() + message.attached.size();
-  TW_EXPECTS(bytes <= max_request_bytes, "a request can have ", max_request_bytes, " bytes at most, got ", bytes);
+  TW_EXPECTS(bytes <= max_request_bytes, "a request may have ", max_request_bytes, " bytes at most, got ", bytes);
   std::shared_ptr<Line>& line = lines_[static_cast<size_t>(rank)];
   if (!line) line = std::make_shared<Line>(*comm_.state(), rank);
   expect_own_thread(comm_);
   wait_for_at_most(max_in_flight - 1, *line, rank);
-  expect_not_revoked(*comm_.state(), "a call");
+  expect_not_revoked(*comm_.state(), "a call of an RpcServer");
   return std::make_unique<Messages>(*comm_.state(), rank, message, line);
 }
 
@@ -163,7 +163,7 @@ void RpcClient::leave(Rank rank) noexcept {
   try {
     (void)start(comm_, {.collective = Collective::send, .peer = rank}, std::make_unique<Leaving>(*comm_.state(), rank));
   } catch (const std::exception& error) {
-    log_error(concat("rank ", rank, " of '", comm_.name(), "' was not notified that this one makes no further calls: ", error.what()));
+    log_error(concat("rank ", rank, " of '", comm_.name(), "' could not be notified that this rank makes no further calls: ", error.what()));
   }
 }
 

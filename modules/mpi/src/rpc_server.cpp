@@ -122,9 +122,9 @@ class RpcServer::Listening : public Transfer {
     try {
       f();
     } catch (const std::exception& error) {
-      held.failure = *error.what() == 0 ? "an exception" : error.what();
+      held.failure = *error.what() == 0 ? "an exception without a message" : error.what();
     } catch (...) {
-      held.failure = "an exception";
+      held.failure = "an exception that is not a std::exception";
     }
   }
 

@@ -41,7 +41,7 @@ constexpr int first_sequence_tag = 32768;  // first tag of collectives made of m
 class Runtime {
  public:
   /// @param level granted by MPI
-  /// @param guest on an MPI of the program's, whose job is not ours to end
+  /// @param guest whether the program owns MPI, so that the library must not end the job
   Runtime(const EnvironmentOptions& options, bool audit, ThreadLevel level, bool guest);
 
   /// The runtime of the Environment that exists, or null.
@@ -68,7 +68,7 @@ class Runtime {
   uint64_t next_communicator() noexcept { return made_communicators_++; }
   void free_later(Retired retired);
   int64_t communicators_to_free();
-  /// Whether enough communicators were dropped since the last attempt to pay for another. MPICH allows at most 2,048 at a time.
+  /// Whether enough communicators were dropped since the last attempt that another one is worthwhile. MPICH allows at most 2,048 at a time.
   bool wants_to_free();
   /// Frees the queued communicators of one member, which needs no other rank.
   void free_communicators_of_one();
@@ -171,13 +171,15 @@ struct CommunicatorState {
 /// MPI's calls that make communicators cannot be interrupted. So the members first meet in a barrier that can be; the call itself is then short.
 void meet(const Communicator& comm);
 
-/// Asks MPI which ranks share memory with this rank of `comm`; ascending. All members have just arrived in `comm`.
+/// Asks MPI which ranks share memory with this rank of `comm`; ascending. Collective, and not interruptible: call it only when all members of `comm`
+/// have just arrived.
 std::vector<int> find_neighbours(const CommunicatorState& comm);
 
 /// A communicator of the ranks that share memory with this one, in `comm` order; the caller frees it. Collective.
 MPI_Comm make_node_handle(const Communicator& comm);
 
-/// Describes `handle`; owns it if `owned`. From time to time its members then free dropped communicators, for programs that keep making new ones.
+/// Makes the state for `handle`; owns it if `owned`. From time to time the members then also free dropped communicators, for programs that keep
+/// making new ones.
 /// @param parent may be null.
 std::shared_ptr<CommunicatorState> make_communicator_state(MPI_Comm handle, bool owned, std::string name, std::shared_ptr<Runtime> runtime,
                                                            std::shared_ptr<CommunicatorState> parent);

@@ -21,7 +21,8 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
   return note == comm.notes.end() ? std::nullopt : std::optional(note->second);
 }
 
-// Whether `rank`, which the board shows inside a call, is not waiting in it: a rank that had waited as long as this one would have announced it.
+// Whether `rank`, which is inside a call according to the board, is not waiting in it: a rank that had waited as long as this one would have
+// announced its wait.
 bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
   if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.ago < waited * 7 / 8) return false;
   const auto note = operation.comm->notes.find(rank);
@@ -43,7 +44,8 @@ int rank_in(const CommunicatorState& other, const CommunicatorState& comm, int r
   return there;
 }
 
-// A call that `rank` has started on an ancestor communicator, and this rank has not: `rank` may wait there for this one. Empty if none.
+// Describes a call that `rank` has started on an ancestor communicator, and this rank has not: `rank` may be waiting there for this rank. Empty if
+// there is none.
 std::string call_elsewhere(const CommunicatorState& comm, int rank) {
   for (const CommunicatorState* state = comm.parent.get(); state != nullptr; state = state->parent.get()) {
     const int there = rank_in(*state, comm, rank);
@@ -64,7 +66,7 @@ bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
   const auto seen = last_seen(*operation.comm, rank);
   if (seen && is_leaving(operation) && leaves(*seen)) return "";
-  if (!seen) return concat("rank ", rank, " has not responded: it computes, was stopped, or waits elsewhere");
+  if (!seen) return concat("rank ", rank, " has not responded: it is computing, was stopped, or is waiting elsewhere");
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
@@ -74,7 +76,7 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
     return concat("rank ", rank, " is in another call: ", seen->call.describe());
   }
   if (operation.number > 0 && seen->calls >= operation.number) {
-    return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it computes, or was stopped") : "";
+    return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it is computing, or was stopped") : "";
   }
   const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
   if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet", call_elsewhere(*operation.comm, rank));
@@ -92,7 +94,7 @@ std::string occasions_of(const CommunicatorState& comm) {
   return text;
 }
 
-// One waiting rank is enough to report what all of them see: the lowest.
+// Whether this rank reports the wait. Only the lowest of the waiting ranks does, because all of them would report the same.
 bool reports(const Operation& operation, std::chrono::milliseconds waited) {
   if (operation.number == 0 && !is_leaving(operation)) return true;
   for (int rank = 0; rank < operation.comm->rank; ++rank) {

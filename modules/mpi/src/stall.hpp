@@ -4,7 +4,8 @@
 
 namespace tw::mpi {
 
-/// Watches one long wait: reports the late ranks after `warning`. After `abort` it aborts the job, or says to a guest that the wait must end.
+/// Watches one long wait: reports the late ranks after `warning`. After `abort` it aborts the job; on an adopted MPI, look() then returns why
+/// the wait must end.
 class Stall {
  public:
   Stall(Clock::time_point begin, std::chrono::milliseconds warning, std::chrono::milliseconds abort)
@@ -16,10 +17,10 @@ class Stall {
     announced_ = warned_ = false;
   }
 
-  /// Call from time to time, under the engine's lock. @return for a guest, why the wait must end; else empty
+  /// Call it from time to time, under the engine's lock. @return on an adopted MPI, why the wait must end; otherwise empty
   std::string look(const Operation& operation, Clock::time_point now);
-  /// Describes a rank that left without making the call `operation` waits for, which then never completes; empty if none. Reports it only a moment
-  /// after first seeing it, because a revocation that gives the reason may be in flight.
+  /// Describes a rank that left without making the call that `operation` waits for, so that it can never complete; empty if there is none. Reports
+  /// this only a moment after first seeing it, because a revocation with the reason may be in flight.
   std::string who_left(const Operation& operation, Clock::time_point now);
 
  private:

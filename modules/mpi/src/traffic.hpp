@@ -5,8 +5,8 @@
 
 namespace tw::mpi {
 
-/// Counts of what this rank has started and ended on one communicator. From the counts of all members they know whether a message may still be in
-/// flight. MPIs reuse the number of a freed communicator, and such a message would arrive in the new one.
+/// Counts of what this rank has started and ended on one communicator. The counts of all members show whether a message may still be in flight. MPIs
+/// reuse the number of a freed communicator, so such a message would arrive in the new one.
 struct Traffic {
   int64_t open = 0;         ///< operations that have not ended successfully
   int64_t collectives = 0;  ///< MPI collectives started

@@ -46,7 +46,7 @@ void TransferRequests::expect_whole(size_t request) {
   if (!begun.is_received) return;
   int count = 0;
   check(MPI_Get_count(&statuses_[request], MPI_BYTE, &count), "MPI_Get_count", comm_.name);
-  TW_EXPECTS(count == begun.bytes, "rank ", begun.peer, " of '", comm_.name, "' sent ", count, " bytes where rank ", comm_.rank, " receives ",
+  TW_EXPECTS(count == begun.bytes, "rank ", begun.peer, " of '", comm_.name, "' sent ", count, " bytes where rank ", comm_.rank, " expects ",
              begun.bytes, ": all ranks must make the same call with the same sizes");
   ++comm_.traffic.received;
 }

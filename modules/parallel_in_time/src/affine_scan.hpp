@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrences g_t = J_t g_{t-1} + c_t over the steps of a rank, whose start arrives late.
+// Linear recurrences g_t = J_t g_{t-1} + c_t over the steps of a rank. The start state arrives from the previous rank, after all other inputs.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -17,10 +17,10 @@ at::Tensor applied(const at::Tensor& jacobian, const at::Tensor& vector, Jacobia
 
 /// Solves in chunks. First all chunks at the same time compute the affine map of their steps, step by step. Then the start of each chunk follows from
 /// the chunk before, and all chunks at the same time advance from their starts. For n steps that is about sqrt(12 n) calls of LibTorch instead of n,
-/// and little work is left once the start is known. It also multiplies Jacobians with each other. Where that costs more than it saves, steps run one
-/// after the other.
+/// and little work is left once the start is known. The price is products of Jacobians. Where these cost more than they save, steps run one after the
+/// other.
 ///
-/// Values that are not finite become 0: a recurrence that overflows is useless, and 0 is the correction of steps that change nothing.
+/// Values that are not finite become 0: a recurrence that overflows is useless, and a correction of 0 changes nothing.
 class AffineScan {
  public:
   /// @param jacobians [n, ...] @param constants [n, ...], as vectors @param steps_in_all length of the recurrence over all ranks; n of them are here
@@ -31,7 +31,7 @@ class AffineScan {
   /// The states after each step, [n, ...].
   at::Tensor all(const at::Tensor& start);
 
-  /// Steps per chunk; n: one after the other.
+  /// Steps per chunk; n: the steps run one after the other.
   int64_t length() const noexcept { return length_; }
 
  private:

@@ -21,7 +21,7 @@ namespace {
 /// This rank's state on one level.
 struct LevelState {
   Stored u;  ///< level 0: C-points; coarser: all points
-  Stored f;  ///< coarser levels: right-hand sides; empty until first used, and never used by one iteration with skip
+  Stored f;  ///< coarser levels: right-hand sides; empty until first used. A single iteration with skip_downcycle does not use them
   bool has_f = false;
   LevelPlan::Points c;  ///< C-points of this rank
 };
@@ -40,8 +40,9 @@ class Fas {
     const LevelState& fine = levels_.front();
     if (fine.c.count == 0 || guess.empty()) return;
     const int64_t n = guess.front().size(0);
-    TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for ", fine.c.count, " C-points of rank ", comm_.rank());
-    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", but states of ", n, " points are ", describe(fine.u.states));
+    TW_EXPECTS(n == fine.c.count, "the guess has ", n, " states for the ", fine.c.count, " C-points of rank ", comm_.rank());
+    TW_EXPECTS(alike(guess, fine.u.states, 1), "the guess is ", describe(guess), ", but the states at its ", n, " points are ",
+               describe(fine.u.states));
     const bool has_origin = fine.c.first == 0;  // the origin is known exactly, so its guess is ignored
     copy(fine.u.at(fine.c.first + (has_origin ? fine.c.spacing : 0), fine.c.count - has_origin, fine.c.spacing),
          rows(guess, has_origin, n - has_origin));
@@ -299,8 +300,8 @@ void visit(MgritFinish& finish, OptionVisitor& visitor) {
 
 void MgritOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(tolerance == 0 || residuals, "a tolerance needs residuals");
-  TW_EXPECTS(!weights.values().empty(), "weights needs a value");
+  TW_EXPECTS(tolerance == 0 || residuals, "tolerance needs residuals = true");
+  TW_EXPECTS(!weights.values().empty(), "weights must have at least one value");
   cycle.validate();
 }
 
@@ -319,7 +320,8 @@ Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, Mgr
     : comm_(comm), plan_(std::move(plan)), options_(options), finish_(finish) {
   expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_, finish_));
   options_.validate();
-  TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, not for the ", comm.size(), " of ", comm.name());
+  TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, but there are ", comm.size(), " in communicator ",
+             comm.name());
 }
 
 void Mgrit::set_iterations(int iterations) {

@@ -44,8 +44,9 @@ class NewtonIterations {
     if (steps_.size() == 0) return;
     if (!guess.empty()) {
       const int64_t n = plan_.points_of(0, comm_.rank()).size();
-      TW_EXPECTS(alike(guess, u_, 1), "the guess is ", describe(guess), ", but states of the points of rank ", comm_.rank(), " are ", describe(u_));
-      TW_EXPECTS(guess.front().size(0) == n, "the guess has ", guess.front().size(0), " states for ", n, " points of rank ", comm_.rank());
+      TW_EXPECTS(alike(guess, u_, 1), "the guess is ", describe(guess), ", but the states at the points of rank ", comm_.rank(), " are ",
+                 describe(u_));
+      TW_EXPECTS(guess.front().size(0) == n, "the guess has ", guess.front().size(0), " states for the ", n, " points of rank ", comm_.rank());
       u_ = clone(rows(guess, n - steps_.size(), steps_.size()));
     }
     if (has_next()) send(rows(u_, steps_.size() - 1, 1));
@@ -106,8 +107,8 @@ class NewtonIterations {
     residual_ = difference(f_, u_);
   }
 
-  // With g = h - f, the change that linearisation adds to a new state: g_k = J_k (h_{k-1} - u_{k-1}) = J_k (g_{k-1} + r_{k-1}), where r is the
-  // residual. Near the solution all terms are small. Where a state was far off, f replaces it and no rounding error of the old number remains.
+  // Let g = h - f be the change that linearisation adds to a new state: g_k = J_k (h_{k-1} - u_{k-1}) = J_k (g_{k-1} + r_{k-1}), where r is the
+  // residual. Near the solution all terms are small. Where a state was far off, f replaces it, and no rounding error of the old state remains.
   void correct() {
     const JacobianKind kind = options_.jacobian;
     const int64_t n = steps_.size();
@@ -144,8 +145,8 @@ class NewtonIterations {
   }
 
   void expect_states(const State& states) const {
-    TW_EXPECTS(alike(states, u_, 0), steps_.size(), " steps from point ", steps_.begin, " lead to ", describe(states), "; their states are ",
-               describe(u_), ", which steps must keep");
+    TW_EXPECTS(alike(states, u_, 0), steps_.size(), " steps from point ", steps_.begin, " returned ", describe(states), ", expected ", describe(u_),
+               ": a step must keep the shapes and dtypes of its state");
   }
 
   void observed(const char* name, Phase::Kind kind, std::chrono::steady_clock::time_point begin) const {
@@ -213,7 +214,7 @@ void visit(NewtonOptions& options, OptionVisitor& visitor) {
 
 void NewtonOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(tolerance == 0 || residuals, "a tolerance needs residuals");
+  TW_EXPECTS(tolerance == 0 || residuals, "tolerance needs residuals = true");
 }
 
 Newton::Newton(const Communicator& comm, const LevelPlan& plan, NewtonOptions options)
@@ -238,7 +239,7 @@ void Newton::observe(PhaseObserver observer) {
 Solution Newton::solve(Propagator& propagator, const State& origin, const State& guess) {
   return revoke_on_exception(comm_, [&] {
     auto* const linearising = dynamic_cast<LinearisingPropagator*>(&propagator);
-    TW_EXPECTS(linearising != nullptr, "Newton's method needs steps that know their Jacobians: a LinearisingPropagator");
+    TW_EXPECTS(linearising != nullptr, "Newton's method needs the Jacobians of steps: pass a LinearisingPropagator");
     if (options_.iterations == 0) return serial_->solve(propagator, origin);
     return iterate(comm_, plan_, options_, observer_, *serial_, *linearising, origin, guess);
   });

@@ -37,15 +37,15 @@ std::vector<std::string> lines_of(const State& u0, int64_t steps, const Options<
 void validate(const State& u0, int64_t steps, const Options<State>& options) {
   expect_none(out_of_bounds(options));
   TW_EXPECTS(steps >= 1, "at least one step is needed, got ", steps);
-  TW_EXPECTS(!u0.empty(), "u_0 needs a tensor");
+  TW_EXPECTS(!u0.empty(), "u_0 must hold at least one tensor");
   for (const at::Tensor& tensor : u0) {
     TW_EXPECTS(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "u_0 is ", describe(u0),
                "; a state's tensors must be floating-point or complex");
   }
   const auto& times = options.times;
   TW_EXPECTS(times.empty() || static_cast<int64_t>(times.size()) == steps + 1, times.size(), " times for the ", steps + 1, " points of ", steps,
-             " steps");
-  TW_EXPECTS(std::ranges::adjacent_find(times, std::greater_equal<>()) == times.end(), "times must ascend");
+             " steps: pass one time for each point");
+  TW_EXPECTS(std::ranges::adjacent_find(times, std::greater_equal<>()) == times.end(), "times must ascend strictly");
   options.solver.validate();
 }
 
@@ -84,7 +84,7 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
                             const Options<State>& options) {
   const Communicator own = comm.dup();
   expect_same_on_all_ranks(own, "u_0 and the options of mgrit::solve()", lines_of(u0, steps, options));
-  validate(u0, steps, options);  // the same arguments on all ranks: all throw, and none needs to be released
+  validate(u0, steps, options);  // the arguments are the same on all ranks: all throw, and no rank waits for another
   return revoke_on_exception(own, [&]() -> Result<State> {
     const c10::AutoGradMode no_gradients(false);
     MgritOptions solver = options.solver;

@@ -18,8 +18,8 @@ State StepwisePropagator::march(const March& march, const State& from, const Bet
     for (int64_t run = 0; run < count; ++run) {
       State& state = states[static_cast<size_t>(run)];
       const State next = step_(march, march.runs.begin(run) + j, state);
-      TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " leads from ", describe(state), " to ",
-                 describe(next), "; a step must keep the number of tensors of a state, their shapes and dtypes");
+      TW_EXPECTS(alike(next, state), "step ", march.runs.begin(run) + j, " of level ", march.level, " changes the state from ", describe(state),
+                 " to ", describe(next), "; a step must keep the number of tensors, their shapes and their dtypes");
       state = clone(next);  // a step may return the same memory at every call
     }
     if (between && j + 1 < length) {

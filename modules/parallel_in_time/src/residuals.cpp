@@ -27,7 +27,7 @@ double epsilon_of(c10::ScalarType dtype) {
   }
 }
 
-/// Whether the last residual is not finite, or larger than the one before by more than rounding error.
+/// Whether the last residual is not finite, or exceeds both the one before and the rounding error.
 bool has_grown(const std::vector<std::optional<double>>& residuals, double rounding) {
   const std::optional<double>& last = residuals.back();
   if (!last) return false;

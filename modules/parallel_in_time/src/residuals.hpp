@@ -23,8 +23,8 @@ void add_costs(Report& to, const Report& other);
 
 void visit_residuals(bool& residuals, OnDivergence& on_divergence, OptionVisitor& visitor);
 
-/// Watches the iterations of a solution, and fills in its report. If no decision depends on residuals, they are reduced over the ranks together at
-/// the end. No rank then waits for the others after an iteration.
+/// Watches the iterations of a solution, and fills in its report. If no decision depends on residuals, all of them are reduced over the ranks
+/// together at the end, so that no rank waits for the others after an iteration.
 class ResidualWatch {
  public:
   struct Rules {

@@ -54,7 +54,7 @@ class Sweeper::Run {
     }
   }
 
-  /// Remembers a value that is not stored, but from which runs start or which is passed on.
+  /// Remembers a value that is not stored, but that runs start from or that is sent on.
   void know(int64_t point, const State& value) {
     known_ = value;
     known_point_ = point;
@@ -99,11 +99,11 @@ class Sweeper::Run {
     if (homed && !alike) arrive(runs.end(last), rows(ends_, last, 1));
   }
 
-  /// Other shapes would be broadcast silently, or sent to a rank that expects a different number of bytes.
+  /// States of other shapes would be broadcast silently, or sent to a rank that expects a different number of bytes.
   void expect_states(const State& states, const Runs& runs, int64_t steps) const {
     TW_EXPECTS(alike(states, s_.example_, 1) && !states.empty() && states.front().size(0) == runs.count, steps, " steps of level ", task_.level,
-               " from point ", runs.first, ", made for ", runs.count, " states at once, lead to ", describe(states), "; a state is ",
-               describe(row(s_.example_, 0)), ", which steps must keep");
+               " from point ", runs.first, ", made for ", runs.count, " states at once, returned ", describe(states), ", expected a stack of ",
+               describe(row(s_.example_, 0)), ": a step must keep the shapes and dtypes of its state");
   }
 
   State row_of_last_end() const { return rows(ends_, ends_.front().size(0) - 1, 1); }

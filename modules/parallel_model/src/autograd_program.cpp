@@ -94,11 +94,11 @@ class AutogradProgram : public Program {
   struct Part {
     int64_t micro_batch = 0;
     Rows rows;
-    double factor = 0;          // of its mean; 0: no target counts
-    bool has_backward = false;  // otherwise it changes buffers alone
+    double factor = 0;          // factor of its mean; 0: no target counts
+    bool has_backward = false;  // otherwise its pass only updates buffers
   };
 
-  /// The passes of this rank. @param all also those without rows, each with a backward pass
+  /// The passes of this rank. @param all include parts without rows, and give each part a backward pass
   std::vector<Part> parts_of(const ProgramPass& pass, bool all) const {
     std::vector<Part> parts;
     for (int64_t m = 0; m < micro_batches_; ++m) {

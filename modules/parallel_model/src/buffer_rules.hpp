@@ -9,23 +9,23 @@
 
 namespace tw {
 
-/// Makes buffers that an update changed equal over the ranks with other samples: floating-point ones become the mean weighted by rows, others the
-/// maximum.
+/// Makes buffers that an update changed equal on all ranks with different samples: floating-point buffers become the mean weighted by rows, others
+/// the maximum.
 class BufferRules {
  public:
   explicit BufferRules(const std::vector<NamedTensor>& buffers);
 
   /// Call before an update. Local.
   void remember();
-  /// Undoes what has changed since. Local.
+  /// Undoes changes since remember(). Local.
   void restore() const;
-  /// By buffer: 1 if it has changed since. Local.
+  /// By buffer: 1 if it has changed since remember(). Local.
   std::vector<double> changed() const;
-  /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share of this rank in all rows
+  /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share this rank's share of all rows
   void apply(const Communicator& comm, const std::vector<double>& changed, double share) const;
 
  private:
-  std::vector<at::Tensor> buffers_;  // the module's own tensors: loading gives them other memory
+  std::vector<at::Tensor> buffers_;  // the tensors of the module, not detached ones: loading gives them different memory
   std::vector<at::Tensor> before_;
 };
 

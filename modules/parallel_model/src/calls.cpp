@@ -8,7 +8,7 @@
 
 namespace tw {
 
-// None can follow over communicators of the user's, nor where replicas make calls apart from one another.
+// No call can follow a failed one if split layers use the user's communicators, or if replicas make their calls independently.
 Calls::Calls(const Mesh& of, ReplicaMeeting replicas)
     : steps_(of.comm()),
       mesh_(steps_.comm(), of.shape().axes()),
@@ -18,8 +18,8 @@ Calls::Calls(const Mesh& of, ReplicaMeeting replicas)
 
 void Calls::begin(const std::function<void()>& make_again) {
   TW_EXPECTS(can_restart_ || !has_failed(),
-             "a call of this model has failed, so no other can follow: make a new one. Its parameters are as they were. ",
-             "What failed: ", failure_.empty() ? "another rank's part" : failure_);
+             "a call of this ParallelModel has failed, so it accepts no other call: make a new one. The parameters of this one are unchanged. ",
+             "What failed: ", failure_.empty() ? "the part of another rank" : failure_);
   if (!can_restart_) return;
   together([&] {
     if (!steps_.begin()) return;

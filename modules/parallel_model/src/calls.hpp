@@ -9,8 +9,8 @@
 
 namespace tw {
 
-/// The calls of a ParallelModel, over a mesh with communicators of its own, which can be revoked without ending the user's. A call that fails on one
-/// rank revokes them, so that it ends on all; the next one makes others.
+/// The calls of a ParallelModel. They use a mesh with its own communicators, which can be revoked without affecting the user's. A call that fails on
+/// one rank revokes them, so that it ends on all ranks; the next call makes new ones.
 class Calls {
  public:
   /// Collective. @param of the user's mesh
@@ -18,7 +18,7 @@ class Calls {
 
   const Mesh& mesh() const noexcept { return mesh_; }
 
-  /// Begins a call. Local, unless a call has failed; then collective. @param make_again makes what belongs to communicators of mesh()
+  /// Begins a call. Local, unless a call has failed; then collective. @param make_again makes all objects again that use communicators of mesh()
   /// @throws ContractError if a call has failed after which no other can follow
   void begin(const std::function<void()>& make_again);
   /// Runs `call`. If it throws on any rank, all ranks throw.
@@ -40,7 +40,7 @@ class Calls {
  private:
   StepCommunicator steps_;
   Mesh mesh_;
-  std::optional<Communicator> split_layers_;  // the user's
+  std::optional<Communicator> split_layers_;  // the user's communicator along `tensor`
   bool can_restart_;
   std::string failure_;
 };

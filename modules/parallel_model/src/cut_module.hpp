@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's module that has been cut into stages. Its own code does not run any more, so what the user does to it must be followed, or refused.
+// A user's module that has been cut into stages. Its own code does not run any more, so the user's changes to it must be applied to the stages or
+// rejected.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,7 +21,8 @@ class CutModule {
   /// Drops the values of all tensors that `stage` does not have.
   void keep_only(const torch::nn::Module& stage) const;
   void set_training(bool training) { switch_.set(*module_, training); }
-  /// Names a part that is in another mode than when it was captured; also as ModuleCheck. Empty: there is none.
+  /// An error text that names a part whose mode is different from that at capture, or a parameter as ModuleCheck::problem() does. Empty: there is
+  /// none.
   std::string problem() const;
   /// 1: training, 2: evaluation.
   int64_t mode() const;
@@ -31,7 +33,7 @@ class CutModule {
   struct Part {
     std::string name;
     std::shared_ptr<torch::nn::Module> module;
-    bool trains;  // when the whole module does
+    bool trains;  // whether it is in training mode when the whole module is
   };
   std::shared_ptr<torch::nn::Module> module_;
   ModuleCheck check_;

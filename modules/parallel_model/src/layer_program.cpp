@@ -18,10 +18,10 @@ using layer_parallel::LayerParallel;
 using pipeline::Rows;
 using Tensors = std::vector<at::Tensor>;
 
-/// The training pass of a network that a micro-batch is, so that random layers draw the same numbers in one stage and in several.
+/// Numbers the training passes of a network by micro-batch, so that random layers draw the same numbers in one stage and in several.
 struct PassNumbers {
-  int64_t first = 0;  // of the update
-  int64_t rows = 0;   // of the update, at this place
+  int64_t first = 0;  // number of the first pass of the update
+  int64_t rows = 0;   // rows of the update at this place
   int64_t micro_batches = 1;
 
   /// @param begin first row of the micro-batch
@@ -53,7 +53,7 @@ class StageOfLayers : public ModelDecorator {
   std::shared_ptr<LayerParallel> net_;
 };
 
-/// The ranks of a network: those along `layer`. Collective over the mesh.
+/// The communicator of a network: the ranks along `layer`. Collective over the mesh.
 Communicator ranks_of_network(const Mesh& mesh) {
   return size_along(mesh.shape(), "layer") > 1 ? mpi::share(mesh["layer"]) : mesh.comm().split(mesh.comm().rank(), 0);
 }
@@ -77,7 +77,7 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
                                    const ParallelOptions& options) {
   const auto numbers = std::make_shared<PassNumbers>();
   const pipeline::StageModel::Forward forward = [net, numbers](const Tensors& inputs, const graph::PassRows& rows) {
-    TW_EXPECTS(inputs.size() == 1, "blocks of layer_parallel take one tensor, got ", inputs.size());
+    TW_EXPECTS(inputs.size() == 1, "a block of layer_parallel takes one tensor, got ", inputs.size());
     net->set_calls(numbers->of(rows.first));
     return Tensors{net->forward(inputs.front())};
   };
@@ -101,7 +101,7 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
 std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,
                                        const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options) {
   const int stages = size_along(mesh.shape(), "stage");
-  TW_EXPECTS(blocks.size() >= static_cast<size_t>(stages), blocks.size(), " blocks for ", stages, " stages: each needs at least one");
+  TW_EXPECTS(blocks.size() >= static_cast<size_t>(stages), blocks.size(), " blocks for ", stages, " stages: each needs at least one block");
   const Rows part = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stages > 1 ? mesh.coordinate("stage") : 0);
   const Communicator line = ranks_of_network(mesh);
   const auto net = on_all_ranks(mesh.comm(), "making the layers", [&] {

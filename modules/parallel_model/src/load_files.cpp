@@ -20,7 +20,7 @@ struct Stored {
   const std::vector<int64_t>& shape() const { return file->spec(name).shape; }
 };
 
-/// Where a shard, or one layer of it, lies.
+/// Where a shard, or one layer of it, is stored.
 struct Source {
   at::Tensor to;
   Stored from;
@@ -38,14 +38,14 @@ class Sources {
     for (const NamedShard& shard : shards) {
       if (const std::string problem = add(shard); !problem.empty()) problems += "\n  " + problem;
     }
-    if (!problems.empty()) throw Error("the files do not fit the model:" + problems);
+    if (!problems.empty()) throw Error("the files do not match the model:" + problems);
     return std::move(sources_);
   }
 
  private:
   std::string name_of(const std::string& name) const { return name_in_files_ ? name_in_files_(name) : name; }
 
-  /// Metadata of a file may map a further name of a tensor to the one under which the file has it.
+  /// The metadata of a file may map another name of a tensor to the name under which the file stores it.
   Stored find(const std::string& name) const {
     for (const SafetensorsFile& file : files_) {
       if (file.contains(name)) return {&file, name};
@@ -57,7 +57,7 @@ class Sources {
     return {};
   }
 
-  /// A tied parameter may be there under any of its names.
+  /// The files may have a tied parameter under any of its names.
   Stored find(const NamedShard& shard) const {
     Stored stored = find(name_of(shard.name));
     for (size_t i = 0; i < shard.aliases.size() && stored.file == nullptr; ++i) stored = find(name_of(shard.aliases[i]));
@@ -113,7 +113,7 @@ void load_files(const Communicator& comm, const std::vector<NamedShard>& shards,
                 const std::function<std::string(const std::string& name)>& name_in_files) {
   const at::NoGradGuard no_grad;
   std::vector<SafetensorsFile> opened;
-  const auto sources = on_all_ranks(comm, "looking for the model in files", [&] {
+  const auto sources = on_all_ranks(comm, "finding the model's tensors in the files", [&] {
     for (const std::filesystem::path& path : files) opened.emplace_back(path);
     return Sources(opened, name_in_files).of(shards);
   });

@@ -8,8 +8,8 @@
 
 namespace tw {
 
-/// Collective over the mesh. @param of the user's mesh, on which split layers communicate. @param calls over the same, with communicators of the
-/// model's own
+/// Collective over the mesh. @param of the user's mesh, on which split layers communicate. @param calls over the same mesh, with the model's own
+/// communicators
 ParallelModel make_parallel_model(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options);
 
 }  // namespace tw

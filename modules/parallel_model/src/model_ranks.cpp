@@ -14,7 +14,7 @@ std::vector<std::string> with_shard() {
   return axes;
 }
 
-/// The axes of a mesh of which `left_out` is none.
+/// The axes of a mesh except `left_out`.
 std::vector<std::string> axes_without(const MeshShape& shape, const std::string& left_out) {
   std::vector<std::string> axes;
   for (const MeshAxis& axis : shape.axes()) {
@@ -23,7 +23,7 @@ std::vector<std::string> axes_without(const MeshShape& shape, const std::string&
   return axes;
 }
 
-/// The ranks that meet in every update; none: all.
+/// The mesh of the ranks that communicate in every update; empty: the whole mesh.
 std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaMeeting replicas) {
   if (replicas == ReplicaMeeting::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
   const std::vector<std::string> axes = axes_without(mesh.shape(), "data");

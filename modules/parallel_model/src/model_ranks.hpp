@@ -15,22 +15,22 @@ class ModelRanks {
   /// Collective over `mesh`, which is borrowed.
   ModelRanks(const Mesh& mesh, ReplicaMeeting replicas);
 
-  /// The ranks that meet in every update.
+  /// The mesh of the ranks that communicate in every update.
   const Mesh& meeting() const noexcept { return replica_ ? *replica_ : mesh_; }
-  /// Those, for this class's user alone.
+  /// A communicator of the ranks of meeting(), used only by the owner of this object.
   const Communicator& comm() const noexcept { return comm_; }
-  const RanksAlong& places() const noexcept { return places_; }    ///< all ranks with other samples
-  const RanksAlong& samples() const noexcept { return samples_; }  ///< those among them that meet
+  const RanksAlong& places() const noexcept { return places_; }    ///< all ranks with different samples
+  const RanksAlong& samples() const noexcept { return samples_; }  ///< the ranks of places() that communicate in every update
   const RanksAlong& model() const noexcept { return model_; }      ///< ranks that hold the model together
-  const RanksAlong& parts() const noexcept { return parts_; }      ///< ranks with other elements
+  const RanksAlong& parts() const noexcept { return parts_; }      ///< ranks with different elements of the model
   /// By rank of meeting(): its place among samples().
   std::vector<int> place_of() const;
-  /// Those that sum gradients.
+  /// The ranks that sum gradients.
   SumRanks of_sums() const;
 
  private:
   const Mesh& mesh_;
-  std::optional<Mesh> replica_;  // if replicas train apart
+  std::optional<Mesh> replica_;  // set if replicas train apart
   Communicator comm_;
   RanksAlong places_;
   RanksAlong samples_;

@@ -7,7 +7,7 @@
 
 namespace tw {
 
-// Without the counters of pipelines and layers in parallel: this class counts updates for all of them.
+// Drops the counters of pipelines and of layers in parallel, since this class counts updates for all of them.
 ModelState::ModelState(std::vector<NamedShard> of_model) : buffers_(std::move(of_model)), updates_(at::zeros({}, at::kLong)) {
   std::erase_if(buffers_, [](const NamedShard& shard) { return shard.kind != ShardKind::buffer; });
 }

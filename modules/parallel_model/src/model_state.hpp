@@ -9,18 +9,19 @@
 
 namespace tw {
 
-/// What a checkpoint of a ParallelModel has, but for the optimizer's state.
+/// The contents of a ParallelModel's checkpoint, except the optimizer's state.
 class ModelState {
  public:
-  /// @param of_model the shards of the program's model, from which buffers are taken: before its parameters are sharded, which shards() would gather
+  /// @param of_model the shards of the program's model, of which the buffers are used. Get them before parameters are sharded, since shards() would
+  /// then gather them
   explicit ModelState(std::vector<NamedShard> of_model);
 
   /// Parameters, buffers and the number of updates; shares memory.
   std::vector<NamedShard> shards(const GradientSums& sums) const;
-  /// The same without the number.
+  /// The same without the number of updates.
   std::vector<NamedShard> tensors(const GradientSums& sums) const;
 
-  /// Of training.
+  /// The number of updates in training.
   int64_t updates() const { return *updates_.const_data_ptr<int64_t>(); }
   void count_update() { ++*updates_.mutable_data_ptr<int64_t>(); }
 

@@ -15,7 +15,7 @@ ModuleCheck::ModuleCheck(std::shared_ptr<torch::nn::Module> module) : module_(st
 }
 
 std::string ModuleCheck::problem() const {
-  constexpr const char* after = ", unlike when parallelize() was called: call it after all changes of the module, on all ranks";
+  constexpr const char* after = ", unlike when parallelize() was called: make all changes of the module before parallelize(), on all ranks";
   const std::vector<at::Tensor> now = module_->parameters();
   const auto name_of = [&](size_t index) { return module_->named_parameters()[index].key(); };
   for (size_t i = 0; i < now.size(); ++i) {
@@ -28,8 +28,8 @@ std::string ModuleCheck::problem() const {
 
 void expect_no_exchange(const std::string& name, const torch::nn::Module& layer) {
   TW_EXPECTS(dynamic_cast<const SyncBatchNormImpl*>(&layer) == nullptr, "layer '", name,
-             "' is a SyncBatchNorm, which waits for ranks that may have no samples in a pass: take a plain batch norm, whose running statistics ",
-             "a ParallelModel averages, or the trainer");
+             "' is a SyncBatchNorm, which waits for ranks that may have no samples in a pass: use a plain batch norm, whose running statistics ",
+             "a ParallelModel averages, or train with the Trainer");
 }
 
 }  // namespace tw

@@ -7,12 +7,12 @@
 
 namespace tw {
 
-/// Whether a module still has the parameters that it had when it was divided: others would be trained on each rank alone, or not at all.
+/// Checks that a module still has the parameters that it had when it was divided: new ones would be trained on each rank separately, or not at all.
 class ModuleCheck {
  public:
   explicit ModuleCheck(std::shared_ptr<torch::nn::Module> module);
 
-  /// Names a parameter that is new, or that was frozen and now requires a gradient; empty: there is none.
+  /// An error text that names a parameter that is new, or that was frozen and now requires a gradient; empty: there is none.
   std::string problem() const;
 
  private:

@@ -4,9 +4,10 @@
 namespace tw {
 
 void visit(ParallelOptions& options, OptionVisitor& visitor) {
-  visitor.field("micro_batches", options.micro_batches, at_least(1), {.meaning = "parts of a rank's batch that pass through the model one by one"});
+  visitor.field("micro_batches", options.micro_batches, at_least(1),
+                {.meaning = "micro-batches of a rank's batch, which pass through the model one after the other"});
   const std::vector<std::pair<std::string, ReplicaMeeting>> replicas{{"every_step", ReplicaMeeting::every_step}, {"apart", ReplicaMeeting::apart}};
-  visitor.field("replicas", options.replicas, replicas, About{.meaning = "how ranks along data stay equal"});
+  visitor.field("replicas", options.replicas, replicas, About{.meaning = "whether ranks along data sum gradients in every update, or train apart"});
   visitor.field("compute", options.compute, compute_type_names(), About{.meaning = "dtype of passes; parameters and the optimizer stay float32"});
   visitor.field("schedule", options.schedule, pipeline::schedule_names(), About{.meaning = "order of the passes along stage"});
   visitor.field("recompute", options.recompute, pipeline::recompute_names(), About{.meaning = "recomputation in stages"});

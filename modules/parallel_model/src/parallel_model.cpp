@@ -43,7 +43,7 @@ std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   return names;
 }
 
-/// Where the tensors lie, or will lie that have no memory yet.
+/// The device type of the tensors, or of tensors that have no memory yet once they get it.
 c10::DeviceType kind_of(const ModelTensors& tensors) {
   const std::vector<NamedTensor> placed = with_memory(tensors.all_tensors());
   return placed.empty() ? at::kCPU : placed.front().tensor.device().type();
@@ -83,11 +83,11 @@ class ParallelModel::Impl {
       own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
     }
     sums_->only_in_updates(
-        "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: make what backward() was called on a part of the "
-        "loss");
-    // Also: no rank still waits here when another one's first call fails.
+        "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: add the tensor on which backward() was "
+        "called to the loss");
+    // Also makes sure that no rank still waits here when the first call fails on another rank.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
-      TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel takes compressors without residuals only, not ",
+      TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel accepts compressors without residuals only, got ",
                  options.compressor->describe());
     });
   }
@@ -105,7 +105,8 @@ class ParallelModel::Impl {
   std::string problem_of(BatchFacts::Call call, const Tensors& inputs) const {
     const auto is_computed = [](const at::Tensor& each) { return each.defined() && each.requires_grad() && !each.is_leaf(); };
     if (call == BatchFacts::Call::train_step && std::ranges::any_of(inputs, is_computed)) {
-      return "the inputs depend on tensors that require gradients, to which a ParallelModel sends none: detach() them, or divide one module of all";
+      return "the inputs depend on tensors that require gradients, but a ParallelModel does not pass gradients on to its inputs: detach() them, or "
+             "add what computes them to the module";
     }
     return program_->problem();
   }
@@ -179,7 +180,7 @@ class ParallelModel::Impl {
     return total / loss.scale();
   }
 
-  /// Tensors that were frozen since, to which passes add nothing, with their gradients.
+  /// Tensors that were frozen after parallelize(), with their gradients, to which passes must add nothing.
   std::vector<std::pair<at::Tensor, at::Tensor>> frozen_gradients() const {
     std::vector<std::pair<at::Tensor, at::Tensor>> frozen;
     for (const OptimizedTensor& each : optimized_) {
@@ -244,17 +245,17 @@ class ParallelModel::Impl {
     return clip_gradient_norm(share, max_norm);
   }
 
-  /// A tensor of others would be neither unscaled nor clipped. Frozen ones are let through, and those of other stages, which have no memory. Looks at
-  /// the first step alone that divides or clips, and throws on all ranks alike.
+  /// Checks that the optimizer trains only the model's tensors, since others would be neither unscaled nor clipped. Frozen tensors are allowed, and
+  /// those of other stages, which have no memory. Checks only the first step that divides or clips; throws on all ranks alike.
   void expect_own(const torch::optim::Optimizer& optimizer, const StepOptions& options) {
     if (knows_optimizer_ || (options.scaler == nullptr && options.max_norm == 0)) return;
-    on_all_ranks(ranks_->comm(), "a step of an optimizer", [&] {
+    on_all_ranks(ranks_->comm(), "checking the optimizer of a step", [&] {
       for (const auto& group : optimizer.param_groups()) {
         for (const at::Tensor& each : group.params()) {
           const bool is_trained = each.requires_grad() && each.has_storage() && each.storage().nbytes() > 0;
           TW_EXPECTS(!is_trained || own_tensors_.contains(each.unsafeGetTensorImpl()), "the optimizer has a tensor of shape ", each.sizes(),
-                     " that is not the model's, whose gradient step() would neither divide by the scale of the loss nor clip: it needs an optimizer ",
-                     "of its own");
+                     " that is not the model's, whose gradient step() would neither divide by the scale of the loss nor clip: train it with a ",
+                     "separate optimizer");
         }
       }
     });
@@ -278,7 +279,7 @@ class ParallelModel::Impl {
   }
 
   OptimizerState state_of(torch::optim::Optimizer& optimizer) const {
-    return on_all_ranks(lasting_, "the state of an optimizer", [&] { return OptimizerState(optimizer, optimized_); });
+    return on_all_ranks(lasting_, "reading the state of the optimizer", [&] { return OptimizerState(optimizer, optimized_); });
   }
 
   bool is_apart(const Mesh& mesh) const { return replicas_ == ReplicaMeeting::apart && size_along(mesh.shape(), "data") > 1; }
@@ -291,7 +292,7 @@ class ParallelModel::Impl {
     if (ranks_->places().comm() != nullptr) synchronize(*ranks_->places().comm(), filled);
     if (const Communicator* holders = ranks_->model().comm()) {
       const auto parts = model_parts(*holders, model());
-      on_all_ranks(mesh().comm(), "comparing what several ranks hold", [&] { expect_equal_replicas({parts}, filled); });
+      on_all_ranks(mesh().comm(), "comparing tensors that several ranks hold", [&] { expect_equal_replicas({parts}, filled); });
     }
     const SumRanks ranks = ranks_->of_sums();
     if (ranks.shard == nullptr) return whole_parameters(ranks, model(), {.reduction = Reduction::sum, .compressor = options.compressor});
@@ -307,14 +308,14 @@ class ParallelModel::Impl {
 
   std::shared_ptr<Calls> calls_;
   ReplicaMeeting replicas_;
-  Communicator lasting_;  // the ranks that meet; never revoked, so that a model whose call has failed can be saved
+  Communicator lasting_;  // ranks that communicate in every update; never revoked, so that a model whose call has failed can be saved
   std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;
   std::unique_ptr<Program> program_;
-  std::vector<int> place_of_;  // by rank of those that meet, among those with other samples
-  Tensors parameters_;         // of the model on this rank
+  std::vector<int> place_of_;  // place of each rank that communicates in every update, see ModelRanks::place_of()
+  Tensors parameters_;         // parameters of the model on this rank
   bool has_stepped_ = false;
-  bool knows_optimizer_ = false;  // a step() has looked at it
+  bool knows_optimizer_ = false;  // whether a step() has checked it
   SplitDrawsCheck split_draws_;
   ModelState state_;
   std::vector<std::string> names_;  // by optimized tensor
@@ -358,7 +359,7 @@ double ParallelModel::clip_grad_norm(double max_norm) {
 }
 bool ParallelModel::step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
   TW_EXPECTS(options.max_norm >= 0, "max_norm must be at least 0, got ", options.max_norm);
-  TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS makes several passes a step, and combines all elements: step() needs an ",
+  TW_EXPECTS(typeid(optimizer) != typeid(torch::optim::LBFGS), "LBFGS makes several passes per step, and combines all elements: step() needs an ",
              "optimizer that updates each element independently, such as SGD or Adam");
   impl_->begin();
   impl_->expect_own(optimizer, options);
@@ -373,7 +374,7 @@ at::Tensor ParallelModel::forward(const at::Tensor& inputs) {
 std::vector<at::Tensor> ParallelModel::forward(const Tensors& inputs) {
   const bool communicates = impl_->ranks_->model().size() > 1 || impl_->sums_->gathers_in_passes();
   TW_EXPECTS(!impl_->calls_->has_failed() || !communicates,
-             "a call of this model has failed: forward() follows after the next train_step(), evaluate() or clip_grad_norm(). What failed: ",
+             "a call of this model has failed: forward() can follow after the next train_step(), evaluate() or clip_grad_norm(). What failed: ",
              impl_->calls_->failure());
   return impl_->calls_->together([&] { return impl_->forward(inputs); });
 }

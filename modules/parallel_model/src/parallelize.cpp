@@ -28,8 +28,9 @@ void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   expect_same_on_all_ranks(mesh.comm(), "the options of parallelize()", lines);
   options.validate();
   if (!options.compressor) return;
-  TW_EXPECTS(size_along(mesh.shape(), "shard") == 1, "gradients along `shard` cannot be compressed: leave out the axis, or the compressor");
-  TW_EXPECTS(options.replicas == ReplicaMeeting::every_step, "replicas that train apart reduce no gradients that could be compressed");
+  TW_EXPECTS(size_along(mesh.shape(), "shard") == 1, "gradients along `shard` cannot be compressed: leave out the axis or the compressor");
+  TW_EXPECTS(options.replicas == ReplicaMeeting::every_step,
+             "a compressor has no use if replicas train apart, since no gradients are reduced: leave it out");
 }
 
 /// `model` itself, or the same with split layers.
@@ -44,7 +45,7 @@ std::shared_ptr<TrainableModel> whole(const std::shared_ptr<torch::nn::Module>& 
 
 using Initial = std::shared_ptr<const InitialValues>;
 
-/// @param initial null: all have memory
+/// @param initial null: all tensors have memory
 void allocate(const Initial& initial, const std::vector<NamedTensor>& tensors) {
   if (initial == nullptr) return;
   for (const auto& [name, tensor] : tensors) initial->allocate(tensor, name);
@@ -115,7 +116,7 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
   for_each_layer(*module, &expect_no_exchange);
   expect_split_layers(mesh, has_split_layers(*module));
   const graph::Forward forward = [blocks](const Tensors& inputs) {
-    TW_EXPECTS(inputs.size() == 1, "blocks take one tensor, got ", inputs.size());
+    TW_EXPECTS(inputs.size() == 1, "a block takes one tensor, got ", inputs.size());
     at::Tensor x = inputs.front();
     for (const pipeline::Block& each : blocks) x = each.forward(x);
     return Tensors{x};
@@ -126,20 +127,20 @@ ParallelModel one_module(const Mesh& mesh, const std::vector<pipeline::BlockFact
 /// @param initial null: all tensors have memory
 ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
-  expect_axes(mesh.shape(), {{"layer", "a module as a whole has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
+  expect_axes(mesh.shape(), {{"layer", "a whole module has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
   for_each_layer(*module, &expect_no_exchange);
   const bool split = has_split_layers(*module);
   expect_split_layers(mesh, split);
   const int stages = size_along(mesh.shape(), "stage");
   TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
-             ", but a module with split layers cannot be cut by itself: pass it as a list of blocks");
+             ", but a module with split layers cannot be cut into stages automatically: pass it as a list of blocks");
   if (!split) {
     const ModelTensors of_module = model_tensors(*module);
     const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
-    if (has_samples_apart) of_module.expect_replicable();  // stages forget what renormalises
-    TW_EXPECTS(
-        stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
-        "' has sparse gradients, which stages do not sum over other samples: make its embedding with sparse(false), or leave out one of the axes");
+    if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
+    TW_EXPECTS(stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
+               "' has sparse gradients, which stages do not sum over ranks with other samples: make its embedding with sparse(false), or leave out "
+               "one of the axes");
     const std::vector<NamedTensor> tensors = of_module.all_tensors();
     if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
     synchronize(mesh.comm(), with_memory(tensors));

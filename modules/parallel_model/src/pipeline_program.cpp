@@ -46,7 +46,7 @@ class PipelineProgram : public Program {
       if (pass.rows > 0) {
         loss = run(pass);
       } else {
-        idle();  // stages sum tied gradients in every run, and gather
+        idle();  // in every run, stages sum tied gradients and gather
       }
     }
     sums.join();

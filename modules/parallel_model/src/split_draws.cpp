@@ -23,9 +23,9 @@ namespace {
 using Arguments = std::vector<c10::IValue>;
 
 constexpr uint64_t elements = 8;      // per draw
-constexpr size_t max_draws = 10'000;  // more are not compared: a message of 2 MB
+constexpr size_t max_draws = 10'000;  // further draws are not compared; this many are a message of 2 MB
 
-/// Not inside a transform of functorch, and not a sharded parameter, whose elements would be gathered.
+/// Whether values can be read: not inside a transform of functorch, and not those of a sharded parameter, which reading would gather.
 bool can_be_read(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet others{c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                        c10::DispatchKey::TESTING_ONLY_GenericWrapper};
@@ -102,7 +102,7 @@ std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks) {
       // Short, since other ranks' errors quote its beginning.
       return concat(a.op, " draws the same random numbers for different slices, of shapes ", shape_text(a.shape), " and ", shape_text(b.shape),
                     ", on ranks 0 and ", rank,
-                    " along `tensor`: use tensor_parallel::SplitDropout, or draw while a tensor_parallel::SplitRandom lives");
+                    " along `tensor`: use tensor_parallel::SplitDropout, or draw while a tensor_parallel::SplitRandom exists");
     }
   }
   return "";

@@ -17,9 +17,9 @@ namespace tw {
 /// An operator's call that draws random numbers for the elements of a tensor.
 struct Draw {
   std::string op;
-  std::vector<int64_t> shape;  ///< of the tensor
+  std::vector<int64_t> shape;  ///< shape of the tensor
   std::vector<double> values;  ///< some elements, then the mean magnitude
-  double tolerance = 0;        ///< between equal values, relative to the mean magnitude or their own
+  double tolerance = 0;        ///< largest difference between equal values, relative to their magnitude or the mean one, whichever is larger
   uint64_t generator = 0;      ///< hash of the generator's state before the call
 
   static constexpr auto fields = std::tuple(&Draw::op, &Draw::shape, &Draw::values, &Draw::tolerance, &Draw::generator);
@@ -36,16 +36,16 @@ class SplitDraws final : public graph::OperatorListener {
   std::vector<Draw> draws_;
 };
 
-/// The first draw that ranks make with equal generators for different tensors. Generators of different states draw different numbers, as while a
-/// SplitRandom lives. Pure. @param of_ranks at least one. @return what is wrong; empty: nothing
+/// Finds the first draw that ranks make with generators in the same state, but for different tensors. Generators in different states draw different
+/// numbers, as while a SplitRandom exists. Pure. @param of_ranks draws of each rank; at least one rank. @return an error text; empty: no such draw
 std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks);
 
 /// Checks the first pass in each mode of a model.
 class SplitDrawsCheck {
  public:
-  /// Returns program.accumulate(pass, sums), and compares the draws along `tensor` if none was checked in this mode: one message more. A pass without
-  /// rows draws nothing that counts, and is not checked. Collective, as accumulate().
-  /// @param pass with the same number of rows on all ranks along `tensor`. @throws ContractError on all of these alike
+  /// Returns program.accumulate(pass, sums). In the first pass of each mode, also compares the draws of the ranks along `tensor`, by one all-gather.
+  /// A pass without rows draws nothing that counts, and is not checked. Collective, like accumulate().
+  /// @param pass with the same number of rows on all ranks along `tensor`. @throws ContractError on all of these ranks alike
   double accumulate(const Mesh& mesh, Program& program, const ProgramPass& pass, GradientSums& sums);
 
  private:

@@ -13,7 +13,7 @@ namespace tw {
 
 bool has_split_layers(const torch::nn::Module& module) {
   const auto is_sliced = [](const torch::nn::Module& each) { return dynamic_cast<const SlicedModule*>(&each) != nullptr; };
-  const auto parts = module.modules(/*include_self=*/false);  // itself: only if a shared pointer holds it
+  const auto parts = module.modules(/*include_self=*/false);  // to include itself, a shared pointer would have to hold it
   return is_sliced(module) || std::ranges::any_of(parts, [&](const auto& each) { return is_sliced(*each); });
 }
 
@@ -22,7 +22,7 @@ void expect_split_layers(const Mesh& mesh, bool has_some) {
   const at::Tensor split = at::full({}, has_some ? 1 : 0, at::kLong);
   allreduce(mesh.comm(), split, ReduceOp::max);
   TW_EXPECTS(split.item<int64_t>() > 0, "the mesh is ", mesh.shape().describe(),
-             ", but no layer of the model is split along `tensor`: build it with tensor_parallel::ColumnParallelLinear and the like");
+             ", but no layer of the model is split along `tensor`: build the model with split layers, such as tensor_parallel::ColumnParallelLinear");
 }
 
 }  // namespace tw

@@ -9,7 +9,7 @@ namespace tw {
 /// Whether `module` contains split layers; see SlicedModule. Local.
 bool has_split_layers(const torch::nn::Module& module);
 /// Collective over the mesh. @param has_some whether this rank has a split layer
-/// @throws ContractError on every rank if the mesh has the axis `tensor`, and no rank has one
+/// @throws ContractError on every rank if the mesh has the axis `tensor`, but no rank has a split layer
 void expect_split_layers(const Mesh& mesh, bool has_some);
 
 }  // namespace tw

@@ -37,7 +37,7 @@ void expect_equal_calls(const std::vector<BatchFacts>& facts) {
   constexpr std::array names{"train_step()", "evaluate()"};
   for (size_t rank = 1; rank < facts.size(); ++rank) {
     TW_EXPECTS(facts[rank].call == facts[0].call, "rank 0 calls ", names.at(static_cast<size_t>(facts[0].call)), ", rank ", rank, " calls ",
-               names.at(static_cast<size_t>(facts[rank].call)), ": all ranks make the same calls of a ParallelModel, in the same order");
+               names.at(static_cast<size_t>(facts[rank].call)), ": all ranks must make the same calls of a ParallelModel, in the same order");
     TW_EXPECTS(facts[rank].modes == facts[0].modes, "ranks 0 and ", rank,
                " have the model in different modes: call train() and eval() on all ranks alike");
   }
@@ -84,15 +84,17 @@ Update update_of(const std::vector<BatchFacts>& facts, const std::vector<int>& p
       if (known == 0) known = hash;
       return hash == 0 || known == hash;
     };
-    TW_EXPECTS(agree(inputs[place], mine.inputs) && agree(targets[place], mine.targets), "ranks ", first[place], " and ", rank,
-               " hold a model together, but their batches differ: deal samples along `data` and `shard` only, such as by ParallelModel::sampler()");
+    TW_EXPECTS(
+        agree(inputs[place], mine.inputs) && agree(targets[place], mine.targets), "ranks ", first[place], " and ", rank,
+        " hold a model together, but their batches differ: deal samples only along `data` and `shard`, for example by ParallelModel::sampler()");
     if (mine.knows_weight && !weighed[place]) {
       weighed[place] = true;
       update.weight += mine.weight;
     }
   }
   for (size_t place = 0; place < places; ++place) {
-    TW_EXPECTS(first[place] >= 0, "no rank at place ", place, " along `data` and `shard` has a batch: pass an empty one for no samples");
+    TW_EXPECTS(first[place] >= 0, "no rank at place ", place,
+               " along `data` and `shard` has a batch: pass one with 0 rows if the place has no samples");
     TW_EXPECTS(weighed[place], "no rank at place ", place, " along `data` and `shard` has targets");
     update.all_rows += update.rows[place];
   }

@@ -7,17 +7,17 @@
 
 namespace tw {
 
-/// What a rank knows of its batch before a call that all ranks make together.
+/// What a rank knows about its batch before a call that all ranks make together.
 struct BatchFacts {
-  static constexpr int64_t unknown = -1;  ///< the rank has none, as inner stages
-  static constexpr int64_t uneven = -2;   ///< its tensors differ in rows
+  static constexpr int64_t unknown = -1;  ///< the rank has no batch, such as those of inner stages
+  static constexpr int64_t uneven = -2;   ///< its tensors have different numbers of rows
   static constexpr int64_t refused = -3;  ///< the rank cannot make a pass, and throws an error of its own
   enum class Call : uint8_t { train_step, evaluate };
 
   int64_t rows = unknown;
-  double weight = 0;  ///< of its targets
+  double weight = 0;  ///< weight of its targets
   bool knows_weight = false;
-  int64_t inputs = 0;  ///< hash; 0: it has none
+  int64_t inputs = 0;  ///< hash; 0: not known
   int64_t targets = 0;
   Call call = Call::train_step;
   int64_t modes = 0;  ///< hash of which parts of the module are in training mode
@@ -28,9 +28,9 @@ BatchFacts facts_of(const std::vector<at::Tensor>& inputs, const std::vector<at:
 
 /// What all ranks agree on.
 struct Update {
-  std::vector<int64_t> rows;  ///< by place along the sample axes
+  std::vector<int64_t> rows;  ///< rows of each place along the sample axes
   int64_t all_rows = 0;
-  double weight = 0;  ///< of all targets
+  double weight = 0;  ///< weight of all targets
 };
 
 /// Combines the facts of all ranks. Pure. @param place_of the place of each rank along the sample axes; places are counted from 0

@@ -29,7 +29,7 @@ std::string late_workers(const Clocks::Reading& reading, const RankRoles& roles,
   std::string text;
   for (size_t w = 0; w < reading.ticks.size(); ++w) {
     if (reading.left[w] || reading.ticks[w] >= clock) continue;
-    text += concat(text.empty() ? "" : ", ", "worker ", w, " (rank ", roles.leaders()[w], ") at ", reading.ticks[w]);
+    text += concat(text.empty() ? "" : ", ", "worker ", w, " (rank ", roles.leaders()[w], ") at clock ", reading.ticks[w]);
   }
   return text;
 }
@@ -66,7 +66,7 @@ int Centre::place_of(int rank) const {
 }
 
 const ShardedTensor& Centre::tensor() const {
-  TW_EXPECTS(link_.has_value(), "this rank neither serves nor leads a worker: the sharded tensor is not on it");
+  TW_EXPECTS(link_.has_value(), "this rank neither serves nor leads a worker, so it has no sharded tensor");
   return link_->values;
 }
 
@@ -134,7 +134,7 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
     now = Clocks::read(link_->clocks.ask());
     if (warned || now.slowest() >= clock || watch.elapsed() <= warn_after) return;
     warned = true;
-    log_warning("this worker waits at clock ", traffic_.pushes, " for ", late_workers(now, roles_, clock));
+    log_warning("this worker, at clock ", traffic_.pushes, ", is waiting for ", late_workers(now, roles_, clock));
   };
   revoke_on_exception(group_, [&] {
     read();
@@ -169,7 +169,7 @@ at::Tensor Centre::finish() {
   return told(std::move(values));
 }
 
-/// Drops prefetched values and clock readings, which a restore makes obsolete.
+/// Drops prefetched values and clock readings, which finish() and restore() make obsolete.
 void Centre::forget_reading() {
   prefetched_.reset();
   clocks_at_pull_.reset();

@@ -31,7 +31,7 @@ class Centre {
 
   // For workers, called by all of their ranks together: if one throws, the others' waits end.
 
-  /// Waits for the previous push; leave `pushed` alone until it is applied. @param rule empty: the first one
+  /// Waits for the previous push, then starts this one. Do not change `pushed` until it is applied. @param rule empty: the first one
   void push(const at::Tensor& pushed, std::string_view rule = {});
   /// Waits until everything pushed is applied on all servers. The worker's clock then counts it.
   void settle();

@@ -19,7 +19,7 @@ class Clocks {
     int64_t slowest() const;
   };
 
-  /// Collective over the servers and first ranks of workers. @param worker -1: this rank leads none
+  /// Collective over the servers and first ranks of workers. @param worker the worker that this rank leads; -1: none
   Clocks(const Communicator& comm, int workers, int worker, int server, bool share_memory);
 
   void tick();

@@ -12,19 +12,19 @@
 namespace tw::parameter_server {
 
 void visit(DownpourOptions& options, OptionVisitor& visitor) {
-  visitor.field("push_interval", options.push_interval, at_least(1), {.meaning = "from one push to the next", .unit = "steps"});
-  visitor.field("pull_interval", options.pull_interval, at_least(1), {.meaning = "from one pull to the next", .unit = "steps"});
-  visitor.field("initial_delay", options.initial_delay, at_least(0), {.meaning = "before the first push", .unit = "steps"});
+  visitor.field("push_interval", options.push_interval, at_least(1), {.meaning = "steps from one push to the next", .unit = "steps"});
+  visitor.field("pull_interval", options.pull_interval, at_least(1), {.meaning = "steps from one pull to the next", .unit = "steps"});
+  visitor.field("initial_delay", options.initial_delay, at_least(0), {.meaning = "local steps before the first push", .unit = "steps"});
   visitor.field("prefetch_lead", options.prefetch_lead, at_least(0),
-                {.meaning = "by which a pull begins before it is integrated; at most `pull_interval`", .unit = "steps"});
+                {.meaning = "steps by which a pull begins before its values are used; at most `pull_interval`", .unit = "steps"});
   visitor.presence("rule", !options.rule.empty());
-  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+  visitor.field("share_memory", options.share_memory, {.meaning = "whether to access servers on this node directly in shared memory"});
 }
 
 void DownpourOptions::validate() const {
   expect_none(out_of_bounds(*this));
   TW_EXPECTS(prefetch_lead <= pull_interval, "prefetch_lead must be at most pull_interval, ", pull_interval, ", got ", prefetch_lead);
-  TW_EXPECTS(rule.size() <= 1, "the servers follow one rule, got ", rule.size());
+  TW_EXPECTS(rule.size() <= 1, "`rule` must contain at most one rule, got ", rule.size());
 }
 
 Downpour::Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options)

@@ -11,9 +11,9 @@
 namespace tw::parameter_server {
 
 void visit(ElasticOptions& options, OptionVisitor& visitor) {
-  visitor.field("period", options.period, at_least(1), {.meaning = "from one elastic step to the next", .unit = "steps"});
-  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true}, {.meaning = "how strongly all workers together pull at the centre"});
-  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+  visitor.field("period", options.period, at_least(1), {.meaning = "steps from one elastic step to the next", .unit = "steps"});
+  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true}, {.meaning = "moving rate of all workers together"});
+  visitor.field("share_memory", options.share_memory, {.meaning = "whether to access servers on this node directly in shared memory"});
 }
 void ElasticOptions::validate() const { expect_none(out_of_bounds(*this)); }
 

@@ -9,13 +9,13 @@
 namespace tw::parameter_server {
 
 FlatParameters::FlatParameters(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
-  TW_EXPECTS(!parameters_.empty(), "there is nothing to train");
+  TW_EXPECTS(!parameters_.empty(), "a worker needs at least one parameter to train");
   for (const at::Tensor& each : parameters_) {
     TW_EXPECTS(each.is_floating_point() && each.scalar_type() == parameters_.front().scalar_type(),
-               "parameters must be floating point numbers of one type, got ", dtype_name(parameters_.front().scalar_type()), " and ",
+               "parameters must all have the same floating-point dtype, got ", dtype_name(parameters_.front().scalar_type()), " and ",
                dtype_name(each.scalar_type()));
-    TW_EXPECTS(each.device() == parameters_.front().device(), "parameters must lie on one device, got ", parameters_.front().device().str(), " and ",
-               each.device().str());
+    TW_EXPECTS(each.device() == parameters_.front().device(), "parameters must all be on one device, got ", parameters_.front().device().str(),
+               " and ", each.device().str());
     numels_.push_back(each.numel());
   }
   layout_ = flat_layout(numels_);
@@ -35,9 +35,9 @@ void FlatParameters::for_each(const at::Tensor& flat, Function f) const {
   const FlatBuffer buffer(flat);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     TW_EXPECTS(parameters_[i].scalar_type() == dtype_, "parameter ", i, " is ", dtype_name(parameters_[i].scalar_type()), " and was ",
-               dtype_name(dtype_), " when the worker was made: make it after whatever changes the model");
+               dtype_name(dtype_), " when the worker was made: make the worker after all changes to the model");
     TW_EXPECTS(parameters_[i].numel() == numels_[i], "parameter ", i, " has ", parameters_[i].numel(), " elements and had ", numels_[i],
-               " when the worker was made: make it after whatever changes the model");
+               " when the worker was made: make the worker after all changes to the model");
     f(parameters_[i], buffer.view(layout_.offsets[i], parameters_[i].sizes()));
   }
 }

@@ -11,7 +11,7 @@ namespace tw::parameter_server {
 /// The parameters that a worker trains, as one flat host tensor. Parameters on a device are transferred in one copy, for which the host waits.
 class FlatParameters {
  public:
-  /// @throws ContractError unless there is at least one, and all are floating point numbers of one type on one device
+  /// @throws ContractError unless there is at least one, and all have the same floating-point dtype and device
   explicit FlatParameters(std::vector<at::Tensor> parameters);
 
   /// Named "parameter 0", "parameter 1", ...

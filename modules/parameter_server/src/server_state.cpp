@@ -48,13 +48,13 @@ std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerR
 }
 
 Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRun& run) {
-  TW_EXPECTS(!given.empty(), "a server has something to restore");
+  TW_EXPECTS(!given.empty(), "a server needs at least one shard to restore from, got none");
   const std::string& counts = given.back().name;
   const auto [all, runs] = empty_pieces(run, counts.substr(0, counts.rfind('.')));
-  TW_EXPECTS(all.size() == given.size(), "there are ", all.size(), " pieces of this shard, not ", given.size());
+  TW_EXPECTS(all.size() == given.size(), "expected ", all.size(), " pieces of this shard, got ", given.size());
   for (size_t i = 0; i < all.size(); ++i) {
     TW_EXPECTS(all[i].name == given[i].name && all[i].offsets == given[i].offsets && all[i].tensor.sizes() == given[i].tensor.sizes(), given[i].name,
-               " is not what this shard has in its place, ", all[i].name);
+               " does not match the piece of this shard at the same place: expected the name, offsets and shape of ", all[i].name);
     all[i].tensor.copy_(given[i].tensor);
   }
   Shard::Snapshot snapshot;

@@ -48,11 +48,11 @@ void expect_rules(const std::vector<Rule>& rules) {
   const std::vector<Rule> own = own_rules();
   for (size_t i = 0; i < rules.size(); ++i) {
     TW_EXPECTS(!rules[i].name.empty(), "rule ", i, " has no name");
-    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " does nothing");
+    TW_EXPECTS(rules[i].apply != nullptr, "rule ", rules[i].name, " has no function `apply`");
     const auto ours = std::ranges::find(own, rules[i].name, &Rule::name);
     TW_EXPECTS(ours == own.end() || rules[i].apply.target_type() == ours->apply.target_type(), "a rule of yours is called '", rules[i].name,
-               "', which is the name of one that the library uses itself: choose another");
-    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "two rules are called ", rules[i].name);
+               "', which is the name of a built-in rule: choose another name");
+    for (size_t j = 0; j < i; ++j) TW_EXPECTS(rules[i].name != rules[j].name, "rule names must be unique, but two rules are called ", rules[i].name);
   }
 }
 
@@ -82,11 +82,11 @@ Communicator agreed_duplicate(const Communicator& comm, const at::Tensor& initia
   lines.push_back(servers);
   lines.push_back(concat("share_memory ", options.share_memory));
   expect_same_on_all_ranks(comm, "a sharded tensor", lines);
-  TW_EXPECTS(at::isFloatingType(initial.scalar_type()), "rules work on floating point numbers, not on ", dtype_name(initial.scalar_type()));
+  TW_EXPECTS(at::isFloatingType(initial.scalar_type()), "a sharded tensor must have a floating-point dtype, got ", dtype_name(initial.scalar_type()));
   for (size_t i = 0; i < options.servers.size(); ++i) {
     const int server = options.servers[i];
-    TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]), "servers are ranks in ascending order, of ",
-               comm.size(), ", got ", server);
+    TW_EXPECTS(server >= 0 && server < comm.size() && (i == 0 || server > options.servers[i - 1]),
+               "servers must be ascending ranks of a communicator of size ", comm.size(), ", got ", server);
   }
   return comm.dup();
 }
@@ -126,18 +126,18 @@ class ShardedTensor::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Handle push(const at::Tensor& pushed, std::string_view rule) {
-    expect_fit(pushed, "what is pushed");
+    expect_fit(pushed, "the pushed tensor");
     const size_t index = index_of(rule);
     const c10::MaybeOwned<at::Tensor> here = on_host(pushed);
-    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(*here).all().item<bool>(), "what is pushed has elements that are not finite");
+    TW_EXPECTS(!refuse_non_finite_ || at::isfinite(*here).all().item<bool>(), "the pushed tensor has elements that are not finite");
     return with_each_server(
         *here, [&](Shard& shard, const Part& part) { shard.push(index, 0, shard.count(), part.bytes.data()); },
         [&](Rank server, const Part& part) { return client_.push(server, index, part); });
   }
 
   Handle pull(const at::Tensor& out) {
-    expect_fit(out, "what is pulled into");
-    TW_EXPECTS(out.is_contiguous(), "what is pulled into must be contiguous");
+    expect_fit(out, "the tensor to pull into");
+    TW_EXPECTS(out.is_contiguous(), "the tensor to pull into must be contiguous");
     const at::Tensor here = out.is_cpu() ? out : pinned();
     Handle handle = with_each_server(
         here, [&](const Shard& shard, const Part& part) { shard.pull(0, shard.count(), part.bytes.data()); },
@@ -194,7 +194,7 @@ class ShardedTensor::Impl {
 
  private:
   at::Tensor pinned() const { return at::empty(shape_, at::TensorOptions().dtype(dtype_).pinned_memory(true)); }
-  /// Borrows what is contiguous on the host: counting references would take longer than adding 4 KiB.
+  /// Borrows a contiguous host tensor: counting references would take longer than adding 4 KiB.
   c10::MaybeOwned<at::Tensor> on_host(const at::Tensor& tensor) const {
     return tensor.is_cpu() ? tensor.expect_contiguous() : c10::MaybeOwned<at::Tensor>::owned(at::Tensor(pinned().copy_(tensor)));
   }
@@ -241,7 +241,7 @@ class ShardedTensor::Impl {
 
   void expect_fit(const at::Tensor& tensor, const char* what) const {
     TW_EXPECTS(tensor.defined() && tensor.sizes() == at::IntArrayRef(shape_) && tensor.scalar_type() == dtype_, what, " is ",
-               tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("no tensor"),
+               tensor.defined() ? concat(dtype_name(tensor.scalar_type()), ' ', shape_text(tensor.sizes().vec())) : std::string("undefined"),
                ", but the sharded tensor is ", dtype_name(dtype_), ' ', shape_text(shape_));
     expect_dense(tensor);
   }
@@ -249,7 +249,7 @@ class ShardedTensor::Impl {
   size_t index_of(std::string_view rule) const {
     if (rule.empty()) return 0;
     const auto found = std::find_if(rules_->begin(), rules_->end(), [&](const Rule& each) { return each.name == rule; });
-    TW_EXPECTS(found != rules_->end(), "there is no rule ", rule);
+    TW_EXPECTS(found != rules_->end(), "the sharded tensor has no rule ", rule);
     return static_cast<size_t>(found - rules_->begin());
   }
 
@@ -294,8 +294,8 @@ class ShardedTensor::Impl {
   Client client_;
   std::map<int, Shard> shards_;  // of this node, by server
   int mine_ = -1;                // this rank's index among the servers; -1: none
-  bool has_responders_ = false;  // whether all servers have them
-  bool has_asked_ = false;       // whether it pushed or pulled since the last finish()
+  bool has_responders_ = false;  // whether servers answer messages of ranks that cannot reach their memory
+  bool has_asked_ = false;       // whether this rank has pushed or pulled since the last finish()
   std::optional<mpi::RpcServer> responder_;
 };
 
@@ -336,7 +336,7 @@ void ShardedTensor::Handle::wait() {
 void ShardedTensor::Handle::finish() {
   if (failure_) std::rethrow_exception(failure_);
   for (const auto& each : failures_) {
-    if (!each->empty()) throw Error(concat("the rule of a push failed ", *each));
+    if (!each->empty()) throw Error(concat("the rule applied by a push failed ", *each));
   }
   if (!out_.defined()) return;
   const at::NoGradGuard no_grad;

@@ -13,9 +13,10 @@ namespace tw::parameter_server {
 
 void visit(StaleSynchronousOptions& options, OptionVisitor& visitor) {
   double warn_after = options.warn_after.count();
-  visitor.field("staleness", options.staleness, at_least(0), {.meaning = "by which a worker may be ahead of the slowest", .unit = "steps"});
-  visitor.field("warn_after", warn_after, {.least = 0}, {.meaning = "a wait that takes longer is logged", .unit = "s", .may_differ = true});
-  visitor.field("share_memory", options.share_memory, {.meaning = "servers of this node are read and written in memory"});
+  visitor.field("staleness", options.staleness, at_least(0), {.meaning = "steps by which a worker may be ahead of the slowest", .unit = "steps"});
+  visitor.field("warn_after", warn_after, {.least = 0},
+                {.meaning = "duration of a wait after which a warning names the late workers", .unit = "s", .may_differ = true});
+  visitor.field("share_memory", options.share_memory, {.meaning = "whether to access servers on this node directly in shared memory"});
   options.warn_after = Seconds(warn_after);
 }
 void StaleSynchronousOptions::validate() const { expect_none(out_of_bounds(*this)); }

@@ -13,7 +13,7 @@ namespace tw::parameter_server {
 
 Worker::Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory) {
   const RankRoles rank_roles = agreed_roles(comm, roles);
-  const std::vector<Rule> followed = on_all_ranks(comm, "making a worker of parameter servers", [&] {
+  const std::vector<Rule> followed = on_all_ranks(comm, "making a parameter-server worker", [&] {
     parameters_ = std::make_unique<FlatParameters>(std::move(parameters));
     return rules();
   });

@@ -99,7 +99,7 @@ TW_TEST_ON(StaleSynchronous, SaysWhomItWaitsFor, {.least = 2}) {
   if (world().rank() == 0) {
     written.emplace();
     reader = std::thread([&] {
-      written->wait_for(concat("worker ", last, " (rank ", last, ") at 0"));
+      written->wait_for(concat("worker ", last, " (rank ", last, ") at clock 0"));
       said.store(1);
     });
   }
@@ -280,7 +280,7 @@ TW_TEST_ON(Workers, RefuseWhatIsWrongOnOneRankAlone, {.least = 2}) {
   const bool odd = world().rank() == last;
   const auto expect_refused = [&](const std::function<void()>& make, const std::string& why) {
     const std::string message = tw::testing::message_of<ContractError>(make);
-    const std::string expected = concat("making a worker of parameter servers failed on rank ", last, " of 'world/dup': ", why);
+    const std::string expected = concat("making a parameter-server worker failed on rank ", last, " of 'world/dup': ", why);
     EXPECT_EQ(message.find(expected), 0U) << message << "\n  expected " << expected;
   };
   expect_refused([&] { Downpour(world(), parameters_from(0), {.push_interval = odd ? 0 : 1}); }, "push_interval must be at least 1, got 0");
@@ -288,7 +288,7 @@ TW_TEST_ON(Workers, RefuseWhatIsWrongOnOneRankAlone, {.least = 2}) {
   expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.staleness = odd ? -1 : 0}); }, "staleness must be at least 0, got -1");
   expect_refused([&] { StaleSynchronous(world(), parameters_from(0), {.warn_after = Seconds(odd ? -1 : 1)}); },
                  "warn_after must be at least 0, got -1");
-  expect_refused([&] { Downpour(world(), odd ? std::vector<at::Tensor>() : parameters_from(0)); }, "there is nothing to train");
+  expect_refused([&] { Downpour(world(), odd ? std::vector<at::Tensor>() : parameters_from(0)); }, "a worker needs at least one parameter to train");
 }
 
 }  // namespace worker_faults_test

@@ -13,6 +13,7 @@ class AllocationLog {
   AllocationLog(size_t parties, c10::DeviceType kind)
       : bytes_(parties), held_(kind, [this](const void* address, int64_t bytes) { note(address, static_cast<double>(bytes)); }) {}
 
+  /// Sets the party of the following allocations.
   void now(size_t party) noexcept { party_ = party; }
   /// Bytes of live blocks that each party allocated.
   const std::vector<double>& bytes() const noexcept { return bytes_; }

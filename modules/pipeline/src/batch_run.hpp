@@ -34,7 +34,7 @@ struct Batch {
 /// Executes a rank's actions on one batch.
 ///
 /// A forward pass receives this rank's rows from the ranks of the previous stage, computes, and sends the outputs to the ranks of the next stage.
-/// Each message marks the outputs that want a cotangent back. A backward pass goes in the opposite direction, with shapes that are then known. Sends
+/// Each message marks the outputs that want a cotangent back. A backward pass goes in the opposite direction, when the shapes are known. Sends
 /// do not block. Ranks without rows of a micro-batch do nothing, and no rank waits for them.
 class BatchRun {
  public:

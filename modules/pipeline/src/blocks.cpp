@@ -59,7 +59,7 @@ class SharedTensors {
 
 StageModel::Forward segment_of(Block block, int64_t index) {
   return [block = std::move(block), index](const std::vector<at::Tensor>& values, const graph::PassRows& /*rows*/) -> std::vector<at::Tensor> {
-    TW_EXPECTS(values.size() == 1, "blocks take one tensor, got ", values.size());
+    TW_EXPECTS(values.size() == 1, "a block takes one tensor, got ", values.size());
     try {
       return {block.forward(values.front())};
     } catch (const std::exception&) {
@@ -91,7 +91,7 @@ StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t b
 Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<BlockFactory>& factories, const PipelineOptions& options) {
   expect_fit(comm, options, concat(factories.size(), " blocks"));
   const int stages = options.schedule.stages;
-  TW_EXPECTS(factories.size() >= static_cast<size_t>(stages), factories.size(), " blocks for ", stages, " stages: each needs at least one");
+  TW_EXPECTS(factories.size() >= static_cast<size_t>(stages), factories.size(), " blocks for ", stages, " stages: each needs at least one block");
   const Rows mine = part_of({0, static_cast<int64_t>(factories.size())}, stages, ranks_of(options).stage_of(comm.rank()));
   StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, mine.begin, mine.end); });
   return {comm.dup(), std::move(model), options};

@@ -40,7 +40,7 @@ class Pipeline::Impl {
   std::string failure_;                          // message of the pass that failed; empty: none
   std::optional<c10::Device> device_of_others_;  // device of other ranks' parameters, if this rank has none
 
-  /// Makes what belongs to comm_. Collective.
+  /// Makes the objects that communicate over comm_. Collective.
   void meet();
   /// Agrees on the number of rows of a batch, and makes everything that must exist before a rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
@@ -61,8 +61,8 @@ class Pipeline::Impl {
   void expect_of_use() const;
   /// The name of a submodule whose mode a pass would ignore; empty: none.
   std::string part_of_other_mode() const;
-  /// The batch itself. A rank without parameters and buffers, such as one that flattens, copies it to the device of the others' parameters. After
-  /// agree_on_rows().
+  /// Returns the batch. A rank without parameters and buffers, such as one whose stage only flattens, copies it to the device of the others'
+  /// parameters. Call it after agree_on_rows().
   std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
   /// This rank's rows of its stage's outputs, for the rows `all` that all ranks agreed on. Collective.
   std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
@@ -73,7 +73,7 @@ class Pipeline::Impl {
 /// Ranks by stage, from whichever option specifies them.
 StageRanks ranks_of(const PipelineOptions& options);
 
-/// Checks options, also against the communicator, and that they agree on all ranks. Collective. @param what further text that must agree
+/// Checks that options are valid, fit the communicator, and agree on all ranks. Collective. @param what further text that must agree
 /// @throws ContractError on every rank
 void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what);
 

@@ -34,7 +34,8 @@ void add_once(std::vector<int>& list, int value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-/// The line through two points. If it fell, or began below zero, it is the constant or the proportional line through the first point.
+/// The line through two points. If it would fall, returns the constant line through the first point; if it would begin below zero, the proportional
+/// one.
 Affine line(double rows, double cost, double other_rows, double other_cost) {
   const double per_row = std::clamp((cost - other_cost) / (rows - other_rows), 0.0, cost / rows);
   return {.fixed = std::max(0.0, cost - per_row * rows), .per_row = per_row};

@@ -207,7 +207,7 @@ UnitCosts MeasuredUnits::costs_of(size_t unit, Tensors& values, int64_t rows, c1
   return costs;
 }
 
-// Of a second pass, whose caches are warm for both halves.
+// Measures a second pass, in which caches are warm for both halves.
 double MeasuredUnits::weights_share(size_t unit, Tensors& values, int64_t rows, c10::Device device) const {
   run(unit, values, rows);
   const Backward pass = backward_of(unit, values);

@@ -29,7 +29,7 @@ class MeasuredUnits {
   /// By unit, its operators and the gradients it computes, regardless of which values it reads: equal for units of equal cost.
   const std::vector<std::string>& forms() const noexcept { return forms_; }
 
-  /// Whether the weights' half of the unit's backward pass can be made later.
+  /// Whether the weights' half of the unit's backward pass can run later.
   bool has_products(size_t unit) const { return interpreters_[unit].has_products() && !parameters_[unit].empty(); }
 
   /// By unit, the bytes that a forward pass keeps for the backward pass, including its output.
@@ -51,7 +51,7 @@ class MeasuredUnits {
     std::vector<at::Tensor> cotangents = {};
   };
   Backward backward_of(size_t unit, const std::vector<at::Tensor>& values) const;
-  /// The part of the unit's backward pass that gradients of weights take.
+  /// The share of the unit's backward time that gradients of weights take, from 0 to 1.
   double weights_share(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;
   /// Runs the unit and its backward pass, including the accumulation of parameter gradients.
   UnitCosts costs_of(size_t unit, std::vector<at::Tensor>& values, int64_t rows, c10::Device device) const;

@@ -38,7 +38,7 @@ void PipelineOptions::validate() const {
   }
   TW_EXPECTS(schedule.micro_batches >= 1, "schedule: a batch must have at least one micro-batch, got ", schedule.micro_batches);
   const std::vector<std::string> problems = problems_of(schedule, schedule.micro_batches);
-  TW_EXPECTS(problems.empty(), "the schedule does not run: ", problems.front());
+  TW_EXPECTS(problems.empty(), "the schedule does not run to completion: ", problems.front());
 }
 
 int PipelineOptions::ranks() const { return replicas.empty() ? schedule.stages : std::accumulate(replicas.begin(), replicas.end(), 0); }

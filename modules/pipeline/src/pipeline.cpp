@@ -70,7 +70,7 @@ std::vector<at::Tensor> rows_together(const std::vector<std::vector<at::Tensor>>
 /// Wraps `loss`, which must outlive the result, for a model with one output.
 LossOfMany of_one(const Loss& loss) {
   return [&loss](const std::vector<at::Tensor>& y, const std::vector<at::Tensor>& t) {
-    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: call the run() that takes lists of tensors and a loss of several outputs");
+    TW_EXPECTS(y.size() == 1, "the model has ", y.size(), " outputs: call the run() that takes lists of tensors and a loss for several outputs");
     return loss(y.front(), t.front());
   };
 }
@@ -84,9 +84,9 @@ void expect_fit(const Communicator& comm, const PipelineOptions& options, const 
   lines.push_back(concat(options.schedule.stages, " stages, ", options.schedule.micro_batches, " micro-batches"));
   lines.push_back(to_text(options.schedule));
   lines.push_back(what);
-  expect_same_on_all_ranks(comm, "a pipeline's options", lines);
+  expect_same_on_all_ranks(comm, "the options of a pipeline", lines);
   options.validate();
-  TW_EXPECTS(options.ranks() == comm.size(), "the stages have ", options.ranks(), " ranks, but there are ", comm.size());
+  TW_EXPECTS(options.ranks() == comm.size(), "the stages have ", options.ranks(), " ranks, but the communicator has ", comm.size());
 }
 
 Pipeline::Impl::Impl(Start start)
@@ -100,7 +100,8 @@ Pipeline::Impl::Impl(Start start)
       calls_(at::zeros({}, at::kLong)) {
   if (options_.schedule.has_halves()) {
     on_all_ranks(comm_, "making a pipeline", [&] {
-      TW_EXPECTS(model_.has_halves, "stage ", place_.stage, " runs its blocks as they are, so its backward passes have no halves: take the schedule ",
+      TW_EXPECTS(model_.has_halves, "stage ", place_.stage,
+                 " runs its blocks as they are, so its backward passes cannot run in halves: use the schedule ",
                  "1f1b, or pass the model as one module, whose operators are captured");
     });
   }
@@ -133,19 +134,19 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
                ": each rank of the first stage must get the whole batch");
     TW_EXPECTS(stage < ranks_.stages() - 1 || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
-    TW_EXPECTS(of[rank][2] == of[0][2], "some ranks call run(), others forward()");
+    TW_EXPECTS(of[rank][2] == of[0][2], "some ranks call run(), others forward() or evaluate(): all ranks must make the same call");
   }
   if (all.select(1, 5).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 5).argmax().item<int64_t>());
     TW_EXPECTS(false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
-               " requires a gradient, unlike when the pipeline was made: make it after all changes of requires_grad, on all ranks");
+               " requires a gradient, unlike when the pipeline was made: make the pipeline after all changes of requires_grad, on all ranks");
   }
   if (all.select(1, 6).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
     TW_EXPECTS(
         false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
         " is in a different mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
-        "plan(), and afterwards train() and eval() of the pipeline");
+        "plan(), and afterwards only train() and eval() of the pipeline");
   }
   const auto kind_of_others = all.select(1, 4).max().item<int64_t>();
   if (of[comm_.rank()][4] == no_device && kind_of_others != no_device) {
@@ -161,7 +162,7 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
 void Pipeline::Impl::expect_of_use() const {
   // Another rank may fail before this one begins the pass.
   TW_EXPECTS(failure_.empty() && !comm_.revoked(),
-             "a pass of this pipeline failed, so no other can follow: make a new Pipeline. The parameters of each stage are unchanged. What "
+             "a pass of this pipeline failed, so it cannot run another: make a new Pipeline. The parameters of each stage are unchanged. What "
              "failed: ",
              failure_.empty() ? "another rank's part of the pass" : failure_);
 }

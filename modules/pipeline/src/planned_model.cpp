@@ -66,9 +66,9 @@ struct Segments {
   }
 };
 
-/// Assigns the units of the evaluation graph, which has other operators on the same tensors, to stages: each unit to the first stage that has its
-/// tensors, and not before the stages of its inputs.
-/// @param tensors by stage, their names
+/// Assigns the units of the evaluation graph, which has different operators on the same tensors, to stages. Each unit goes to the first stage that
+/// has its tensors and is not before the stages of its inputs.
+/// @param tensors names of the tensors of each stage
 std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& units, const std::vector<std::set<std::string>>& tensors) {
   std::vector<int> stage_of_value(graph.values.size(), 0);
   std::vector<int> stage_of;
@@ -80,7 +80,7 @@ std::vector<int> stage_of_units(const Graph& graph, const std::vector<Piece>& un
     };
     int stage = first;
     while (stage < static_cast<int>(tensors.size()) && !has_all(stage)) ++stage;
-    if (stage == static_cast<int>(tensors.size())) stage = first;  // it uses tensors that training does not, or tensors of several stages
+    if (stage == static_cast<int>(tensors.size())) stage = first;  // it uses tensors that training does not use, or tensors of several stages
     for (const int output : unit.outputs) stage_of_value[at(output)] = stage;
     stage_of.push_back(stage);
   }
@@ -214,7 +214,7 @@ PipelineOptions ModelPlan::options(uint64_t seed) const {
 }
 
 StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
-  TW_EXPECTS(index >= 0 && at(index) < best().stages.size(), "there is no stage ", index, " of ", best().stages.size());
+  TW_EXPECTS(index >= 0 && at(index) < best().stages.size(), "there is no stage ", index, ": the number of stages is ", best().stages.size());
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
   const bool is_last = at(index) + 1 == best().stages.size();
@@ -274,7 +274,7 @@ namespace {
 
 PlanResult planned(const Profile& profile, const std::vector<at::Tensor>& example, const ModelPlanOptions& options) {
   TW_EXPECTS(!options.parameters.sharded_optimizer,
-             "ModelPlanOptions::parameters: each replica of a planned module has the whole optimizer state: leave sharded_optimizer false");
+             "ModelPlanOptions::parameters: sharded_optimizer must be false, because each replica of a planned module has the whole optimizer state");
   return plan(profile, cluster_of(options), plan_options_of(options, example));
 }
 
@@ -320,8 +320,8 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
   }
   expect_same_on_all_ranks(comm, "the options of a plan", lines);
   expect_same_on_all_ranks(
-      comm, "the module that is planned",
-      {"training, operators of hash " + captured.training.hash(), "evaluation, operators of hash " + captured.evaluation.hash()});
+      comm, "the module to plan",
+      {"training mode: operators with hash " + captured.training.hash(), "evaluation mode: operators with hash " + captured.evaluation.hash()});
   const RestoreOnExit kept(module.buffers());
   const Profile profile = measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });

@@ -49,7 +49,7 @@ std::optional<Profile> ProfileCache::read() const {
     if (profile.operators.size() != units_) throw Error(concat("it has ", profile.operators.size(), " operators, expected ", units_));
     return profile;
   } catch (const std::exception& error) {
-    log_warning(path_.string(), " is not a profile of this model, which is measured again: ", error.what());
+    log_warning(path_.string(), " is not a profile of this model, so the model is measured again: ", error.what());
     return {};
   }
 }
@@ -58,7 +58,7 @@ Profile ProfileCache::keep(const Profile& profile) const {
   if (path_.empty()) return profile;
   std::error_code code;
   std::filesystem::create_directories(path_.parent_path(), code);
-  if (code) throw FileError(path_.parent_path(), 0, "cannot be made: " + code.message());
+  if (code) throw FileError(path_.parent_path(), 0, "the directory cannot be created: " + code.message());
   const std::string text = to_json(profile) + "\n";
   const std::filesystem::path mine = concat(path_.string(), ".of_", ::getpid());
   replace_file(mine, text);

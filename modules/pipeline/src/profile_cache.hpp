@@ -18,10 +18,10 @@ class ProfileCache {
   ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                c10::DeviceType kind, int ranks, int64_t rows);
 
-  /// Empty without a file, and for a file that cannot be used, after a warning that names it.
+  /// Reads the file. Empty if there is none, or if it cannot be used; then a warning that names it is logged.
   std::optional<Profile> read() const;
   /// Writes the file atomically, unless another process has written it since read(). Returns the profile of the file, so that all processes that
-  /// measure the same model at a time continue with one profile. Without a file, returns `profile`. @throws FileError
+  /// measure the same model at a time continue with one profile. Without a directory, returns `profile`. @throws FileError
   Profile keep(const Profile& profile) const;
 
  private:

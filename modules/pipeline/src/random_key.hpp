@@ -18,8 +18,8 @@ struct RandomKey {
 /// Seed of all random numbers in call `call` of run().
 inline uint64_t key_of_call(uint64_t seed, uint64_t call) { return derived_seed(seed, call); }
 
-/// Seed of all random numbers in a forward(). @param number of the forward(), counted from 0 since the last run(). @param call number of the next
-/// run()
+/// Seed of all random numbers in a forward(). @param number number of the forward(), counted from 0 since the last run(). @param call number of the
+/// next run()
 inline uint64_t key_of_forward(uint64_t seed, uint64_t call, uint64_t number) { return derived_seed(key_of_call(seed, call), number + 1); }
 
 /// Seeds the generator from `key`.

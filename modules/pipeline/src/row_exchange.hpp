@@ -41,7 +41,7 @@ void return_cotangents(const Communicator& comm, const ReceivedActivations& rece
 /// @throws Error for a tensor that must be split and whose number of rows differs from `mine`
 SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& values, Rows mine,
                                  std::vector<Work>& in_flight);
-/// By value; undefined if none was wanted or nothing depends on the value.
+/// Receives the cotangents of sent values. @return by value; undefined if none was wanted or nothing depends on the value
 std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine);
 
 }  // namespace tw::pipeline

@@ -100,7 +100,7 @@ void SharedState::exchange() {
     if (changers.empty()) continue;
     if (changers.size() > 1) {
       throw Error(concat("'", entry.name, "' is changed by stages ", changers[0], " and ", changers[1],
-                         ": one process would change one tensor twice; put whatever changes it on one stage"));
+                         ", but only one stage may change a shared tensor: put everything that changes it on one stage"));
     }
     const int home = ranks_.first_rank(changers.front());
     for (int rank = 0; rank < comm_.size(); ++rank) {

@@ -23,7 +23,7 @@ std::vector<NamedTensor> trained_of(const torch::nn::Module& module) {
   return without_aliases(std::move(parameters));
 }
 
-/// Tensors without memory get theirs later, with equal values.
+/// Broadcasts from rank 0. Tensors without memory are skipped: they get equal values later.
 void make_equal(const Communicator& comm, const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   if (comm.size() == 1) return;
@@ -52,7 +52,7 @@ at::Tensor changed_since(const std::vector<at::Tensor>& before, const std::vecto
   return changed;
 }
 
-/// Whether `gradient` is this rank's. Where another object keeps gradients in slices, `.grad()` is a placeholder without memory.
+/// Whether `gradient` holds values. If another object keeps gradients in slices, `.grad()` is a placeholder without memory.
 bool is_own(const at::Tensor& gradient) {
   return gradient.defined() && (gradient.numel() == 0 || !gradient.has_storage() || gradient.storage().nbytes() > 0);
 }
@@ -125,7 +125,7 @@ bool StageGradients::needs_preparation() const {
 
 void StageGradients::prepare() {
   reducer_.reset();
-  // All gradients exist when the first one is marked ready, so there is nothing to overlap with except other stages.
+  // All gradients exist when the first one is marked ready, so reduction can overlap only with the computation of other stages.
   const ReducerOptions options{
       .reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);

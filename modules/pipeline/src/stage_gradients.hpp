@@ -19,7 +19,7 @@ class StageGradients {
   /// Collective over `comm`, which is kept by reference. @param model the stage's parameters and buffers; borrowed
   StageGradients(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
-  /// Makes values equal: to those of replica 0, and for tied parameters to those of the first stage that has them. Collective over `comm`.
+  /// Sets all values to those of replica 0, and values of tied parameters to those of the first stage that has them. Collective over `comm`.
   void make_parameters_equal() const;
 
   /// The trained parameters, each once.
@@ -48,7 +48,7 @@ class StageGradients {
   struct TiedGroup {
     std::vector<at::Tensor> all;         // this rank's parameters, in the order of ties; none: not on this rank
     std::vector<at::Tensor> parameters;  // those that are trained
-    Communicator comm;                   // all ranks of those stages, or all ranks outside them
+    Communicator comm;                   // all ranks of these stages; on other ranks, all ranks outside them
     bool is_first = false;               // this rank keeps the reduced gradients
     bool is_on_first_stage = false;      // this rank is on the first of those stages
   };

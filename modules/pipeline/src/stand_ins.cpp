@@ -14,7 +14,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// Of a matrix [out, in], with numbers that keep the size of what it is multiplied by.
+/// Random numbers like `tensor`. A matrix [out, in] is scaled so that products with it keep the magnitude of the input.
 at::Tensor random_like(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const auto options = at::device(at::kCPU).dtype(tensor.scalar_type());

@@ -8,8 +8,8 @@
 
 namespace tw::pipeline {
 
-/// The tensors of `module` by name, also under their further names, for measurements. Those without memory are replaced: tensors of equal shape by
-/// two in turns, filled with small random numbers, since operators take the same time for any values. So a model of equal blocks takes the memory of
+/// The tensors of `module` for measurements, under each of their names. Tensors without memory are replaced by tensors with small random numbers,
+/// since operators take the same time for any values. All tensors of equal shape share two replacements, so a model of equal blocks needs memory for
 /// two.
 std::map<std::string, at::Tensor> measurable_tensors(const torch::nn::Module& module);
 

@@ -12,10 +12,10 @@ namespace {
 
 /// One tensor of a stage.
 struct Entry {
-  std::string of_all = {};  // the name by which stages know it, if it is tied
-  std::string name = {};    // here; empty: it is not there
+  std::string of_all = {};  // the name that all stages use, if it is tied
+  std::string name = {};    // its name on this stage; empty: the stage has no such tensor
   std::string spec = {};    // without name
-  std::string first = {};   // name here of the same tensor; empty for a buffer, which cannot be tied
+  std::string first = {};   // first name of the same tensor on this stage; empty for a buffer, which cannot be tied
   static constexpr auto fields = std::tuple(&Entry::of_all, &Entry::name, &Entry::spec, &Entry::first);
   bool operator==(const Entry&) const = default;
 };
@@ -44,7 +44,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int first = ranks.first_rank(ranks.stage_of(rank));
     TW_EXPECTS(of_ranks[static_cast<size_t>(rank)] == of_ranks[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
-               ranks.stage_of(rank), ", but other parameters or buffers");
+               ranks.stage_of(rank), ", but different parameters or buffers");
   }
   std::map<std::string, Tie> ties;
   std::map<std::string, std::string> specs;  // descriptions of tied parameters
@@ -71,8 +71,9 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   }
   std::vector<Tie> all;
   for (auto& [name, tie] : ties) {
-    TW_EXPECTS(tie.stages.size() > 1, "parameter '", name, "' is tied on stage ", tie.stages.front(), " only");
-    TW_EXPECTS(!homes.contains(name), "stage ", homes[name], " has a parameter '", name, "' that it does not tie, as other stages do");
+    TW_EXPECTS(tie.stages.size() > 1, "parameter '", name, "' is tied on stage ", tie.stages.front(), " only: a tie needs at least two stages");
+    TW_EXPECTS(!homes.contains(name), "stage ", homes[name], " has a parameter '", name,
+               "', which other stages tie, but it does not: list it in StageModel::tied");
     all.push_back(std::move(tie));
   }
   return all;

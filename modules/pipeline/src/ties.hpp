@@ -19,8 +19,8 @@ struct Tie {
 };
 
 /// All ties, in the order of their names. Collective. @param model this rank's stage
-/// @throws ContractError on every rank if replicas have other parameters or buffers than the first one. Also if a name is on several stages without
-/// being tied, or is tied on only one. Also if two tensors of one stage are tied under one name
+/// @throws ContractError on every rank if replicas of a stage have different parameters or buffers, if a name is on several stages without being
+/// tied, or is tied on only one, and if two tensors of one stage are tied under one name
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
 }  // namespace tw::pipeline

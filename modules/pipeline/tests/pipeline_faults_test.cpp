@@ -127,7 +127,7 @@ TEST(PipelineFaults, OptionsAreChecked) {
   refuses(options, "the schedule does not run");
   options = good;
   options.schedule = zero_bubble_h1(size, 2);
-  refuses(options, "runs its blocks as they are, so its backward passes have no halves");
+  refuses(options, "runs its blocks as they are, so its backward passes cannot run in halves");
   if (size == 1) return;
   options = good;
   std::swap(options.schedule.devices[0], options.schedule.devices[1]);

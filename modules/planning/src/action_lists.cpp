@@ -18,7 +18,7 @@ using Lists = std::vector<std::vector<RankAction>>;
 bool is_collective(const RankAction& action) { return action.kind == RankAction::Kind::gather || action.kind == RankAction::Kind::reduce; }
 bool is_message(const RankAction& action) { return action.kind == RankAction::Kind::send || action.kind == RankAction::Kind::receive; }
 
-/// Checks each list, and that two lists agree about a message or collective.
+/// Checks each list by itself, and that the lists agree about each message and collective.
 class ListCheck {
  public:
   explicit ListCheck(const ActionLists& lists) : lists_(lists) {}
@@ -53,19 +53,20 @@ class ListCheck {
       problems_.push_back(concat("group ", group, " names a rank that does not exist"));
   }
 
-  /// @param made actions of this rank so far: kind, or gather for both collectives; stage, peer or group; number
+  /// @param made actions of this rank so far, as kind (gather for both kinds of collectives); stage, peer or group; and number
   std::string problem_of(int rank, const RankAction& action, std::set<std::tuple<Kind, int, int>>& made) {
     const auto is_repeated = [&](Kind kind, int where, int number) { return !made.emplace(kind, where, number).second; };
     if (is_collective(action)) {
-      if (action.group < 0 || action.group >= static_cast<int>(lists_.groups.size())) return concat("there is no group for the ", name_of(action));
+      if (action.group < 0 || action.group >= static_cast<int>(lists_.groups.size())) return concat("there is no such group: ", name_of(action));
       const std::vector<int>& members = lists_.groups[static_cast<size_t>(action.group)];
-      if (std::find(members.begin(), members.end(), rank) == members.end()) return concat("it is not in the group of the ", name_of(action));
+      if (std::find(members.begin(), members.end(), rank) == members.end())
+        return concat("the rank is not in the group, but its list has the ", name_of(action));
       if (is_repeated(Kind::gather, action.group, action.sequence)) return concat("the ", name_of(action), " occurs twice");
       const auto first = collectives_.emplace(std::pair(action.group, action.sequence), std::pair(action.kind, rank)).first->second;
       return first.first == action.kind ? "" : concat("the ", name_of(action), " has another kind on rank ", first.second);
     }
     if (is_message(action)) {
-      if (!is_rank(action.peer) || action.peer == rank) return concat("there is no other rank for the ", name_of(action));
+      if (!is_rank(action.peer) || action.peer == rank) return concat("the peer must be another rank: ", name_of(action));
       if (is_repeated(action.kind, action.peer, action.sequence)) return concat("the ", name_of(action), " occurs twice");
       if (action.kind == Kind::send) sent_.emplace(rank, action.peer, action.sequence);
       if (action.kind == Kind::receive) received_.emplace(action.peer, rank, action.sequence);
@@ -154,7 +155,8 @@ class Deadlocks {
     return std::none_of(list.begin() + static_cast<std::ptrdiff_t>(of_rank_[other]->position), list.end(), is_awaited);
   }
 
-  /// Follows each rank to the first one that it waits for and that will come. Such a walk ends at a rank with a problem of its own, or in a cycle.
+  /// Walks from each rank to the first one that it waits for and that has the awaited action ahead. A walk ends in a cycle, or at a rank that waits
+  /// only for actions that never come.
   std::vector<std::vector<size_t>> cycles() const {
     std::vector<std::vector<size_t>> found;
     std::map<size_t, size_t> walk_of;  // by rank: start of the walk that reached it first

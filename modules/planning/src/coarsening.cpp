@@ -58,7 +58,7 @@ std::vector<std::pair<int, int>> pinned_ranges(const OperatorOrder& order, const
     int last = 0;
     for (const std::string& name : names) {
       const auto found = position_of.find(name);
-      TW_EXPECTS(found != position_of.end(), "together: there is no operator \"", name, "\" that takes batch data");
+      TW_EXPECTS(found != position_of.end(), "together: there is no operator \"", name, "\" that uses batch data");
       first = std::min(first, found->second);
       last = std::max(last, found->second);
     }

@@ -53,12 +53,13 @@ void visit(CycleOptions& options, OptionVisitor& visitor) {
   visit_field(visitor, "relaxations", options.relaxations, at_least(0),
               {.meaning = "relaxations before each restriction, by level; 0: F-, 1: FCF-relaxation"});
   visitor.field("skip_downcycle", options.skip_downcycle, {.meaning = "begin the first iteration on the coarsest level"});
-  visitor.field("f_cycle", options.f_cycle, at_least(0), {.meaning = "V-cycles on each level going up; 0: only V-cycles"});
+  visitor.field("f_cycle", options.f_cycle, at_least(0),
+                {.meaning = "F-cycles with this many V-cycles on each level during the ascent; 0: plain V-cycles"});
 }
 
 void CycleOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!relaxations.values().empty(), "relaxations needs a value");
+  TW_EXPECTS(!relaxations.values().empty(), "relaxations needs at least one value");
 }
 
 const char* name_of(Phase::Kind kind) {

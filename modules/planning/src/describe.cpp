@@ -51,7 +51,7 @@ void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
     memory.add({concat(i), concat(f.in_flight), gigabytes(f.memory.weights), gigabytes(f.memory.gradients), gigabytes(f.memory.optimizer),
                 gigabytes(f.memory.activations), gigabytes(f.memory.recomputation), gigabytes(f.memory.communication), gigabytes(f.memory.total())});
   }
-  out << "\ntimes of one micro-batch on one replica; the all-reduce is that of a batch, and its exposed part overlaps with nothing\n";
+  out << "\ntimes of one micro-batch on one replica; the all-reduce is per batch, and its exposed part does not overlap with computation\n";
   times.write(out);
   out << "\nmemory of a device in GB\n";
   memory.write(out);

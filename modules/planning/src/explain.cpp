@@ -20,15 +20,15 @@ struct Limit {
 void write_limits(std::ostream& out, const PlanResult& result) {
   constexpr double little = 0.01;
   const double step = result.best().step_s;
-  const std::array<Limit, 4> limits{{{result.relaxed.memory, "memory", "devices of any memory"},
-                                     {result.relaxed.links, "the links between stages", "transfers between stages in no time"},
-                                     {result.relaxed.all_reduce, "the all-reduce of gradients", "all-reduces in no time"},
-                                     {result.relaxed.balance, "the slowest stage and the bubble", "no bubble and all stages equally long"}}};
-  // The last limit is a bound that no plan need reach: it counts only if no other limit binds.
+  const std::array<Limit, 4> limits{{{result.relaxed.memory, "memory", "unlimited device memory"},
+                                     {result.relaxed.links, "the links between stages", "instant transfers between stages"},
+                                     {result.relaxed.all_reduce, "the all-reduce of gradients", "instant all-reduces"},
+                                     {result.relaxed.balance, "the slowest stage and the bubble", "no bubble, and all stages equally long"}}};
+  // The last limit is a bound that perhaps no plan reaches, so it counts only if no other limit binds.
   const Limit* binding = &*std::min_element(limits.begin(), limits.end() - 1, [](const Limit& a, const Limit& b) { return a.step_s < b.step_s; });
   if (binding->step_s > (1 - little) * step) binding = &limits.back();
   if (binding->step_s > (1 - little) * step) {
-    out << "bottleneck: the work itself; without any one limit, no plan is more than 1 % faster\n";
+    out << "bottleneck: the work itself; without any one of the limits, no plan is more than 1 % faster\n";
     return;
   }
   out << "bottleneck: " << binding->name << ". A step would take\n";
@@ -42,7 +42,7 @@ void write_reasons(std::ostream& out, const PlanResult& result) {
   out << "\nwhy this plan: the shortest step of " << result.simulated << " plans that were simulated, the best of " << result.settings
       << " settings (schedule x micro-batches)\n";
   if (result.is_data_parallel()) {
-    out << "the model fits one device" << (best.stages[0].recompute == Recompute::none ? "" : " with recomputation")
+    out << "the model fits on one device" << (best.stages[0].recompute == Recompute::none ? "" : " with recomputation")
         << (best.devices() > 1 ? ": plain data parallelism wins, no pipeline is faster\n" : ": nothing is faster than one device alone\n");
   } else {
     const auto alone = std::find_if(result.plans.begin(), result.plans.end(), [](const Plan& plan) { return plan.stages.size() == 1; });

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int unknown = std::numeric_limits<int>::max();
 
-/// Depth of each operator; at least 1 for those that see the batch.
+/// Depth of each operator; at least 1 for operators that depend on the batch.
 std::vector<int> depths_of(const Profile& profile) {
   const std::vector<bool> sees = sees_batch(profile);
   std::vector<int> depths(profile.operators.size(), unknown);

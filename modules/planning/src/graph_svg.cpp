@@ -100,14 +100,14 @@ class Drawing {
                       stage.replicas == 1 ? " replica" : " replicas"));
     }
     svg.text({margin, y + 12}, "start",
-             concat("micro-batches of ", plan_.rows(), plan_.rows() == 1 ? " row" : " rows", "; thick: from one stage to another"));
+             concat("micro-batches of ", plan_.rows(), plan_.rows() == 1 ? " row" : " rows", "; thick edges: from one stage to another"));
   }
 
   /// The tooltip of the box.
   std::string what_of(size_t op) const {
     const ProfiledOperator& profiled = profile_.operators[op];
     const int stage = stages_[op];
-    if (stage < 0) return "without batch data: in every stage that takes it";
+    if (stage < 0) return "without batch data: in every stage that uses it";
     const auto rows = static_cast<double>(share_of_rows(plan_.rows(), plan_.stages[static_cast<size_t>(stage)].replicas));
     double parameters = 0;
     for (const int parameter : profiled.parameters) parameters += profile_.parameters[static_cast<size_t>(parameter)].bytes;

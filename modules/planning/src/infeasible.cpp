@@ -52,7 +52,7 @@ std::string too_large_block(const BlockCostTable& costs, const std::vector<Searc
   }
   if (block < 0) return "";
   return concat(names_of_block(costs, block), " alone needs ", in_bytes(worst), " on each device, ", in_bytes(worst - cluster.memory_bytes),
-                " more than it has: no number of devices is sufficient");
+                " more than a device has: no number of devices is sufficient");
 }
 
 /// Describes the part of a plan for more devices that does not fit on the available ones.
@@ -71,20 +71,20 @@ std::string first_without_place(const BlockCostTable& costs, const Candidate& fe
     }
     begin = stage.end;
   }
-  return concat(names_of_block(costs, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " are left over");
+  return concat(names_of_block(costs, first), " does not fit: the devices before it are full, and ", in_bytes(missing), " have no place");
 }
 
 }  // namespace
 
 std::string why_infeasible(const BlockCostTable& costs, const std::vector<SearchSetting>& settings, const Cluster& cluster,
                            const PlanOptions& options) {
-  const std::string title =
-      concat("the model does not fit ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ", in_bytes(cluster.memory_bytes), ": ");
+  const std::string title = concat("the model does not fit on ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
+                                   in_bytes(cluster.memory_bytes), ": ");
   const std::string block = too_large_block(costs, settings, cluster, options);
   if (!block.empty()) return title + block;
   if (options.stages && *options.stages > costs.blocks()) {
     return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", *options.stages,
-                  " are asked for");
+                  " are requested");
   }
   if (options.stages) return concat(title, "no division into ", *options.stages, " stages, of one device each, fits");
   Candidate fewest{.objective = infinity};

@@ -13,7 +13,7 @@
 
 namespace tw::pipeline {
 
-/// @throws Error beginning with `what`
+/// @throws Error if `text` is not JSON; its message begins with `what`
 inline nlohmann::json parse_json(std::string_view text, const char* what) {
   try {
     return nlohmann::json::parse(text);
@@ -42,17 +42,17 @@ T field(const nlohmann::json& object, const char* name, const std::string& where
   }
 }
 
-/// @throws Error if `object` is of another version of its format. Files written before formats had a version are of version 1.
+/// @throws Error if `object` has a different version of its format. Files written before formats had versions are of version 1.
 inline void expect_version(const nlohmann::json& object, int64_t supported, const std::string& where) {
   const int64_t found = object.contains("version") ? field<int64_t>(object, "version", where) : 1;
-  if (found != supported) throw Error(concat(where, ".version is ", found, ", only ", supported, " is supported"));
+  if (found != supported) throw Error(concat(where, ".version is ", found, ", but only version ", supported, " is supported"));
 }
 
 /// @throws Error naming a field that is not in `known`
 inline void refuse_others(const nlohmann::json& object, std::initializer_list<std::string_view> known, const std::string& where) {
   if (!object.is_object()) throw Error(concat(where, " is not an object"));
   for (const auto& entry : object.items()) {
-    if (std::find(known.begin(), known.end(), entry.key()) == known.end()) throw Error(concat(where, '.', entry.key(), " is unknown"));
+    if (std::find(known.begin(), known.end(), entry.key()) == known.end()) throw Error(concat(where, '.', entry.key(), " is not a known field"));
   }
 }
 

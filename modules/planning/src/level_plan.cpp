@@ -44,7 +44,7 @@ void visit(LevelOptions& options, OptionVisitor& visitor) {
 
 void LevelOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!coarsening.values().empty(), "coarsening needs a value");
+  TW_EXPECTS(!coarsening.values().empty(), "coarsening needs at least one value");
 }
 
 std::vector<Level> plan_levels(int64_t steps, const LevelOptions& options) {
@@ -68,8 +68,8 @@ int64_t steps_on_grid(int64_t steps, const LevelOptions& options) {
 }
 
 std::vector<int64_t> partition_steps(int64_t steps, int ranks, int64_t unit, std::span<const double> costs) {
-  TW_EXPECTS(ranks >= 1 && unit >= 1, "ranks and units must be at least 1, got ", ranks, " and ", unit);
-  TW_EXPECTS(costs.empty() || static_cast<int64_t>(costs.size()) == steps, costs.size(), " costs for ", steps, " steps");
+  TW_EXPECTS(ranks >= 1 && unit >= 1, "the number of ranks and the unit must be at least 1, got ", ranks, " and ", unit);
+  TW_EXPECTS(costs.empty() || static_cast<int64_t>(costs.size()) == steps, costs.size(), " costs for ", steps, " steps: expected one cost per step");
   if (steps / unit < ranks) unit = 1;
   const int64_t units = std::max<int64_t>(steps / unit, 1);
   std::vector<int64_t> cuts;
@@ -142,7 +142,7 @@ std::string LevelPlan::describe() const {
   if (levels_.front().steps <= widest) {
     out << "  ";
     for (int64_t k = 0; k <= levels_.front().steps; ++k) out << home(0, k) % 10;
-    out << "  the rank that has the point\n";
+    out << "  the rank that stores the point\n";
   }
   for (int rank = 0; rank < ranks(); ++rank) {
     out << "rank " << rank << ": steps";

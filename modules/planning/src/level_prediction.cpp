@@ -73,8 +73,7 @@ double time_of(const LevelPlan& plan, const PassOptions& pass, double step, doub
 void visit(Costs& costs, OptionVisitor& visitor) {
   visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "time of a layer's forward step, in any unit"});
   visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "time of a step of the adjoint", .unit = "forward steps"});
-  visitor.field("message", costs.message, {.least = 0},
-                {.meaning = "time from a message's sending until the receiver has it, in the unit of `step`"});
+  visitor.field("message", costs.message, {.least = 0}, {.meaning = "time from the sending of a message to its receipt, in the unit of `step`"});
   visitor.field("serial_layers", costs.serial_layers, at_least(0, any_count), {.meaning = "layers before and after the grid"});
 }
 

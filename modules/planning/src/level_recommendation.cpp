@@ -29,20 +29,20 @@ void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels
 
 void visit(Candidates& candidates, OptionVisitor& visitor) {
   visitor.group("costs", candidates.costs);
-  visitor.field("relaxations", candidates.relaxations, at_least(0), {.meaning = "numbers of relaxations on every level that are tried"});
-  visitor.field("forward_iterations", candidates.forward_iterations, at_least(1), {.meaning = "iterations of a forward pass that are tried"});
+  visitor.field("relaxations", candidates.relaxations, at_least(0), {.meaning = "numbers of relaxations on every level to try"});
+  visitor.field("forward_iterations", candidates.forward_iterations, at_least(1), {.meaning = "iterations of a forward pass"});
 }
 
 void Candidates::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!coarsenings.empty() && !relaxations.empty(), "coarsenings and relaxations need a value");
+  TW_EXPECTS(!coarsenings.empty() && !relaxations.empty(), "coarsenings and relaxations need at least one value each");
   for (const PerLevel<int64_t>& coarsening : coarsenings) LevelOptions{.coarsening = coarsening}.validate();
 }
 
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates) {
   candidates.validate();
   TW_EXPECTS(layers >= 2, "at least two layers are needed, got ", layers);
-  TW_EXPECTS(ranks >= 1 && ranks <= layers, "ranks must be from 1 to the ", layers, " layers, got ", ranks);
+  TW_EXPECTS(ranks >= 1 && ranks <= layers, "the number of ranks must be from 1 to the number of layers, ", layers, "; got ", ranks);
   std::vector<Choice> all;
   add_choices(all, layers, ranks, 1, candidates.coarsenings.front(), candidates);
   for (const PerLevel<int64_t>& coarsening : candidates.coarsenings) {

@@ -96,7 +96,7 @@ class ListExecution {
   size_t capacity_;
   std::vector<size_t> next_;                  // next step of each list
   std::vector<std::deque<int>> in_flight_;    // by channel, oldest first
-  std::vector<std::vector<size_t>> present_;  // by collective: members that are at it, or have been
+  std::vector<std::vector<size_t>> present_;  // by collective: members that have reached it
   std::vector<size_t> turns_;                 // lists that may be able to continue
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes action lists that wait for each other: the same machine for schedules of stages and for lists with collectives.
+// Executes action lists that wait for each other. Used for schedules of stages and for lists with collectives.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -7,15 +7,15 @@
 
 namespace tw::pipeline {
 
-/// One action of a list, reduced to what it waits for. It runs when all of that is there.
+/// One action of a list, reduced to its messages and its collective. It runs when it need not wait for any of them.
 struct Step {
   struct Message {
     size_t channel = 0;
     int item = 0;
   };
-  std::optional<Message> in = {};         // it takes this message, which must be the channel's oldest
-  std::optional<Message> out = {};        // it sends this message, which the channel must have a place for
-  std::optional<size_t> collective = {};  // it runs together with the steps of all members
+  std::optional<Message> in = {};         // message that it receives, which must be the channel's oldest
+  std::optional<Message> out = {};        // message that it sends, for which the channel must have a place
+  std::optional<size_t> collective = {};  // index of its collective: it runs together with the steps of all members
 };
 
 struct ExecutableLists {
@@ -25,7 +25,7 @@ struct ExecutableLists {
   };
   std::vector<std::vector<Step>> lists;
   std::vector<Channel> channels = {};
-  std::vector<std::vector<size_t>> collectives = {};  // members of each collective: the lists that must come to it
+  std::vector<std::vector<size_t>> collectives = {};  // members of each collective: the lists that take part
 };
 
 /// A list that cannot continue.
@@ -43,8 +43,8 @@ struct BlockedList {
   std::vector<size_t> waits_for = {};  // lists that must act first
 };
 
-/// Executes the lists as far as they go. The order in which lists take turns does not matter: a step that can run stays so until it does.
-/// Takes O(steps + members of all collectives). @param capacity messages in a channel before its sender waits
+/// Executes the lists as far as possible. The order in which lists take turns does not matter: a step that can run stays runnable until it has run.
+/// Takes O(steps + members of all collectives). @param capacity maximum number of messages in a channel before its sender waits
 /// @return the lists that do not reach their end, ascending
 std::vector<BlockedList> execute(const ExecutableLists& all, size_t capacity);
 

@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// First stage of each operator; -1: none. Also reports operators that are on several stages and must not be.
+/// First stage of each operator; -1: none. Also reports operators that are on several stages, but use batch data.
 std::vector<int> stage_of_operators(const Plan& plan, const Profile& profile, const std::vector<bool>& sees, std::vector<std::string>& problems) {
   std::vector<int> stage_of(profile.operators.size(), -1);
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
@@ -43,7 +43,7 @@ void check_cut(const Plan& plan, const Profile& profile, std::vector<std::string
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const std::vector<int>& operators = plan.stages[stage].operators;
     if (std::none_of(operators.begin(), operators.end(), [&](int op) { return sees[static_cast<size_t>(op)]; })) {
-      problems.push_back(concat("stage ", stage, " has no operator that takes batch data"));
+      problems.push_back(concat("stage ", stage, " has no operator that uses batch data"));
     }
     for (const int op : operators) {
       for (const int input : profile.operators[static_cast<size_t>(op)].inputs) {
@@ -53,10 +53,10 @@ void check_cut(const Plan& plan, const Profile& profile, std::vector<std::string
         const int from = stage_of[static_cast<size_t>(input)];
         if (sees[static_cast<size_t>(input)] && from > static_cast<int>(stage)) {
           problems.push_back(
-              concat("the cut is not convex: \"", name, "\" in stage ", stage, " takes from \"", taken, "\" in stage ", from, ", which is later"));
+              concat("the cut is not convex: \"", name, "\" in stage ", stage, " uses \"", taken, "\" in stage ", from, ", which is later"));
         } else if (!sees[static_cast<size_t>(input)] && !std::binary_search(operators.begin(), operators.end(), input)) {
           problems.push_back(
-              concat("\"", name, "\" in stage ", stage, " takes from \"", taken, "\", which holds no batch data and must be in that stage too"));
+              concat("\"", name, "\" in stage ", stage, " uses \"", taken, "\", which does not depend on batch data and must be in the same stage"));
         }
       }
     }
@@ -81,14 +81,15 @@ std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, i
   if (plan.hash != profile.hash) problems.push_back(wrong_hash(plan, profile));
   if (plan.micro_batches < 1) problems.push_back(concat("micro_batches must be at least 1, got ", plan.micro_batches));
   if (plan.batch < plan.micro_batches)
-    problems.push_back(concat("a batch of ", plan.batch, " is smaller than its ", plan.micro_batches, " micro-batches"));
-  if (plan.stages.empty()) problems.emplace_back("there are no stages");
+    problems.push_back(concat("a batch of ", plan.batch, " rows cannot be divided into ", plan.micro_batches, " micro-batches"));
+  if (plan.stages.empty()) problems.emplace_back("the plan has no stages");
   if (!problems.empty()) return problems;
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const StagePlan& s = plan.stages[stage];
     if (s.replicas < 1) problems.push_back(concat("stage ", stage, ": replicas must be at least 1, got ", s.replicas));
     if (s.replicas > plan.rows())
-      problems.push_back(concat("stage ", stage, ": ", s.replicas, " replicas for micro-batches of ", plan.rows(), " rows"));
+      problems.push_back(concat("stage ", stage, ": ", s.replicas, " replicas cannot share micro-batches of ", plan.rows(),
+                                " rows: each replica needs at least one"));
     for (const int segment : s.segments) {
       if (!std::binary_search(s.operators.begin(), s.operators.end(), segment)) {
         problems.push_back(concat("stage ", stage, ": operator ", segment, " begins a segment, but is not in the stage"));

@@ -105,14 +105,14 @@ Plan plan_from_json(std::string_view text, const Profile& profile, int devices) 
             .batch = field<int64_t>(json, "batch", "plan"),
             .micro_batches = field<int>(json, "micro_batches", "plan"),
             .schedule = kind_from(json, "schedule", schedule_names(), "plan")};
-  // Checked first: with the operator names of another model, other messages would be misleading.
+  // Checked first: for a plan of another model, messages about operator names would be misleading.
   if (plan.hash != profile.hash) throw Error(wrong_hash(plan, profile));
   const Names names(profile);
   for (const auto& stage : field<std::vector<nlohmann::json>>(json, "stages", "plan")) {
     plan.stages.push_back(stage_from(stage, names, concat("plan.stages[", plan.stages.size(), ']')));
   }
   const std::vector<std::string> problems = problems_of(plan, profile, devices);
-  if (!problems.empty()) throw Error("the plan does not fit: " + problems.front());
+  if (!problems.empty()) throw Error("the plan is invalid for this model and number of devices: " + problems.front());
   return plan;
 }
 

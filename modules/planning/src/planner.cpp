@@ -76,7 +76,7 @@ struct Simulated {
   Plan plan;
 };
 
-/// The time of a step, and what is added for the slowest stage; see SearchSetting::balance.
+/// The time of a step, plus the penalty for the slowest stage; see SearchSetting::balance.
 double balanced_step_s(const Simulated& simulated) {
   double slowest = 0;
   for (const StagePlan& stage : simulated.plan.stages) slowest = std::max(slowest, stage.figures.forward_s + stage.figures.backward_s);
@@ -155,20 +155,21 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
   visitor.field("batch", options.batch, at_least(1, any_count), {.meaning = "rows of a step, over all devices", .unit = "rows"});
   visitor.field("micro_batches", options.micro_batches, at_least(1),
                 About{.meaning = "the only number of micro-batches to try; unset: powers of two, and divisors of the batch"});
-  visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "the only schedule to try; unset: both"});
+  visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "the only schedule to try; unset: gpipe and 1f1b"});
   visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "largest number of stages; unset: the number of devices"});
   visitor.field("stages", options.stages, at_least(1), About{.meaning = "exact number of stages, of one device each; unset: any, with replicas"});
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "kinds of recomputation that stages may use"});
   visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "largest number of blocks that operators are cut into before the search"});
   visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true},
-                {.meaning = "share by which a plan may be worse than the best; 0: exact"});
-  visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "largest number of plans that are returned"});
+                {.meaning = "relative optimality gap that the search may leave; 0: exact"});
+  visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "largest number of plans to return"});
 }
 
 void PlanOptions::validate() const {
   expect_none(out_of_bounds(*this));
-  TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " is smaller than its ", micro_batches.value_or(0), " micro-batches");
+  TW_EXPECTS(!micro_batches || *micro_batches <= batch, "a batch of ", batch, " rows cannot be divided into ", micro_batches.value_or(0),
+             " micro-batches");
   TW_EXPECTS(!stages || !max_stages || *stages <= *max_stages, "there cannot be ", stages.value_or(0), " stages, because max_stages is ",
              max_stages.value_or(0));
   TW_EXPECTS(!recompute.empty(), "recompute must allow at least one kind");
@@ -189,9 +190,9 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   cluster.validate();
   options.validate();
   TW_EXPECTS(!options.stages || *options.stages <= cluster.devices, "there are ", cluster.devices, " devices for ", options.stages.value_or(0),
-             " stages");
+             " stages, but each stage needs its own device");
   const OperatorOrder order(profile);
-  TW_EXPECTS(order.size() > 0, "no operator takes the model's input");
+  TW_EXPECTS(order.size() > 0, "the profile has no operator that uses the model's input");
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
   const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
   const std::vector<SearchSetting> settings = settings_of(cluster, options);

@@ -17,7 +17,7 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
   const auto report = [&](const auto&... parts) { problems.push_back(concat("operators[", index, "] \"", op.name, "\": ", parts...)); };
   if (op.name.empty() || op.name.find(" .. ") != std::string::npos) report("name must not be empty or contain \" .. \"");
   for (const int input : op.inputs) {
-    if (input < -1 || input >= index) report("inputs has ", input, "; an operator takes from -1, the model's input, or from earlier operators");
+    if (input < -1 || input >= index) report("inputs has ", input, "; expected the index of an earlier operator, or -1 for the model's input");
   }
   for (const int parameter : op.parameters) {
     if (parameter < 0 || parameter >= static_cast<int>(profile.parameters.size())) report("parameters has ", parameter, ", which does not exist");
@@ -30,7 +30,7 @@ std::vector<std::string> problems_of_operator(const Profile& profile, int index)
                                                          {"workspace_bytes", &op.workspace_bytes},
                                                          {"waiting_bytes", &op.waiting_bytes}};
   for (const auto& [name, cost] : costs) {
-    if (!is_cost(*cost)) report(name, " must be finite and at least 0, got ", cost->fixed, " + ", cost->per_row, " a row");
+    if (!is_cost(*cost)) report(name, " must be finite and at least 0, got ", cost->fixed, " + ", cost->per_row, " per row");
   }
   return problems;
 }
@@ -55,7 +55,7 @@ std::vector<std::string> problems_of(const Profile& profile) {
   if (!is_cost(profile.input_bytes)) problems.emplace_back("input_bytes must be finite and at least 0");
   for (const ProfiledParameter& parameter : profile.parameters) {
     if (!std::isfinite(parameter.bytes) || parameter.bytes < 0)
-      problems.push_back(concat("parameter \"", parameter.name, "\" has ", parameter.bytes, " bytes"));
+      problems.push_back(concat("parameter \"", parameter.name, "\" has ", parameter.bytes, " bytes; expected a finite number of at least 0"));
   }
   for (const int output : profile.outputs) {
     if (output >= -1 && output < static_cast<int>(profile.operators.size())) continue;

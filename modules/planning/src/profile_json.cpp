@@ -74,7 +74,7 @@ Profile profile_from_json(std::string_view text) {
   }
   profile.outputs = field<std::vector<int>>(json, "outputs", "profile");
   const std::vector<std::string> problems = problems_of(profile);
-  if (!problems.empty()) throw Error("the profile is wrong: " + problems.front());
+  if (!problems.empty()) throw Error("the profile is invalid: " + problems.front());
   return profile;
 }
 

@@ -13,8 +13,8 @@
 namespace tw::pipeline {
 namespace {
 
-/// @param warm_up by stage, the number of forward passes before forward and backward passes alternate. @param delay by stage, how many micro-batches
-/// late the weights' half of a backward pass is made
+/// @param warm_up by stage, the number of forward passes before forward and backward passes alternate. @param delay by stage, the number of
+/// micro-batches by which the weights' half of a backward pass is delayed
 template <class WarmUp, class Delay>
 Schedule in_halves(int stages, int micro_batches, const WarmUp& warm_up, const Delay& delay) {
   TW_EXPECTS(stages >= 1, "a pipeline must have at least one stage, got ", stages);
@@ -134,7 +134,7 @@ Schedule schedule_from_text(std::string_view text) {
     }
     if (!actions.empty()) schedule.devices.push_back(std::move(actions));
   }
-  if (schedule.devices.empty()) throw Error("a schedule needs a line for each device, got none");
+  if (schedule.devices.empty()) throw Error("the schedule is empty: expected a line for each device");
   return schedule;
 }
 

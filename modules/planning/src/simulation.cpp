@@ -61,7 +61,8 @@ double Simulation::bubble(size_t device) const {
 }
 
 Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times) {
-  TW_EXPECTS(times.size() == static_cast<size_t>(schedule.stages), "times of ", times.size(), " stages for a schedule of ", schedule.stages);
+  TW_EXPECTS(times.size() == static_cast<size_t>(schedule.stages), "`times` has ", times.size(),
+             " entries, expected one for each stage of the schedule: ", schedule.stages);
   const std::vector<std::string> problems = problems_of(schedule, std::max(schedule.micro_batches, 1));
   TW_EXPECTS(problems.empty(), problems.front());
   Simulation result;

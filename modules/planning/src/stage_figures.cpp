@@ -28,7 +28,7 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   memory.gradients = costs.parameter_bytes * parameters.gradients;
   memory.optimizer = costs.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
   memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes) + (setting.replicas > 1 ? memory.gradients : 0);
-  // The pass that runs now, and what others have left for their weights' half. What it leaves replaces what it has saved.
+  // Memory of the pass that runs now, and of passes that wait for their weights' half. Data left for a weights' half replaces what the pass saved.
   const double left = costs.waiting.of(rows);
   const double now = setting.waiting > 0 ? std::max(costs.peak.of(rows), left) : costs.peak.of(rows);
   const double waiting = std::max(0, setting.waiting - 1) * left;

@@ -14,9 +14,9 @@ namespace tw::pipeline {
 struct StageSetting {
   int64_t rows = 1;  ///< rows of a micro-batch on one replica
   int replicas = 1;
-  int in_flight = 1;
+  int in_flight = 1;  ///< number of micro-batches whose activations are held
   Recompute recompute = Recompute::none;
-  int waiting = 0;  ///< for the weights' half of their backward pass
+  int waiting = 0;  ///< number of micro-batches that wait for the weights' half of their backward pass
 };
 
 /// A range of blocks as a stage, for a number of rows.

@@ -123,7 +123,7 @@ std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSe
   // of stages.
   std::vector<SearchCost> known(static_cast<size_t>(dynamics.max_stages()) + 1, {-1, 0});
   double best = infinity;
-  const double gap = setting.balance > 0 ? 0 : options.gap;  // plans differ by less
+  const double gap = setting.balance > 0 ? 0 : options.gap;  // plans of different balance differ by less than the gap
   for (double bound = infinity; bound >= 0;) {
     dynamics.solve(bound);
     double least = infinity;

@@ -24,7 +24,7 @@ struct SearchSetting {
   int max_stages = 1;
   int max_replicas = 1 << 20;  ///< per stage
   int min_stages = 1;
-  /// Share of the slowest stage's time that counts in addition. One micro-batch takes the same time wherever it is cut; this cuts it evenly.
+  /// Share of the slowest stage's time that is added to the objective. With one micro-batch, all cuts take the same time; this prefers even ones.
   double balance = 0;
 
   bool operator==(const SearchSetting&) const = default;
@@ -47,14 +47,14 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCos
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
 /// Candidates. If any exist, they include one whose objective is within the options' gap of the optimum.
-/// @param good_enough an objective: after the first candidate, only better ones are searched for
+/// @param good_enough an objective; after the first candidate, the search looks only for better ones
 std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough);
 
 /// The plan with the fewest devices, up to setting.devices, that fits in memory, regardless of time; no stages if there is none.
 Candidate fewest_devices(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
-/// Numbers of replicas worth trying: larger ones only if each replica gets fewer rows, or a smaller shard of the optimizer's state.
+/// Numbers of replicas worth trying: a larger number only if each replica then has fewer rows, or a smaller shard of the optimizer's state.
 std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMemory& parameters);
 
 }  // namespace tw::pipeline

@@ -20,7 +20,7 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
   return cost;
 }
 
-/// On any stage: the search does not know how many come before.
+/// The maximum over all stages, because the search does not know how many stages come before.
 int most_waiting(const SearchSetting& setting) { return waiting(setting.schedule, setting.micro_batches, setting.max_stages - 1); }
 
 bool allows(const PlanOptions& options, Recompute recompute) {

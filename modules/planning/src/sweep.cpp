@@ -31,7 +31,7 @@ struct View {
   bool is_start(int64_t point) const { return kind == SweepKind::each || grid().is_c_point(point); }
 };
 
-/// The runs of `rank`, ascending. Equally spaced runs of one length form one entry, except for a first run that must wait for its start.
+/// The runs of `rank`, ascending. Equally spaced runs of equal length form one entry, except for a first run that must wait for its start value.
 std::vector<Runs> runs_of(const View& view, int rank) {
   std::vector<Runs> all;
   const auto [begin, end] = view.plan.steps_of(view.level, rank);

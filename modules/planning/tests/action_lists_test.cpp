@@ -46,10 +46,10 @@ TEST(ActionLists, ProblemsNameRanksAndActions) {
 TEST(ActionLists, AreCheckedBeforeTheyRun) {
   const auto problems = [](const std::vector<std::vector<RankAction>>& ranks) { return problems_of({{{0, 1}, {1, 2}}, ranks}); };
   EXPECT_EQ(problems({{gather(0)}, {reduce(0)}, {}}), Problems{"rank 1: the reduce 0 of group 0 has another kind on rank 0"});
-  EXPECT_EQ(problems({{gather(1)}, {}, {}}), Problems{"rank 0: it is not in the group of the gather 0 of group 1"});
-  EXPECT_EQ(problems({{gather(2)}, {}, {}}), Problems{"rank 0: there is no group for the gather 0 of group 2"});
-  EXPECT_EQ(problems({{send(0)}, {send(3)}, {}}), (Problems{"rank 0: there is no other rank for the send of message 0 to rank 0",
-                                                            "rank 1: there is no other rank for the send of message 0 to rank 3"}));
+  EXPECT_EQ(problems({{gather(1)}, {}, {}}), Problems{"rank 0: the rank is not in the group, but its list has the gather 0 of group 1"});
+  EXPECT_EQ(problems({{gather(2)}, {}, {}}), Problems{"rank 0: there is no such group: gather 0 of group 2"});
+  EXPECT_EQ(problems({{send(0)}, {send(3)}, {}}), (Problems{"rank 0: the peer must be another rank: send of message 0 to rank 0",
+                                                            "rank 1: the peer must be another rank: send of message 0 to rank 3"}));
   EXPECT_EQ(problems({{send(1)}, {}, {}}), Problems{"rank 1 never receives message 0 from rank 0"});
   EXPECT_EQ(problems({{gather(0), reduce(0)}, {gather(0)}, {}}).front(), "rank 0: the reduce 0 of group 0 occurs twice");
   const RankAction forward{.kind = Kind::forward, .stage = 1};

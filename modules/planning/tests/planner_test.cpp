@@ -270,7 +270,7 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
   Cluster cluster{.devices = 2, .memory_bytes = 8200};  // two operators per device
   const PlanOptions options{.batch = 4};
   const std::string too_few = message_of([&] { plan(profile, cluster, options); });
-  expect_contains(too_few, "the model does not fit 2 devices of 8200 bytes");
+  expect_contains(too_few, "the model does not fit on 2 devices of 8200 bytes");
   expect_contains(too_few, "\"op4\" does not fit: the devices before it are full, and 160");
   expect_contains(too_few, "; 4 devices are sufficient");
   cluster.devices = 4;
@@ -280,7 +280,7 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
 
   profile.parameters[5].bytes = 3000;
   const std::string too_large = message_of([&] { plan(profile, cluster, options); });
-  expect_contains(too_large, "\"op5\" alone needs 12006 bytes on each device, 3806 bytes more than it has: no number of devices is sufficient");
+  expect_contains(too_large, "\"op5\" alone needs 12006 bytes on each device, 3806 bytes more than a device has: no number of devices is sufficient");
   expect_contains(message_of([&] { plan(equal_chain(8, 1000), cluster, {.batch = 4, .max_stages = 2}); }),
                   "with at most 2 stages, no number of devices");
 }
@@ -297,11 +297,11 @@ TEST(Planner, RefusesWrongOptionsByName) {
   const auto refused = [&](const Cluster& cluster, const PlanOptions& options) { return message_of([&] { plan(profile, cluster, options); }); };
   expect_contains(refused({.devices = 0}, {}), "devices must be at least 1");
   expect_contains(refused({.devices = 1, .between_stages = {0, 0}}, {}), "between_stages.bytes_per_second must be positive");
-  expect_contains(refused({}, {.batch = 4, .micro_batches = 8}), "a batch of 4 is smaller than its 8 micro-batches");
+  expect_contains(refused({}, {.batch = 4, .micro_batches = 8}), "a batch of 4 rows cannot be divided into 8 micro-batches");
   expect_contains(refused({}, {.batch = 4, .recompute = {}}), "recompute must allow at least one kind");
   expect_contains(refused({}, {.batch = 4, .max_stages = 0}), "max_stages must be at least 1");
   expect_contains(refused({.devices = 2}, {.batch = 4, .stages = 3}), "there are 2 devices for 3 stages");
-  expect_contains(refused({.devices = 8}, {.batch = 4, .stages = 5}), "the model can be cut into at most 4 stages, but 5 are asked for");
+  expect_contains(refused({.devices = 8}, {.batch = 4, .stages = 5}), "the model can be cut into at most 4 stages, but 5 are requested");
   expect_contains(refused({.devices = 8}, {.batch = 4, .max_stages = 2, .stages = 3}), "there cannot be 3 stages, because max_stages is 2");
 }
 

@@ -115,18 +115,18 @@ TEST(Check, NamesWhatIsWrongWithAPlan) {
                     p.stages[0].operators = {0, 1, 3};
                     p.stages[1].operators = {2};
                   }),
-                  "the cut is not convex: \"c\" in stage 0 takes from \"b\" in stage 1, which is later");
-  expect_contains(problem([](Plan& p) { p.stages[1].operators = {3}; }), "\"c\" in stage 1 takes from \"mask\", which holds no batch data");
+                  "the cut is not convex: \"c\" in stage 0 uses \"b\" in stage 1, which is later");
+  expect_contains(problem([](Plan& p) { p.stages[1].operators = {3}; }), "\"c\" in stage 1 uses \"mask\", which does not depend on batch data");
   expect_contains(problem([](Plan&) {}, 2), "replicas sum up to 3, but there are 2 devices");
   expect_contains(problem([](Plan& p) { p.stages[0].replicas = 0; }), "stage 0: replicas must be at least 1, got 0");
-  expect_contains(problem([](Plan& p) { p.micro_batches = 9; }), "a batch of 8 is smaller than its 9 micro-batches");
-  expect_contains(problem([](Plan& p) { p.micro_batches = 8; }), "stage 0: 2 replicas for micro-batches of 1 rows");
+  expect_contains(problem([](Plan& p) { p.micro_batches = 9; }), "a batch of 8 rows cannot be divided into 9 micro-batches");
+  expect_contains(problem([](Plan& p) { p.micro_batches = 8; }), "stage 0: 2 replicas cannot share micro-batches of 1 rows");
   expect_contains(problem([](Plan& p) { p.stages[1].operators = {3, 7}; }), "stage 1 has operator 7, which does not exist");
   expect_contains(problem([](Plan& p) {
                     p.stages[0].operators = {0, 1, 2, 3};
                     p.stages[1].operators = {0};
                   }),
-                  "stage 1 has no operator that takes batch data");
+                  "stage 1 has no operator that uses batch data");
 }
 
 TEST(Json, OfPlansGoesBothWays) {
@@ -152,7 +152,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
     return message_of([&] { plan_from_json(text, profile, 3); });
   };
   EXPECT_NO_THROW(plan_from_json(good.dump(), profile, 3));
-  expect_contains(refused([](auto& j) { j["version"] = 2, j["stage"] = 0; }), "plan.version is 2, only 1 is supported");
+  expect_contains(refused([](auto& j) { j["version"] = 2, j["stage"] = 0; }), "plan.version is 2, but only version 1 is supported");
   nlohmann::json without_version = good;
   EXPECT_EQ(without_version.erase("version"), 1U);
   EXPECT_NO_THROW(plan_from_json(without_version.dump(), profile, 3));
@@ -164,7 +164,7 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
                   "the plan is for a model with hash x");
   expect_contains(refused([](auto& j) { j.erase("batch"); }), "plan.batch is missing");
   expect_contains(refused([](auto& j) { j["micro_batches"] = "two"; }), "plan.micro_batches has the wrong type: \"two\"");
-  expect_contains(refused([](auto& j) { j["microbatches"] = 2; }), "plan.microbatches is unknown");
+  expect_contains(refused([](auto& j) { j["microbatches"] = 2; }), "plan.microbatches is not a known field");
   expect_contains(refused([](auto& j) { j["schedule"] = "zb"; }), "plan.schedule is \"zb\", must be one of gpipe, 1f1b, zb-h1");
   expect_contains(refused([](auto& j) { j["stages"][1]["recompute"] = "some"; }), "plan.stages[1].recompute is \"some\"");
   expect_contains(refused([](auto& j) { j["stages"][1]["operators"] = {"mask", "d"}; }), "plan.stages[1].operators: there is no operator \"d\"");
@@ -186,7 +186,7 @@ TEST(Json, OfProfilesGoesBothWaysAndNamesFields) {
     EXPECT_THROW(profile_from_json(json.dump()), Error);
     return message_of([&] { profile_from_json(json.dump()); });
   };
-  expect_contains(refused([](auto& j) { j["version"] = 3, j["operator"] = 0; }), "profile.version is 3, only 2 is supported");
+  expect_contains(refused([](auto& j) { j["version"] = 3, j["operator"] = 0; }), "profile.version is 3, but only version 2 is supported");
   expect_contains(refused([](auto& j) { j["operators"][1].erase("forward_s"); }), "profile.operators[1].forward_s is missing");
   expect_contains(refused([](auto& j) { j["operators"][1]["forward_s"] = {1}; }), "profile.operators[1].forward_s must be two numbers");
   expect_contains(refused([](auto& j) { j["operators"][1]["inputs"] = {3}; }), "operators[1] \"a\": inputs has 3");

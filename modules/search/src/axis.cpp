@@ -36,7 +36,7 @@ Axis Axis::of_losses(std::vector<double> losses) {
 double Axis::place(double value) const {
   const double within = std::clamp(value, low_, high_);
   if (logarithmic_) return (std::log(within) - std::log(low_)) / (std::log(high_) - std::log(low_));
-  return (within / 2 - low_ / 2) / (high_ / 2 - low_ / 2);  // halves: the range of all doubles is none
+  return (within / 2 - low_ / 2) / (high_ / 2 - low_ / 2);  // halves, since the range of all doubles overflows
 }
 
 std::vector<double> Axis::ticks() const {

@@ -7,12 +7,12 @@ namespace tw::search {
 /// Numbers along a line: linear or logarithmic.
 class Axis {
  public:
-  /// @param logarithmic only where `low` is above 0. Where the limits are equal, it reaches beyond them
+  /// @param logarithmic ignored unless `low` is positive. If the limits are equal, the axis is extended beyond them
   Axis(double low, double high, bool logarithmic);
-  /// For these losses, one at least: from the smallest to where 19 of 20 lie below; logarithmic where that is over a factor of 100 or more.
+  /// An axis for these losses, at least one: from the smallest to a value that 19 of 20 do not exceed; logarithmic if their ratio is 100 or more.
   static Axis of_losses(std::vector<double> losses);
 
-  /// 0 at the low end, 1 at the high end; numbers beyond are at the ends.
+  /// The position of `value`: 0 at the low end, 1 at the high end. Values beyond an end are placed there.
   double place(double value) const;
   bool contains(double value) const { return value >= low_ && value <= high_; }
   /// Round numbers, about six.

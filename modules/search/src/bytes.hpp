@@ -14,7 +14,7 @@ struct Fields<search::Individual> {
 };
 
 namespace search {
-using tw::put;  // found together with those of messages
+using tw::put;  // so that overload resolution finds these and those of messages
 }
 
 }  // namespace tw

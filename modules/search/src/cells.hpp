@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in tables of the report's page. Six digits are read at a glance; trials.csv has all of them.
+// Cells of tables in the HTML report. Numbers have six digits for readability; trials.csv has all digits.
 #pragma once
 #include <cmath>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tw::search {
 
-/// Empty for what is not finite.
+/// Empty for a value that is not finite.
 inline std::string cell_text(double value) { return std::isfinite(value) ? brief_text(value, 6) : std::string(); }
 
-/// The values of a configuration, by parameter; "-" for what does not exist.
+/// Appends the values of a configuration, by parameter; "-" for a parameter that does not exist.
 inline void append_cells(std::vector<std::string>& row, const Space& space, const std::vector<double>& values) {
   for (size_t i = 0; i < space.size(); ++i) {
     const Parameter& parameter = space.parameters()[i];

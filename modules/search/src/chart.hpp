@@ -8,10 +8,10 @@
 
 namespace tw::search {
 
-/// A drawing with an axis along its lower and its left side. Places are 0 to 1 from the lower left corner.
+/// A drawing with axes on its lower and left sides. Places are numbers from 0 to 1, measured from the lower left corner.
 class Chart {
  public:
-  /// Of what lies between the axes, in pixels.
+  /// Size of the area between the axes, in pixels.
   struct Size {
     double width = 440;
     double height = 240;

@@ -46,14 +46,14 @@ Attempt attempt(Evaluator& evaluator, int64_t trial, const std::vector<double>& 
 
 bool are_same(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-/// All objectives, and the violation.
+/// All objectives, then the violation.
 std::vector<double> numbers_of(const Evaluation& evaluation) {
   std::vector<double> numbers = evaluation.objectives.empty() ? std::vector{evaluation.loss} : evaluation.objectives;
   numbers.push_back(evaluation.violation);
   return numbers;
 }
 
-/// Empty: none.
+/// The difference between two attempts, or another problem of them; empty if there is none.
 std::string problem_of(const Attempt& first, const Attempt& second) {
   for (const Attempt* each : {&first, &second}) {
     if (each->evaluation.state == TrialState::failed) return "failed: " + each->evaluation.message;
@@ -63,19 +63,19 @@ std::string problem_of(const Attempt& first, const Attempt& second) {
   }
   const std::vector<double> found = numbers_of(first.evaluation);
   const std::vector<double> repeated = numbers_of(second.evaluation);
-  if (found.size() != repeated.size()) return concat("returns ", found.size() - 1, " values, and ", repeated.size() - 1, " when it is repeated");
+  if (found.size() != repeated.size()) return concat("returns ", found.size() - 1, " values, but ", repeated.size() - 1, " when it is repeated");
   for (size_t i = 0; i < found.size(); ++i) {
     if (are_same(found[i], repeated[i])) continue;
     const std::string what = i + 1 == found.size() ? "its violation" : found.size() == 2 ? "its loss" : concat("its value ", i + 1);
-    return concat(what, " is ", exact_text(found[i]), ", and ", exact_text(repeated[i]), " when it is repeated");
+    return concat(what, " is ", exact_text(found[i]), ", but ", exact_text(repeated[i]), " when it is repeated");
   }
   if (first.reports.size() != second.reports.size())
-    return concat("reports ", first.reports.size(), " times, and ", second.reports.size(), " times when it is repeated");
+    return concat("reports ", first.reports.size(), " times, but ", second.reports.size(), " times when it is repeated");
   for (size_t i = 0; i < first.reports.size(); ++i) {
     const Report& a = first.reports[i];
     const Report& b = second.reports[i];
     if (a.step != b.step || !are_same(a.value, b.value))
-      return concat("reports ", exact_text(a.value), " at step ", a.step, ", and ", exact_text(b.value), " at step ", b.step, " when it is repeated");
+      return concat("reports ", exact_text(a.value), " at step ", a.step, ", but ", exact_text(b.value), " at step ", b.step, " when it is repeated");
   }
   return "";
 }
@@ -89,13 +89,14 @@ ObjectiveCheck checked(Evaluator& evaluator, const Space& space, const Objective
     configurations.push_back(breeder.ask(Population(), random).values);
     const std::string violated = space.violated(configurations.back());
     if (violated.empty()) continue;
-    check.problems.push_back("configurations at random violate '" + violated + "'");
+    check.problems.push_back("random configurations violate the constraint '" + violated + "'");
     return check;
   }
   std::vector<Attempt> first;
   std::vector<Attempt> second(configurations.size());
   for (const auto& values : configurations) first.push_back(attempt(evaluator, static_cast<int64_t>(first.size()), values));
-  for (size_t i = second.size(); i-- > 0;) second[i] = attempt(evaluator, static_cast<int64_t>(i), configurations[i]);  // others lie in between
+  for (size_t i = second.size(); i-- > 0;)
+    second[i] = attempt(evaluator, static_cast<int64_t>(i), configurations[i]);  // in reverse order, so that other trials come in between
   for (size_t i = 0; i < first.size(); ++i) {
     const std::string problem = problem_of(first[i], second[i]);
     if (!problem.empty()) check.problems.push_back(concat("trial ", i, ", ", Configuration(space, configurations[i]).describe(), ": ", problem));
@@ -116,9 +117,9 @@ ObjectiveCheck check_objective(const Communicator& comm, const Space& space, con
   lines.push_back(concat("configurations ", options.configurations));
   lines.push_back(concat("seed ", options.seed));
   lines.emplace_back(objective ? "an objective" : "no objective");
-  expect_same_on_all_ranks(comm, "the space and options of a check", lines);
+  expect_same_on_all_ranks(comm, "the space and options of check_objective()", lines);
   options.validate();
-  TW_EXPECTS(objective != nullptr, "there is no objective to be checked");
+  TW_EXPECTS(objective != nullptr, "check_objective() needs an objective, but the function is empty");
   const Communicator worker = comm.dup();
   return revoke_on_exception(worker, [&] {
     Evaluator evaluator(worker, space, objective, options.seed);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto a_while = std::chrono::seconds(1);
 
-/// Number of bytes, number of tensors; of each its name, type and shape; and then their elements.
+/// The number of bytes; the number of tensors; the name, type and shape of each tensor; the elements of all tensors.
 Bytes packed(const std::vector<NamedTensor>& tensors) {
   Bytes bytes;
   put(bytes, uint64_t{0});
@@ -75,19 +75,20 @@ void Checkpoints::restore(int64_t trial, const Attachment& attachment) const {
   for (const NamedTensor& each : tensors) names.push_back(each.name);
   if (attachment.prepare) attachment.prepare(names);
   const std::vector<NamedShard> shards = attachment.shards();
-  TW_EXPECTS(shards.size() == tensors.size(), "trial ", trial, " attaches ", shards.size(), " tensors, and goes on with ", tensors.size());
+  TW_EXPECTS(shards.size() == tensors.size(), "trial ", trial, " attaches ", shards.size(), " tensors when it resumes; expected ", tensors.size());
   const at::NoGradGuard no_gradients;
-  std::map<std::string, int64_t> seen;  // a rank may hold several slices of a tensor, in one order
+  std::map<std::string, int64_t> seen;  // a rank may hold several slices of a tensor, always in the same order
   for (const NamedShard& shard : shards) {
     auto found = std::ranges::find(tensors, shard.name, &NamedTensor::name);
     for (int64_t before = seen[shard.name]++; before > 0 && found != tensors.end(); --before) {
       found = std::ranges::find(found + 1, tensors.end(), shard.name, &NamedTensor::name);
     }
-    TW_EXPECTS(found != tensors.end(), "trial ", trial, " attaches ", shard.name, ", which is not among what it goes on with");
+    TW_EXPECTS(found != tensors.end(), "trial ", trial, " attaches ", shard.name, ", which is not among its stored tensors");
     const at::Tensor& tensor = found->tensor;
     const bool fits = shard.tensor.sizes() == tensor.sizes() && shard.tensor.scalar_type() == tensor.scalar_type();
-    TW_EXPECTS(fits, "trial ", trial, " attaches ", shard.name, " with shape ", shape_text(shard.tensor.sizes().vec()), ", and goes on with ",
-               shape_text(tensor.sizes().vec()), "; a parameter that shapes tensors must be among population_training.frozen");
+    TW_EXPECTS(fits, "trial ", trial, " attaches ", shard.name, " with shape ", shape_text(shard.tensor.sizes().vec()),
+               ", but its stored tensor has shape ", shape_text(tensor.sizes().vec()),
+               " or another type; list the parameters that determine shapes in population_training.frozen");
     shard.tensor.copy_(tensor);
   }
   if (attachment.apply) attachment.apply(shards);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two parameters that matter most together: what the forest foretells, and what was tried.
+// The two parameters that are most important together: predictions of the forest, and trials.
 #include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
@@ -16,7 +16,7 @@ constexpr Chart::Size map_size{.width = 600, .height = 420};
 constexpr int64_t max_cells_of_side = 30;  // along an axis
 constexpr size_t max_trials_on_map = 300;
 
-/// By what both have of the variance, alone and together.
+/// The pair with the largest share of the variance, alone and together.
 PairShare most_important_pair(const VarianceShares& shares) {
   const auto closed = [&](const PairShare& pair) { return shares.alone[pair.first] + shares.alone[pair.second] + pair.share; };
   return *std::ranges::max_element(shares.pairs, {}, closed);
@@ -66,9 +66,8 @@ std::string contours_section(const Findings& findings) {
                        colour_of_rank(share_of_rank(*rank, findings.ranked.size())), tip_of(entry, space), {{"class", "seen"}});
   }
   return element("h2", "The two parameters that matter most") + chart.svg().in_page() +
-         note(concat(
-             "The loss that the forest predicts, in the mean over all other values, and trials, both coloured by rank: yellow the best, violet ",
-             "the worst. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), "."));
+         note(concat("The loss that the forest predicts, averaged over all other parameters, and trials. Both are coloured by rank: ",
+                     "yellow is the best, violet the worst. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), "."));
 }
 
 }  // namespace tw::search

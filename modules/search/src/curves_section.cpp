@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What trials have reported, over their steps.
+// Reported values of trials over their steps.
 #include <algorithm>
 #include <cmath>
 #include <tw/base/concat.hpp>
@@ -13,9 +13,9 @@ namespace tw::search {
 namespace {
 
 constexpr size_t max_curves = 300;
-constexpr size_t max_points_of_curve = 100;  // of a curve
+constexpr size_t max_points_of_curve = 100;  // points per curve
 
-/// Those that are numbers; of many, evenly many, and the last one.
+/// The finite reports; if there are many, a selection at equal distances that includes the last one.
 std::vector<Report> points_of(const LedgerEntry& entry) {
   std::vector<Report> points;
   std::ranges::copy_if(entry.reports, std::back_inserter(points), [](const Report& report) { return std::isfinite(report.value); });
@@ -63,9 +63,9 @@ std::string curves_section(const Findings& findings) {
                          {{"class", is_pruned ? "trial faint" : "trial"}});
   }
   return element("h2", "Learning curves") + chart.svg().in_page() +
-         note(concat(
-             "A line a trial that has reported more than once, coloured by the rank of its loss: yellow the best, violet the worst; pruned ones ",
-             "are faint. Trials: ", chosen_text(shown.size(), curves.size()), ". Values beyond the axis are at its end."));
+         note(concat("Each line is a trial that has reported more than once, coloured by the rank of its loss: yellow is the best, ",
+                     "violet the worst. Pruned trials are faint. Trials: ", chosen_text(shown.size(), curves.size()),
+                     ". Values beyond the axis are drawn at its end."));
 }
 
 }  // namespace tw::search

@@ -59,7 +59,7 @@ double number_or(const json& value, double otherwise) { return value.is_null() ?
 std::string description_of(const Space& space, const SearchOptions& options) {
   json parameters = json::array();
   for (const Parameter& each : space.parameters()) parameters.push_back(parameter_json(each));
-  json starts = json::array();  // not that of the parameters' own
+  json starts = json::array();  // without the one that follows from the parameters
   for (size_t i = Space(space.parameters()).starts().size(); i < space.starts().size(); ++i) starts.push_back(named_texts(space, space.starts()[i]));
   const json description{{"version", description_version},
                          {"parameters", parameters},
@@ -71,7 +71,7 @@ std::string description_of(const Space& space, const SearchOptions& options) {
   try {
     text = description.dump(2) + '\n';
   } catch (const json::exception& error) {
-    TW_EXPECTS(false, "parameters and choices must have names in UTF-8, in which a search's journal is described: ", error.what());
+    TW_EXPECTS(false, "parameters and choices must have names in UTF-8, since the search's description is JSON: ", error.what());
   }
   return text;
 }
@@ -83,15 +83,16 @@ void write_description(const std::filesystem::path& folder, const Space& space, 
 Description read_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / file_of_description;
   std::ifstream in(path);
-  if (!in) throw FileError(path, 0, "cannot be opened: no search has begun there, or one of an earlier version");
+  if (!in) throw FileError(path, 0, "cannot be opened: no search has begun in this folder, or an earlier version began it");
   try {
     const json description = json::parse(in);
-    const int64_t version = description.value("version", int64_t{1});  // files written before there was a number are of version 1
+    const int64_t version = description.value("version", int64_t{1});  // files without a version are of version 1
     if (version != description_version) throw Error(concat("its version is ", version, ", only ", description_version, " is supported"));
     std::vector<Parameter> parameters;
     for (const json& each : description.at("parameters")) parameters.push_back(parameter_in(each));
     Space space(std::move(parameters));
-    for (const json& each : description.value("starts", json::array())) space.start_at(each.get<NamedTexts>());  // none in earlier versions' files
+    for (const json& each : description.value("starts", json::array()))
+      space.start_at(each.get<NamedTexts>());  // missing in files of earlier versions
     return {.space = std::move(space),
             .evaluations = description.at("evaluations"),
             .seconds = number_or(description.at("seconds"), infinite),

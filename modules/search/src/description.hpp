@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a search is, beside its journal: search.json, for whoever has nothing but the folder.
+// The description of a search next to its journal, search.json, for programs that have only the folder.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -19,7 +19,7 @@ struct Description {
 /// The file's text. @throws ContractError for names that are not UTF-8
 std::string description_of(const Space& space, const SearchOptions& options);
 void write_description(const std::filesystem::path& folder, const Space& space, const SearchOptions& options);
-/// @throws FileError where there is none
+/// @throws FileError if there is none, or it cannot be read
 Description read_description(const std::filesystem::path& folder);
 
 }  // namespace tw::search

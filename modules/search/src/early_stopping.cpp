@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-/// Stops trials by a rule.
+/// Stops trials by a StoppingRule.
 class EarlyStopping final : public TrialScheduler {
  public:
   explicit EarlyStopping(std::unique_ptr<StoppingRule> rule) : rule_(std::move(rule)) {}
@@ -28,7 +28,7 @@ class EarlyStopping final : public TrialScheduler {
 
 std::unique_ptr<TrialScheduler> early_stopping(const StoppingFactory& factory) {
   auto rule = factory ? factory() : nullptr;
-  TW_EXPECTS(rule != nullptr, "scheduler: the function returned no stopping rule");
+  TW_EXPECTS(rule != nullptr, "the function in SearchOptions::scheduler returned no stopping rule");
   return std::make_unique<EarlyStopping>(std::move(rule));
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* mark_suffix = ".ended";
 
-std::array<char, 4096> mark_path{};  // a handler may neither allocate nor be given anything
+std::array<char, 4096> mark_path{};  // global, since a handler may not allocate and takes no arguments
 
 extern "C" void leave_mark(int signal) {
   const int mark = ::open(mark_path.data(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

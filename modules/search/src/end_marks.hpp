@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks that processes leave in a journal's folder when a signal asks them to end: these did not end by what they were doing.
+// Marks that processes leave in a journal's folder when a signal asks them to end. Their own trials did not end these processes.
 #pragma once
 #include <csignal>
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace tw::search {
 
-/// While it lives, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU leave a mark before they end the process; those of them that somebody else
-/// heeds are left to them. One at a time: what lives inside another one does nothing.
+/// While alive, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU leave a mark before they end the process. Signals that already have a handler
+/// or are ignored are left alone. Only one object is active at a time: one that is created while another lives does nothing.
 class EndMark {
  public:
-  /// @param rank of `ranks` of this worker
+  /// @param rank rank in the worker. @param ranks number of ranks of the worker
   EndMark(const std::filesystem::path& folder, int worker, int rank, int ranks);
   ~EndMark();
   EndMark(const EndMark&) = delete;
   EndMark& operator=(const EndMark&) = delete;
 
  private:
-  std::vector<std::pair<int, struct sigaction>> replaced_;  // by signal
+  std::vector<std::pair<int, struct sigaction>> replaced_;  // signals and their earlier handlers
 };
 
-/// The workers all of whose ranks left a mark.
+/// The workers whose ranks all left a mark.
 std::set<int> marked_workers(const std::filesystem::path& folder);
 void remove_end_marks(const std::filesystem::path& folder);
 

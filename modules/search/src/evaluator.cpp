@@ -21,32 +21,31 @@ namespace {
 constexpr size_t numbers_of_an_order = 3;
 constexpr size_t max_of_a_message = 4096;  // bytes: it is kept in journals and shown in reports
 
-/// Its beginning, and how much more there was.
+/// The beginning of a long message, with the number of bytes that were cut off.
 std::string beginning_of(const std::string& message) {
   if (message.size() <= max_of_a_message) return message;
   size_t end = max_of_a_message;
-  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;  // no part of a character in UTF-8
-  return concat(message.substr(0, end), " ... and ", message.size() - end, " bytes more");
+  while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;  // never splits a UTF-8 character
+  return concat(message.substr(0, end), " ... and ", message.size() - end, " more bytes");
 }
 
-/// Others may compute for long before they come: no stall, so each wait is a short one.
+/// Other ranks may compute for long before they join. This is no stall, so each single wait is short.
 void wait_patiently(Work work) {
   while (!work.wait_for(std::chrono::milliseconds(100))) {
   }
 }
 
-/// From the first rank.
+/// Broadcasts from the first rank.
 void broadcast_patiently(const Communicator& comm, std::span<std::byte> message) {
   if (comm.size() == 1) return;
-  const auto kept =
-      std::make_shared<std::vector<std::byte>>(message.begin(), message.end());  // where a revocation ends the wait, longer than `message`
+  const auto kept = std::make_shared<std::vector<std::byte>>(message.begin(), message.end());  // may outlive `message` if a revocation ends the wait
   const auto bytes = static_cast<int64_t>(kept->size());
   wait_patiently(mpi::start(comm, {.collective = Collective::broadcast, .peer = 0, .count = bytes},
                             mpi::broadcast_transfer(comm, {kept->data(), bytes, ElementType::uint8}, Rank(0)), [kept] {}));
   std::ranges::copy(*kept, message.begin());
 }
 
-/// What this rank knows of why a trial failed, or else the first one that knows.
+/// Why a trial failed: the cause on this rank, or else on the first rank that has one.
 std::string message_of(const std::vector<RankFailure>& failures, const Communicator& ranks) {
   const auto knows = [](const RankFailure& failure) { return failure.kind != RankFailure::Kind::consequence; };
   const auto mine = std::ranges::find(failures, int{ranks.rank()}, &RankFailure::rank);
@@ -66,7 +65,7 @@ class Evaluator::Running : public Trial::Host {
 
   bool report(int64_t step, double value) override {
     if (verdict_ != Verdict::go_on) return false;
-    TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports ascend: got ", step, " after ", last_->step);
+    TW_EXPECTS(!last_ || step > last_->step, "the steps of a trial's reports must ascend: got ", step, " after ", last_->step);
     last_ = {trial_, step, value};
     if (evaluator_.leads()) watched([&] { verdict_ = listener_.report(step, value); });
     broadcast_patiently(evaluator_.team_.verdicts(), std::as_writable_bytes(std::span(&verdict_, 1)));
@@ -75,7 +74,7 @@ class Evaluator::Running : public Trial::Host {
   }
 
   int64_t attach(Attachment attachment) override {
-    TW_EXPECTS(!attachment_, "trial ", trial_, " attaches twice");
+    TW_EXPECTS(!attachment_, "trial ", trial_, " calls attach() twice; call it once with all tensors");
     attachment_ = std::move(attachment);
     if (!evaluator_.checkpoints_.has(trial_)) return 0;
     evaluator_.checkpoints_.restore(trial_, *attachment_);
@@ -88,7 +87,7 @@ class Evaluator::Running : public Trial::Host {
 
   Verdict verdict() const { return verdict_; }
   double last() const { return last_->value; }
-  /// Not the trial, but the search itself: a full disk, another worker's end.
+  /// The exception of a failure of the search itself rather than of the trial, such as a full disk or the end of another worker; null: none.
   const std::exception_ptr& broken() const { return broken_; }
 
  private:
@@ -105,7 +104,7 @@ class Evaluator::Running : public Trial::Host {
   void capture() {
     if (attachment_) evaluator_.checkpoints_.capture(trial_, *attachment_);
     TW_EXPECTS(attachment_ || evaluator_.layout_ == nullptr,
-               "trials of a population copy each other's tensors: the objective must attach them (Trial::attach)");
+               "the objective attaches no tensors, but trials of a population copy each other's tensors: call Trial::attach()");
   }
 
   Evaluator& evaluator_;
@@ -215,7 +214,7 @@ Evaluation Evaluator::run(int64_t trial, const std::vector<double>& values, int6
   return evaluation;
 }
 
-/// Calls the objective, and returns what it throws, when all ranks of the team are done with it.
+/// Calls the objective, waits until all ranks of the team have returned from it, and returns what it threw here.
 std::exception_ptr Evaluator::together(const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const {
   const auto evaluate = [&] { outcome = objective_(configuration, trial); };
   std::exception_ptr thrown;
@@ -229,7 +228,7 @@ std::exception_ptr Evaluator::together(const Configuration& configuration, Trial
   } catch (...) {
     thrown = std::current_exception();
   }
-  // Where nothing is revoked.
+  // On a communicator that is never revoked.
   if (team_.size() > 1) wait_patiently(mpi::start(team_.ranks(), {.collective = Collective::barrier}, mpi::barrier_transfer(team_.ranks())));
   return thrown;
 }

@@ -20,52 +20,52 @@ namespace tw::search {
 /// How an evaluation ended.
 struct Evaluation {
   double loss = std::numeric_limits<double>::infinity();
-  std::vector<double> objectives = {};   ///< as Individual has them
-  double violation = 0;                  ///< likewise
-  std::vector<double> constraints = {};  ///< as Outcome has them
+  std::vector<double> objectives = {};   ///< see Individual
+  double violation = 0;                  ///< see Individual
+  std::vector<double> constraints = {};  ///< see Outcome
   TrialState state = TrialState::complete;
   double seconds = 0;
-  std::string message = {};  ///< why it failed, or is infeasible
-  bool paused = false;       ///< it has not ended; nothing of the above but its seconds
+  std::string message = {};  ///< why it failed or is infeasible
+  bool paused = false;       ///< it has not ended; of the fields above, only `seconds` is set
 };
 
-/// The ranks of one worker, which evaluate together: the first one says what, the others serve.
+/// The ranks of one worker, which evaluate together. The first rank gives orders, and the others carry them out in serve().
 class Evaluator {
  public:
-  /// What the first rank does while a trial runs.
+  /// Called on the first rank while a trial runs.
   struct Listener {
     std::function<Verdict(int64_t step, double value)> report = {};
     std::function<void()> attend = {};
   };
 
-  /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any, as long as there is one
+  /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any number of at least one
   Evaluator(const Communicator& worker, const Space& space, const Objective& objective, uint64_t seed, size_t objectives = 0);
-  /// Trials copy each other's tensors across ranks, so each must attach what it carries (Trial::attach). Collective over `all` ranks of the search.
+  /// Lets trials copy each other's tensors across ranks, so each trial must attach them (Trial::attach). Collective over `all` ranks of the search.
   /// @param layout borrowed
   void connect(const Communicator& all, const Layout& layout);
 
   bool leads() const { return team_.leads(); }
 
-  // On the first rank. The others do the same meanwhile, each with its own part.
+  // For the first rank. The other ranks do the same in serve(), each with its own tensors.
 
-  /// @param step after which the trial resumes; 0: it begins
+  /// @param step step after which the trial resumes; 0: it begins
   /// @throws what the listener throws; the objective's failures are returned
   Evaluation evaluate(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
-  /// What paused trials carry: see Checkpoints. Where workers have different numbers of ranks, rank q of the one that receives gets what rank q mod n
-  /// of the n that send has.
+  /// Transfers the tensors of paused trials, see Checkpoints. If workers have different numbers of ranks, rank q of the receiving worker gets the
+  /// tensors of rank q mod n of the n sending ranks.
   void copy(int64_t original, int64_t trial);
   void send(int64_t trial, int worker);
   void receive(int worker, int64_t trial);
-  /// The others return from serve().
+  /// Makes the other ranks return from serve().
   void dismiss();
 
-  /// On the others.
+  /// For the other ranks: carries out orders until dismiss().
   void serve();
 
  private:
   class Running;
   enum class Kind : int64_t { evaluate, copy, send, receive, dismiss };
-  /// What the first rank has the others do with it.
+  /// An action that the first rank has all ranks of the worker perform.
   struct Order {
     Kind kind = Kind::dismiss;
     int64_t trial = 0;

@@ -13,7 +13,7 @@
 namespace tw::search {
 namespace {
 
-// The file is a new one that nobody has opened, and is given up if anything fails: SQLite need not be careful.
+// The file is new, nobody else has opened it, and it is deleted if anything fails, so SQLite needs no journal and no synchronization.
 constexpr const char* schema = R"(
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -117,12 +117,12 @@ std::string quoted_name(const std::string& name) {
   return text + '"';
 }
 
-/// A column of a view of trials. @param values a table with a value for each trial and `key`
+/// The SQL of a column of a view of trials. @param values name of a table with a value for each trial and `key`
 std::string column(const std::string& values, const std::string& key, size_t at, const std::string& name) {
   return concat(", (SELECT value FROM ", values, " v WHERE v.trial = trials.trial AND ", key, " = ", at, ") AS ", quoted_name(name));
 }
 
-/// A row for each trial with a column for each of several objectives, and one with a column for each constraint.
+/// Creates two views with a row per trial: one has a column for each of several objectives, the other for each constraint.
 void create_views(Database& database, const Ledger& ledger) {
   std::string objectives;
   for (size_t i = 0; i < ledger.objectives.size(); ++i) objectives += column("objective_values", "objective", i, "objective." + ledger.objectives[i]);

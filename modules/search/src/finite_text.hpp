@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// exact_text(); empty for what is not finite.
+/// exact_text() of a finite value; empty for others.
 inline std::string finite_text(double value) { return std::isfinite(value) ? exact_text(value) : std::string(); }
 
 }  // namespace tw::search

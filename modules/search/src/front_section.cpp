@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several objectives: trials by the first two, with the front of all of them; how its hypervolume has grown; and what is on it.
+// Several objectives: trials by the first two objectives with the front of all objectives, the growth of its hypervolume, and a table of the front.
 #include <algorithm>
 #include <limits>
 #include <tw/base/concat.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t max_points = 1000;
 constexpr size_t max_rows = 100;
-constexpr size_t max_measured = 4;  // objectives: what a hypervolume costs grows with them
+constexpr size_t max_measured = 4;  // maximum number of objectives: the cost of a hypervolume grows with it
 constexpr const char* front_colour = "#d55e00";
 
 /// A chart of numbers along two axes.
@@ -41,7 +41,8 @@ std::vector<double> column_of(const std::vector<const LedgerEntry*>& entries, si
   return values;
 }
 
-/// What 19 of 20 trials are below, in each objective: what a hypervolume is measured to, so that one that diverged does not decide.
+/// The reference point of the hypervolume: in each objective, the value that 19 of 20 trials do not exceed, so that diverged trials have no
+/// influence.
 std::vector<double> reference_of(const Findings& findings) {
   std::vector<double> reference;
   for (size_t i = 0; i < findings.ledger.objectives.size(); ++i) {
@@ -67,7 +68,7 @@ std::string scatter(const Findings& findings, const std::vector<const LedgerEntr
   return plane.svg().in_page();
 }
 
-/// As a share of the box between the best of each objective and the reference.
+/// The growth of the hypervolume, as a share of the box between the best value of each objective and the reference.
 std::string growth(const Findings& findings, const std::vector<const LedgerEntry*>& front) {
   const std::vector<double> reference = reference_of(findings);
   double box = 1;
@@ -76,7 +77,7 @@ std::string growth(const Findings& findings, const std::vector<const LedgerEntry
   const Axis evaluations(0, static_cast<double>(findings.ended.size()), /*logarithmic=*/false);
   const Axis share(0, 1, /*logarithmic=*/false);
   Plane plane({.height = 300}, evaluations, share, "evaluations", "hypervolume");
-  std::vector<ObjectiveView> best;  // of those so far
+  std::vector<ObjectiveView> best;  // the front so far
   std::vector<Point> curve{plane.at(0, 0)};
   double volume = 0;
   for (size_t i = 0; i < findings.ended.size(); ++i) {
@@ -116,13 +117,12 @@ std::string front_section(const Findings& findings) {
   for (const LedgerEntry* entry : findings.ranked) all.push_back(entry->individual);
   std::vector<const LedgerEntry*> front;
   for (const Individual* each : front_of(all)) front.push_back(findings.ledger.find(each->trial));
-  std::string text =
-      concat("Trials on the front, which no other one is better than in all objectives: ", share_text(std::min(front.size(), max_rows), front.size()),
-             ", by ", findings.ledger.objectives[0], '.');
+  std::string text = concat("Trials on the front, which no other trial dominates: ", share_text(std::min(front.size(), max_rows), front.size()),
+                            ", sorted by ", findings.ledger.objectives[0], '.');
   std::string drawings = scatter(findings, front);
   if (findings.ledger.objectives.size() <= max_measured) {
     drawings += growth(findings, front);
-    text += " Hypervolume is the share that the front dominates of the box from the best values to those that 19 of 20 trials are below.";
+    text += " The hypervolume is the share that the front dominates of the box between the best values and values that bound 19 of 20 trials.";
   }
   return element("h2", "Front") + side_by_side(drawings) + note(text) + front_table(findings, front);
 }

@@ -21,7 +21,7 @@ double variance_of(const std::vector<double>& numbers) {
 
 size_t dimensions_of(const RandomForest& forest) { return forest.trees().front().leaves().front().box.size(); }
 
-/// At points of which each of as many strata of every dimension has one: McKay, Beckman & Conover 1979.
+/// The variance at points of a Latin hypercube, with one point in each stratum of each dimension. Ref: McKay, Beckman & Conover 1979.
 double variance_of(const RandomForest& forest) {
   std::vector<std::vector<double>> positions(strata_of_variance, std::vector<double>(dimensions_of(forest)));
   for (size_t i = 0; i < dimensions_of(forest); ++i) {
@@ -33,7 +33,7 @@ double variance_of(const RandomForest& forest) {
   return variance_of(values);
 }
 
-/// Those that matter somewhere in the largest part of the cube, in their order.
+/// The dimensions that are cut in the largest part of the cube's volume, ascending.
 std::vector<size_t> dimensions_to_pair(const RandomForest& forest) {
   std::vector<double> parts(dimensions_of(forest));
   for (const RegressionTree& tree : forest.trees()) {
@@ -72,13 +72,13 @@ Marginal::Marginal(const RandomForest& forest, size_t first, size_t second) : co
   sum_up();
 }
 
-/// Whose middles lie in `interval`, its low end included.
+/// The cells whose centres lie in `interval`, including its low end.
 Marginal::Cells Marginal::cells_in(const Interval& interval) {
   const auto first = [](double edge) { return static_cast<size_t>(std::ceil(std::clamp(edge, 0.0, 1.0) * cells - 0.5)); };
   return {first(interval.low), first(interval.high)};
 }
 
-/// To the differences between neighbouring cells: four numbers, however many cells there are.
+/// Adds `amount` to a rectangle of cells. Values hold differences between neighbouring cells until sum_up(), so only four numbers change.
 void Marginal::add(const Cells& xs, const Cells& ys, double amount) {
   const auto to = [&](size_t x, size_t y, double difference) {
     if (x < cells && y < columns_) values_[x * columns_ + y] += difference;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a forest's variance over the unit cube each coordinate accounts for by itself, and each pair beyond that. Pure.
+// The shares of a forest's variance over the unit cube that single coordinates explain, and that pairs explain in addition. Pure.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace tw::search {
 
-/// A forest's mean over all coordinates but one or two, in the middles of a grid's cells; there it is exact.
+/// The mean of a forest over all coordinates except one or two, exact at the centres of the cells of a grid.
 /// Ref: Hutter, Hoos & Leyton-Brown 2014, algorithm 1.
 class Marginal {
  public:
-  static constexpr size_t cells = 60;  ///< along a coordinate; 2, 3, 4, 5, 6, 10 and 12 values have equal numbers of them
+  static constexpr size_t cells = 60;  ///< cells along a coordinate; 2, 3, 4, 5, 6, 10 or 12 choices get equal numbers of them
 
   Marginal(const RandomForest& forest, size_t dimension);
   Marginal(const RandomForest& forest, size_t first, size_t second);
 
-  /// In the cell that holds the point. @param y nothing where there is one coordinate
+  /// The mean in the cell that contains the point. @param y ignored if there is one coordinate
   double at(double x, double y = 0) const;
-  /// Over its grid.
+  /// The variance over the grid.
   double variance() const;
 
  private:
@@ -36,7 +36,7 @@ class Marginal {
   std::vector<double> values_;  // [cells, columns]
 };
 
-/// What two coordinates do together, beyond what each does.
+/// The share of the variance that two coordinates explain together, beyond each alone.
 struct PairShare {
   size_t first = 0;
   size_t second = 0;
@@ -45,15 +45,15 @@ struct PairShare {
 
 struct VarianceShares {
   std::vector<double> alone = {};     ///< by dimension
-  std::vector<PairShare> pairs = {};  ///< from the largest share, which is at least 0; of the 32 dimensions that are cut most
+  std::vector<PairShare> pairs = {};  ///< pairs of the 32 dimensions that are cut most, largest share first; shares are at least 0
 };
 
-/// Where f is the forest, and a_U its mean over all coordinates but those in U, V_i = var a_i for each coordinate, and V_ij = var a_ij - V_i - V_j
-/// for each pair; shares are V_i / V and V_ij / V, with V = var f at 4096 points. All coordinates count as uniform and independent. What three or
-/// more do together is the rest.
+/// Decomposes the variance of a forest f. Let a_U be its mean over all coordinates except those in U, V_i = var a_i for each coordinate, and
+/// V_ij = var a_ij - V_i - V_j for each pair. The shares are V_i / V and V_ij / V, with V = var f at 4096 points. Coordinates are treated as uniform
+/// and independent. The remainder is explained by three or more coordinates together.
 ///
-/// It is the mean of the trees that is decomposed, and not each tree: what trees make of noise, each something else, has less of a part so.
-/// @return empty where the forest is constant
+/// The mean of the trees is decomposed rather than each tree, because trees fit noise differently, and their mean has less of it.
+/// @return empty if the forest is constant
 /// Ref: Hutter, Hoos & Leyton-Brown 2014, algorithm 2, which decomposes each tree; Sobol 1993.
 VarianceShares functional_anova(const RandomForest& forest);
 

@@ -30,7 +30,7 @@ std::string gap_in(const std::vector<JournalFile>& files, bool copies) {
         return concat("the arrival of trial ", trial, " on another island is missing");
       if (copies) continue;
       if (!is_departure && moves > 0 && !over.contains({trial, moves - 1}))
-        return concat("trial ", trial, " arrived on an island, and had left none");
+        return concat("trial ", trial, " arrived on an island, but its departure from another island is missing");
     }
   }
   return {};

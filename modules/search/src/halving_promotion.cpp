@@ -8,7 +8,7 @@
 namespace tw::search {
 namespace {
 
-/// Pauses trials at rungs, and resumes those that are promoted, each on its own worker, before anything begins.
+/// Pauses trials at rungs, and resumes promoted ones, each on its own worker, before new trials begin.
 class HalvingPromotion final : public TrialScheduler {
  public:
   HalvingPromotion(const PromotionOptions& options, const SchedulerContext& worker) : worker_(worker), promotion_(options) {}
@@ -40,7 +40,7 @@ class HalvingPromotion final : public TrialScheduler {
 
   const SchedulerContext worker_;
   Promotion promotion_;
-  std::optional<int64_t> promoted_;  // a paused trial that is to be resumed
+  std::optional<int64_t> promoted_;  // the paused trial to resume next
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a search that goes on needs of its ledger.
+// The parts of a ledger that a continued search needs.
 #pragma once
 #include <map>
 #include <tw/evolution/stopping.hpp>
@@ -8,23 +8,23 @@
 
 namespace tw::search {
 
-/// A trial that had begun, and not ended.
+/// A trial that had begun, but not ended.
 struct Interrupted {
   Individual individual;
   int losses = 0;              ///< see LedgerEntry
   int sole_losses = 0;         ///< likewise
   Blame blame = Blame::none;   ///< likewise
-  bool was_in_flight = false;  ///< when the job ended
+  bool was_in_flight = false;  ///< whether it was in flight when the job ended
   int epoch = 0;
-  int worker = 0;  ///< that began it last
+  int worker = 0;  ///< worker that began it last
 };
 
 struct History {
-  std::vector<Individual> known = {};         ///< from elsewhere
+  std::vector<Individual> known = {};         ///< warm-start results from elsewhere
   std::map<int64_t, Individual> ended = {};   ///< by trial
-  std::vector<Report> reports = {};           ///< of those that ended, by trial
+  std::vector<Report> reports = {};           ///< reports of trials that ended, by trial
   std::vector<Interrupted> interrupted = {};  ///< by trial
-  int64_t next_trial = 0;                     ///< above all that there were
+  int64_t next_trial = 0;                     ///< one above the largest trial number
   int epochs = 0;
 };
 

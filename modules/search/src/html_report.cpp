@@ -13,7 +13,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t longest_configuration = 160;  // in thousands of tips; the list of trials has all of it
+constexpr size_t longest_configuration = 160;  // in tooltips, of which there are thousands; the list of trials shows all of it
 
 constexpr const char* page_begin = R"(<!DOCTYPE html>
 <html lang="en">
@@ -39,7 +39,7 @@ polyline { fill: none; } .curve { stroke-width: 2; } .trial { stroke-width: 1; s
 <body>
 )";
 
-/// Browsers load nothing, and run one script alone, whatever a name or a message tries: the script's number depends on the whole page.
+/// Lets browsers load nothing and run only the page's own script, whatever names or messages contain: the script's nonce depends on the whole page.
 std::string policy(const std::string& number) {
   return "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-" + number +
          "'\"/>\n";
@@ -70,7 +70,7 @@ std::string tip_of(const LedgerEntry& entry, const Space& space) {
 
 std::string state_text(TrialState state) { return state == TrialState::running ? "not ended" : name_of(state); }
 
-// Colours that the colour-blind can tell apart. Ref: Okabe & Ito 2008.
+// Colours that colour-blind people can distinguish. Ref: Okabe & Ito 2008.
 const char* colour_of(TrialState state) {
   switch (state) {
     case TrialState::running: return "#999999";
@@ -96,7 +96,8 @@ std::string note(const std::string& text) { return "<p class=\"note\">" + escape
 std::string share_text(size_t shown, size_t all) { return shown == all ? concat(all) : concat(shown, " of ", all); }
 
 std::string chosen_text(size_t shown, size_t all) {
-  return share_text(shown, all) + (shown == all ? "" : concat(", thinned out: the best ", shown / 5, ", and others from all ranks"));
+  return share_text(shown, all) +
+         (shown == all ? "" : concat(", thinned out: the best ", shown / 5, ", and others spread over all ranks of the loss"));
 }
 
 std::string html_report(const Ledger& ledger, const Space& space) {

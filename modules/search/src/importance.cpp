@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t min_trials = 20;
 constexpr size_t max_bins = 16;
-constexpr size_t trials_of_bin = 5;  // at least
+constexpr size_t trials_of_bin = 5;  // minimum
 
 /// The bin of each value; -1 for NaN.
 std::vector<int> bins_of(const Parameter& parameter, const std::vector<double>& values) {

@@ -22,7 +22,7 @@ constexpr struct {
 constexpr size_t max_pairs = 5;
 constexpr double least_pair = 0.01;
 
-/// One of the two measures.
+/// The importance of parameters by one of the two measures.
 struct Shares {
   const char* name;
   const char* colour;
@@ -30,16 +30,12 @@ struct Shares {
 };
 
 constexpr const char* method =
-    "By the forest: functional ANOVA (Hutter, Hoos and Leyton-Brown 2014) of a random forest that has learnt where each trial's loss ranks: the "
-    "share of "
-    "its variance over the whole space that is a parameter's alone, or a pair's beyond that. It is as good as the forest, and knows little where "
-    "little "
-    "was tried. By the trials: the share of the variance of the losses' ranks that lies between the means of bins of a parameter's values, less what "
-    "chance would put there (the same first-order effect, estimated from the trials as they are, Plischke, Borgonovo and Smith 2013; epsilon "
-    "squared, "
-    "Kelley 1935). A search looks at good regions more often than at others, and these shares are of what it looked at; parameters that went "
-    "together "
-    "share what they explain.";
+    "By the forest: functional ANOVA (Hutter, Hoos and Leyton-Brown 2014) of a random forest that predicts the rank of each trial's loss. A share is "
+    "the part of the forest's variance over the whole space that a parameter explains alone, or that a pair explains beyond its two parameters. It "
+    "is as good as the forest, which knows little about regions with few trials. By the trials: the share of the variance of the losses' ranks that "
+    "lies between the means of bins of a parameter's values, less the part expected by chance. This estimates the same first-order effect from the "
+    "trials themselves (Plischke, Borgonovo and Smith 2013; epsilon squared, Kelley 1935). A search samples good regions more often than others, and "
+    "these shares describe the samples; correlated parameters share the variance that they explain.";
 
 std::string percent(double share) { return brief_text(std::round(1000 * share) / 10) + " %"; }
 
@@ -75,15 +71,16 @@ std::string pairs_table(const Space& space, const std::vector<PairShare>& pairs)
     rows.push_back({space.parameters()[pair.first].name, space.parameters()[pair.second].name, percent(pair.share)});
   }
   if (rows.empty()) return "";
-  return element("p", "What pairs do beyond what each does, by the forest:") + table({"parameter", "and", "share"}, rows);
+  return element("p", "Shares that pairs of parameters explain beyond each parameter alone, by the forest:") +
+         table({"parameter", "and", "share"}, rows);
 }
 
 std::string quality_text(const LossForest& forest) {
   const double explained = forest.forest.explained();
-  std::string text =
-      concat("The forest has learnt from ", forest.trials, " trials. Of the variance of ranks of those that a tree has not seen it predicts ",
-             percent(std::max(0.0, explained)), ".");
-  if (explained < 0.3) text += " That is little: its shares reflect chance more than parameters.";
+  std::string text = concat("The forest has learnt from ", forest.trials,
+                            " trials. For trials that a tree has not seen, the part of the variance of ranks that it predicts is ",
+                            percent(std::max(0.0, explained)), ".");
+  if (explained < 0.3) text += " That is little: the shares reflect chance more than parameters.";
   return text;
 }
 

@@ -5,13 +5,13 @@
 
 namespace tw::search {
 namespace {
-constexpr uint64_t migration_stream = uint64_t{1} << 63;  // of the random numbers; breeding and trials have those below
+constexpr uint64_t migration_stream = uint64_t{1} << 63;  // first stream of random numbers for migration; proposals and trials have the streams below
 }  // namespace
 
 Island::Island(const Place& place, Post& post, std::optional<JournalWriter>& journal, std::function<void(const Individual&)> on_new)
     : place_(place), post_(post), journal_(journal), on_new_(std::move(on_new)) {}
 
-/// What the space starts at comes first of all, and is nobody's proposal.
+/// Space::starts() come first; the propagator does not propose them.
 Proposal Island::propose(int64_t trial) {
   const std::vector<std::vector<double>>& starts = place_.space.starts();
   if (trial < static_cast<int64_t>(starts.size())) return {.values = starts[static_cast<size_t>(trial)], .tag = {.run = -1, .index = -1}};
@@ -49,7 +49,7 @@ void Island::migrate(int64_t trial) {
   if (!to || residents_.empty()) return;
   Individual emigrant = residents_.chosen(options.emigrant, random);
   emigrant.moves = presence_.moves(emigrant.trial) + 1;
-  if (!options.copies) leave(emigrant.trial);  // first: the journal must have it when a full post leaves at once
+  if (!options.copies) leave(emigrant.trial);  // before sending: a full outbox is sent immediately, and the journal must have the departure by then
   post_.send(ImmigrantMessage{.individual = emigrant, .replaces = options.copies}, place_.layout.host_of(emigrant.trial, *to));
 }
 
@@ -72,7 +72,8 @@ void Island::take(const DepartureMessage& message) {
   part_with(message.trial, message.moves);
 }
 
-/// The individual becomes a resident, and the island learns of it. A second copy of one that came before changes nothing: it would replace itself.
+/// The individual becomes a resident, and the other workers of the island are informed. A second copy of a known individual is ignored: it would
+/// replace itself.
 void Island::take(const ImmigrantMessage& message, int from) {
   const Individual& individual = message.individual;
   if (message.replaces && population_.find(individual.trial) != nullptr) return;

@@ -14,32 +14,32 @@
 
 namespace tw::search {
 
-/// A worker's island, as far as the worker knows it: who counts there, who of them are its residents, which means that it answers for them, and who
-/// comes and goes.
+/// A worker's island, as far as the worker knows it: the individuals that count there, and which of them are this worker's residents, for which it is
+/// responsible. Also sends and receives individuals that move between islands.
 class Island {
  public:
-  /// @param journal may be given its writer later. @param on_new called for each individual that was not known before
+  /// @param journal may get its writer later. @param on_new called for each individual that was not known before
   Island(const Place& place, Post& post, std::optional<JournalWriter>& journal, std::function<void(const Individual&)> on_new);
 
-  /// Before the first proposal and the first individual.
+  /// Call it before the first proposal and the first individual.
   void breed_by(std::unique_ptr<Propagator> propagator) { propagator_ = std::move(propagator); }
   Proposal propose(int64_t trial);
   const Population& population() const noexcept { return population_; }
 
-  // What is so, whoever says it.
+  // Updates of the state, which send no messages.
 
   void absorb(const Individual& individual);
   void part_with(int64_t trial, int32_t moves);
   Residents& residents() noexcept { return residents_; }
 
-  // What happens.
+  // Events, which also update the journal and send messages.
 
-  /// A trial of this worker has ended. One of its residents may move on.
+  /// A trial of this worker has ended. One of this worker's residents may then move to another island.
   void end(const Individual& individual);
   void take(const ResultMessage& message);
   void take(const DepartureMessage& message);
   void take(const ImmigrantMessage& message, int from);
-  /// To its other workers.
+  /// Sends a message to the other workers of the island.
   void tell(const Message& message);
 
  private:

@@ -36,7 +36,8 @@ std::string busiest_routes(const std::map<Route, int64_t>& counts) {
   for (size_t i = 0; i < std::min(max_routes, routes.size()); ++i) {
     rows.push_back({concat(routes[i].first.first), concat(routes[i].first.second), concat(routes[i].second)});
   }
-  return element("p", "Routes: " + share_text(rows.size(), routes.size()) + ", from the busiest.") + table({"from", "to", "individuals"}, rows);
+  return element("p", "Routes: " + share_text(rows.size(), routes.size()) + ", sorted by number of individuals.") +
+         table({"from", "to", "individuals"}, rows);
 }
 
 }  // namespace
@@ -68,8 +69,8 @@ std::string islands_section(const Findings& findings) {
     rows.push_back({concat(i), concat(each.trials), each.best != nullptr ? cell_text(each.best->loss) : "",
                     each.best != nullptr ? concat(each.best->trial) : "", concat(each.arrived), concat(each.left)});
   }
-  std::string html = element("h2", "Islands") + table({"island", "trials bred", "best loss", "of trial", "came", "went"}, rows);
-  html += element("p", concat("Individuals that went from one island to another, ", ledger.migrations.size(), " in all:"));
+  std::string html = element("h2", "Islands") + table({"island", "trials proposed", "best loss", "best trial", "arrived", "left"}, rows);
+  html += element("p", concat("Individuals that moved or were copied from one island to another: ", ledger.migrations.size(), " in total."));
   if (ledger.migrations.empty()) return html;
   return html + (ledger.islands <= largest_matrix ? matrix(counts, ledger.islands) : busiest_routes(counts));
 }

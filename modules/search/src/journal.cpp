@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file is a sequence of records: bytes that follow (uint32), CRC-32 of these (uint32), kind (uint8), fields. The first one holds the header.
+// A file is a sequence of records: number of bytes that follow (uint32), their CRC-32 (uint32), kind (uint8), fields. The first record holds the
+// header.
 #include <tw/search/journal.hpp>
 
 #include <fcntl.h>
@@ -41,7 +42,7 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 std::string file_name(const JournalHeader& header) { return padded_text(header.epoch, 3) + '-' + padded_text(header.worker, 5) + ".journal"; }
 
-/// Calls `field` with the fields that records of this kind have, in their order. @return whether there is such a kind
+/// Calls `field` with each field of records of this kind, in file order. @return false if the kind is unknown
 template <class Field>
 bool visit_fields(Record& r, const Field& field) {
   const auto all = [&](auto&... each) {
@@ -82,7 +83,7 @@ Bytes content_of(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// The payload of the record at `at`; empty: it is not whole.
+/// The payload of the record at byte `at`; empty if the record is incomplete or invalid.
 Bytes payload_at(const Bytes& bytes, size_t at) {
   if (bytes.size() - at < prefix) return {};
   ByteReader reading(bytes.data() + at, prefix);
@@ -94,16 +95,18 @@ Bytes payload_at(const Bytes& bytes, size_t at) {
   return {payload, payload + size};
 }
 
-/// What a process that was killed left behind at the end of a file is the beginning of one record. @throws FileError for anything else
+/// Accepts an invalid end of the file that may be the beginning of one record, as a killed process leaves it. @throws FileError if a valid record
+/// follows
 void expect_cut(const std::filesystem::path& path, const Bytes& bytes, size_t at) {
   for (size_t next = at + 1; next < bytes.size(); ++next) {
     if (payload_at(bytes, next).empty()) continue;
-    throw FileError(path, static_cast<int64_t>(at),
-                    concat("is damaged, and at byte ", next, " a whole record follows. Cut the file to ", at, " bytes to go on without it"));
+    throw FileError(
+        path, static_cast<int64_t>(at),
+        concat("is damaged, and at byte ", next, " a valid record follows. To continue without the rest, truncate the file to ", at, " bytes"));
   }
 }
 
-/// @return whether it has a whole header
+/// @return whether the header is complete
 bool read_file(JournalFile& file) {
   const Bytes bytes = content_of(file.path);
   const Bytes first = payload_at(bytes, 0);
@@ -113,14 +116,15 @@ bool read_file(JournalFile& file) {
   const bool is_journal = header.get<uint64_t>() == magic;
   file.header = header.get<JournalHeader>();
   if (!is_journal || !header.is_good() || !header.at_end())
-    throw FileError(file.path, 0, "is no journal of a search, or one of another version than 4");
+    throw FileError(file.path, 0, "is not the journal of a search, or its format is not version 4");
   size_t at = prefix + first.size();
   while (true) {
     const Bytes payload = payload_at(bytes, at);
     if (payload.empty()) break;
     Record record;
     ByteReader reading(payload.data(), payload.size());
-    if (!get_record(reading, record)) throw FileError(file.path, static_cast<int64_t>(at), "has a record that this version does not read");
+    if (!get_record(reading, record))
+      throw FileError(file.path, static_cast<int64_t>(at), "has a record that this version of Torchweave cannot read");
     file.records.push_back(std::move(record));
     at += prefix + payload.size();
   }
@@ -158,7 +162,7 @@ JournalWriter::JournalWriter(const std::filesystem::path& folder, const JournalH
   if (::ftruncate(fd_, bytes) != 0 || ::lseek(fd_, 0, SEEK_END) < 0) {
     const int error = errno;
     ::close(fd_);
-    throw FileError(path_, bytes, concat("cannot be cut: ", std::generic_category().message(error)));
+    throw FileError(path_, bytes, concat("cannot be truncated: ", std::generic_category().message(error)));
   }
   if (bytes > 0) return;
   pending_.resize(prefix);
@@ -178,7 +182,7 @@ void JournalWriter::append(Record record) {
   put(pending_, record.kind);
   put(pending_, now());
   visit_fields(record, [&](const auto& field) { put(pending_, field); });
-  // Left out where there are none, as they were before single ones were kept: files of either kind can be read.
+  // Left out if there are none. Files written before single constraints were recorded have none either, so both can be read.
   if (!record.constraints.empty()) put(pending_, record.constraints);
   close_record(at);
 }
@@ -214,7 +218,7 @@ void JournalWriter::write() {
     const ssize_t written = ::write(fd_, pending_.data(), pending_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw FileError(path_, 0, concat("cannot be written: ", std::generic_category().message(errno)));
-    pending_.erase(pending_.begin(), pending_.begin() + written);  // at once: what is written must not be written again
+    pending_.erase(pending_.begin(), pending_.begin() + written);  // immediately, so that another call does not write these bytes again
   }
 }
 

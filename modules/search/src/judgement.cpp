@@ -11,11 +11,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Why it is no outcome; empty: it is one. What violates constraints need not have values.
+/// Why the outcome is invalid; empty if it is valid. If it violates constraints, its values need not be finite.
 std::string problem_of(const Outcome& outcome, size_t objectives, double violation) {
   const size_t count = outcome.values.size();
   if (count != objectives && (objectives > 0 || count == 0))
-    return concat("the objective returns ", count, " values, not ", std::max<size_t>(1, objectives));
+    return concat("the objective returns ", count, " values; expected ", std::max<size_t>(1, objectives));
   if (!std::isfinite(violation)) return "a constraint's value is not finite";
   if (violation > 0) return "";
   const auto wrong = std::ranges::find_if_not(outcome.values, [](double each) { return std::isfinite(each); });
@@ -29,7 +29,7 @@ double violation_of(const Outcome& outcome) {
   return violation;
 }
 
-/// "violates constraint 1, 3": it says how often which one does.
+/// "violates constraint 1, 3". The report of failures counts such messages.
 std::string violations_in(const Outcome& outcome) {
   std::string text;
   for (size_t i = 0; i < outcome.constraints.size(); ++i) {

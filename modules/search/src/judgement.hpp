@@ -6,9 +6,9 @@
 
 namespace tw::search {
 
-/// What an outcome makes of an evaluation that nothing stopped, or that was pruned: of the wrong number of values, or not finite, and it has failed,
-/// with a message; violating constraints, and it is infeasible.
-/// @param objectives their number; 0: any, as long as there is one
+/// Sets the state and the losses of an evaluation that returned `outcome`, complete or pruned. If the number of values is wrong, or one is not
+/// finite, the evaluation has failed, with a message; if constraints are violated, it is infeasible.
+/// @param objectives their number; 0: any number of at least one
 void judge(const Outcome& outcome, size_t objectives, Evaluation& evaluation);
 
 }  // namespace tw::search

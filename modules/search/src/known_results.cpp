@@ -20,25 +20,25 @@
 namespace tw::search {
 namespace {
 
-/// A migrant's, so that no propagator takes it for a proposal of its own.
+/// A tag like that of a migrant, so that no propagator mistakes the result for its own proposal.
 constexpr Tag from_elsewhere{.run = -2, .generation = 0, .index = -1};
 
-/// The columns of a table, by name. A table that to_csv() wrote has columns of its own, such as `epoch`, which are no parameters and no objectives.
+/// The columns of a table, by name. A table that to_csv() wrote also has columns that are neither parameters nor objectives, such as `epoch`.
 class Columns {
  public:
   explicit Columns(TextRow head) : head_(std::move(head)), exported_(is_exported()) {}
 
   size_t size() const noexcept { return head_.size(); }
-  /// The column NAME; size(): there is none.
+  /// Index of the column NAME; size() if there is none.
   size_t named(const std::string& name) const { return static_cast<size_t>(std::ranges::find(head_, name) - head_.begin()); }
-  /// The column KIND.NAME, or else NAME; size(): there is none.
+  /// Index of the column KIND.NAME, or else of NAME; size() if there is neither.
   size_t of(const std::string& kind, const std::string& name) const {
     const size_t prefixed = named(kind + name);
     return prefixed < size() || exported_ ? prefixed : named(name);
   }
 
  private:
-  /// Other programs may have put columns before these, or between them.
+  /// Other programs may have added columns before or between these.
   bool is_exported() const {
     const std::array<std::string, 5> own{"trial", "state", "attempts", "reports", "migrations"};
     return std::ranges::all_of(own, [&](const std::string& each) { return named(each) < size(); });
@@ -59,7 +59,7 @@ bool has_result(std::string state) {
   return state.empty() || state == "complete" || state == "pruned";
 }
 
-/// Of an individual, by the names that its search gave its objectives.
+/// The losses of an individual for the wanted objectives, found by the names `own` that its search has for them.
 std::vector<double> losses_of(const Individual& individual, const ObjectiveNames& own, const ObjectiveNames& wanted) {
   if (wanted.size() < 2) return {individual.loss};
   std::vector<double> losses;
@@ -94,7 +94,7 @@ std::vector<NamedResult> results_in_csv(const std::string& csv, const Space& spa
   const bool several = objectives.size() > 1;
   for (const std::string& name : several ? objectives : ObjectiveNames{"loss"}) {
     losses.push_back(several ? columns.of("objective.", name) : columns.named(name));
-    if (losses.back() == columns.size()) throw Error("a table of results has a column '" + name + "'");
+    if (losses.back() == columns.size()) throw Error("a table of results must have a column '" + name + "'");
   }
   const size_t state = columns.named("state");
   std::vector<size_t> parameters;
@@ -102,20 +102,20 @@ std::vector<NamedResult> results_in_csv(const std::string& csv, const Space& spa
     parameters.push_back(columns.of("parameter.", each.name));
     const size_t column = parameters.back();
     if (column == columns.size() || (column != state && std::ranges::find(losses, column) == losses.end())) continue;
-    throw Error(concat("the column '", each.name, "' is the ", column == state ? "trial's state" : "loss", ": call that of the parameter 'parameter.",
-                       each.name, "'"));
+    throw Error(concat("the column '", each.name, "' is the ", column == state ? "trial's state" : "loss",
+                       "; call the column of the parameter 'parameter.", each.name, "'"));
   }
   std::vector<NamedResult> results;
   for (size_t i = 1; i < rows.size(); ++i) {
     TextRow row = rows[i];
-    row.resize(columns.size() + 1);  // the last one is empty, for what has no column
+    row.resize(columns.size() + 1);  // the last field is empty, for parameters without a column
     if (!has_result(row[state])) continue;
     NamedResult result;
     for (const size_t each : losses) result.losses.push_back(number_in(row[each]));
     for (size_t p = 0; p < parameters.size(); ++p) {
       const Parameter& parameter = space.parameters()[p];
       const std::string& text = row[parameters[p]];
-      const bool is_choice = parameters[p] < columns.size() && !std::isnan(parameter.value_of(text));  // a choice may be the empty text
+      const bool is_choice = parameters[p] < columns.size() && !std::isnan(parameter.value_of(text));  // a choice may be an empty text
       if (is_choice || !text.empty()) result.texts[parameter.name] = text;
     }
     results.push_back(std::move(result));

@@ -7,7 +7,7 @@
 namespace tw::search {
 namespace {
 
-/// Where the parts of these sizes begin, and the last one ends.
+/// The begin of each part with these sizes, and the end of the last one.
 std::vector<int> bounds_of(const std::vector<int>& sizes) {
   std::vector<int> bounds(sizes.size() + 1, 0);
   std::partial_sum(sizes.begin(), sizes.end(), bounds.begin() + 1);
@@ -24,7 +24,7 @@ std::vector<int> even_islands(int workers, int islands) {
   return sizes;
 }
 
-/// Which part a place lies in.
+/// The part that contains `place`.
 int part_at(const std::vector<int>& bounds, int place) { return static_cast<int>(std::ranges::upper_bound(bounds, place) - bounds.begin()) - 1; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in workers, workers on islands: both in their order. Pure.
+// Assigns ranks to workers, and workers to islands, both in order. Pure.
 #pragma once
 #include <cstdint>
 #include <tw/search/options.hpp>
@@ -9,7 +9,7 @@ namespace tw::search {
 
 class Layout {
  public:
-  /// @param ranks of the whole search
+  /// @param ranks number of ranks of the whole search
   Layout(int ranks, const SearchOptions& options);
 
   int workers() const noexcept { return static_cast<int>(first_rank_.size()) - 1; }
@@ -22,13 +22,13 @@ class Layout {
   int island_of(int worker) const;
   int first_worker(int island) const { return first_worker_[static_cast<size_t>(island)]; }
   int workers_of(int island) const { return first_worker(island + 1) - first_worker(island); }
-  /// The worker of an island that answers for a trial which arrives there.
+  /// The worker of an island that becomes responsible for a trial that arrives there.
   int host_of(int64_t trial, int island) const { return first_worker(island) + static_cast<int>(trial % workers_of(island)); }
   bool operator==(const Layout&) const = default;
 
  private:
-  std::vector<int> first_rank_;    // by worker, and the number of ranks
-  std::vector<int> first_worker_;  // by island, and the number of workers
+  std::vector<int> first_rank_;    // by worker; the last entry is the number of ranks
+  std::vector<int> first_worker_;  // by island; the last entry is the number of workers
 };
 
 }  // namespace tw::search

@@ -33,13 +33,13 @@ class Reader {
     ledger_.islands = std::max(ledger_.islands, static_cast<int>(header.islands.size()));
     ledger_.next_trial = std::max(ledger_.next_trial, header.first_trial);
     for (const Record& record : file.records) {
-      ledger_.next_trial = std::max(ledger_.next_trial, record.individual.trial + 1);  // also where another file, cut since, had its beginning
+      ledger_.next_trial = std::max(ledger_.next_trial, record.individual.trial + 1);  // even if its start was in another file that has lost it
       switch (record.kind) {
         case Record::Kind::start: begin(record, header); break;
         case Record::Kind::end: end(record); break;
         case Record::Kind::report: report(record); break;
         case Record::Kind::adoption:
-          if (const int to = island_of(header); to != record.from)  // or it had been lost on its way, and came home
+          if (const int to = island_of(header); to != record.from)  // otherwise it was lost on its way, and returned to its island
             ledger_.migrations.push_back({record.individual.trial, record.from, to, header.worker, record.time});
           adopted_.emplace_back(record, header.epoch);
           break;
@@ -95,7 +95,7 @@ class Reader {
 
   void lose(const Record& record) {
     const auto found = entries_.find(record.individual.trial);
-    if (found == entries_.end()) return;  // another file, cut since, had its beginning
+    if (found == entries_.end()) return;  // its start was in another file that has lost it
     LedgerEntry& entry = found->second;
     if (record.blame != Blame::none) ++entry.losses;
     if (record.blame == Blame::sole) ++entry.sole_losses;
@@ -120,7 +120,7 @@ class Reader {
     entry.end = entry.last_sign = record.time;
   }
 
-  /// Where the file that had its end was cut, whoever took it in still has all of it.
+  /// If the file with its end was cut off, the file of the worker that adopted it still has all of it.
   void remember(const Record& adoption, int epoch) {
     LedgerEntry& entry = entries_[adoption.individual.trial];
     if (entry.has_ended()) return;
@@ -134,7 +134,7 @@ class Reader {
   }
 
   std::map<int64_t, LedgerEntry> entries_;
-  std::map<int64_t, Individual> known_;          // every file has them
+  std::map<int64_t, Individual> known_;          // the same in every file
   std::vector<std::pair<Record, int>> adopted_;  // with the epoch
   Ledger ledger_;
 };
@@ -155,7 +155,8 @@ Ledger ledger_of(const std::vector<JournalFile>& files) {
 Ledger read_ledger(const std::filesystem::path& folder, const Space& space) {
   const std::vector<JournalFile> files = read_journal(folder);
   for (const JournalFile& file : files) {
-    if (file.header.space != space.hash()) throw FileError(file.path, 0, "is the journal of a search over another space");
+    if (file.header.space != space.hash())
+      throw FileError(file.path, 0, "is the journal of a search over another space; choose another folder, or use that space");
   }
   return ledger_of(files);
 }

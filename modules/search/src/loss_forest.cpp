@@ -15,7 +15,7 @@ constexpr size_t fewest_trials = 20;
 constexpr size_t max_trials = 1000;
 constexpr uint64_t forest_seed = 0;
 
-/// Those without a trial count as average.
+/// The places of choices, sorted by mean response. Choices without a trial count as average.
 std::vector<double> places_by_mean(size_t choices, size_t parameter, const std::vector<const LedgerEntry*>& trials,
                                    const std::vector<double>& responses) {
   std::vector<double> sums(choices);

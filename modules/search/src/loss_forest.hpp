@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What trials say about configurations that nobody tried.
+// Predicts losses of configurations that were not tried.
 #pragma once
 #include <optional>
 #include <tw/evolution/space.hpp>
@@ -11,16 +11,16 @@
 
 namespace tw::search {
 
-/// The unit cube that a forest learns in: each parameter by Space::to_unit(), but choices of categorical ones in the order of the mean of their
-/// trials' responses, so that a cut parts those that are good from those that are bad (Fisher 1958). Borrows the space.
+/// The unit cube in which a forest learns. Parameters are mapped by Space::to_unit(), except that the choices of a categorical one are sorted by the
+/// mean response of their trials, so that a cut separates good choices from bad ones (Fisher 1958). Borrows the space.
 class ForestCube {
  public:
   /// @param responses one for each of `trials`
   ForestCube(const Space& space, const std::vector<const LedgerEntry*>& trials, const std::vector<double>& responses);
 
-  /// NaN for NaN: what does not exist.
+  /// The coordinate of a value; NaN for NaN, a parameter that does not exist.
   double coordinate(size_t parameter, double value) const;
-  /// Of all values of a configuration.
+  /// The coordinates of all values of a configuration.
   std::vector<double> position(const std::vector<double>& values) const;
 
  private:
@@ -28,17 +28,17 @@ class ForestCube {
   std::vector<std::vector<double>> places_;  // by parameter, by choice; empty for what is not categorical
 };
 
-/// A random forest of where a loss ranks: 0 for the best, 1 for the worst. Ranks, since a loss out of all proportion would have all the variance to
-/// itself.
+/// A random forest that predicts the rank of a loss, from 0 for the best to 1 for the worst. Ranks are used because a single huge loss would cause
+/// almost all of the variance.
 struct LossForest {
   ForestCube cube;
   RandomForest forest;
-  VarianceShares shares = {};  ///< by parameter. One that does not exist matters nowhere
-  size_t trials = 0;           ///< that it has learnt from
+  VarianceShares shares = {};  ///< by parameter; where a parameter does not exist, it explains nothing
+  size_t trials = 0;           ///< number of trials that it has learnt from
 };
 
-/// From 1000 trials at most, drawn by chance, but the same from the same ones. @param ranked those that count, from the best
-/// @return nothing with fewer than 20, or where all losses are equal
+/// Learns from at most 1000 trials, which are drawn at random, but the same for the same trials. @param ranked trials that count, best first
+/// @return none with fewer than 20 trials, or if all losses are equal
 std::optional<LossForest> loss_forest_of(const std::vector<const LedgerEntry*>& ranked, const Space& space);
 
 }  // namespace tw::search

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What workers tell each other.
+// Messages between workers.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -13,33 +13,33 @@
 
 namespace tw::search {
 
-/// An individual that ended, or came to the island: it counts there.
+/// An individual ended on this island, or came to it, and counts there from now on.
 struct ResultMessage {
   Individual individual;
   static constexpr auto fields = std::tuple(&ResultMessage::individual);
 };
 
-/// It counts on this island no more.
+/// The trial no longer counts on this island.
 struct DepartureMessage {
   int64_t trial = -1;
   int32_t moves = 0;
   static constexpr auto fields = std::tuple(&DepartureMessage::trial, &DepartureMessage::moves);
 };
 
-/// To the worker that is to answer for it.
+/// An individual comes to another island. Sent to the worker that becomes responsible for it.
 struct ImmigrantMessage {
   Individual individual;
-  bool replaces = false;  ///< it is a copy, and takes another's place
+  bool replaces = false;  ///< it is a copy, and replaces another individual
   static constexpr auto fields = std::tuple(&ImmigrantMessage::individual, &ImmigrantMessage::replaces);
 };
 
-/// Of a running trial.
+/// A report of a running trial.
 struct ReportMessage {
   Report report;
   static constexpr auto fields = std::tuple(&ReportMessage::report);
 };
 
-/// For a part of the quota.
+/// Requests a part of the quota.
 struct QuotaRequest {
   static constexpr auto fields = std::tuple();
 };
@@ -48,20 +48,20 @@ struct QuotaResponse {
   static constexpr auto fields = std::tuple(&QuotaResponse::evaluations);
 };
 
-/// For what `original` carries, to be copied by `trial`.
+/// Requests the tensors of `original`, which `trial` is to copy.
 struct StateRequest {
   int64_t original = -1;
   int64_t trial = -1;
   static constexpr auto fields = std::tuple(&StateRequest::original, &StateRequest::trial);
 };
-/// It comes, and belongs to these values; no values: there is none.
+/// The tensors follow, and belong to these values. No values: the original has ended, and no tensors follow.
 struct StateResponse {
   int64_t trial = -1;
   std::vector<double> values = {};
   static constexpr auto fields = std::tuple(&StateResponse::trial, &StateResponse::values);
 };
 
-/// So many turns of trials that are tried again one after another are over.
+/// The number of turns that are over, see Turns.
 struct TurnMessage {
   int64_t over = 0;
   static constexpr auto fields = std::tuple(&TurnMessage::over);
@@ -72,7 +72,7 @@ struct StopMessage {
   static constexpr auto fields = std::tuple();
 };
 
-/// How far a worker has come, for the progress line.
+/// Progress of a worker, for the progress line.
 struct StatusMessage {
   int64_t evaluations = 0;
   double busy_s = 0;
@@ -84,7 +84,7 @@ using Message = std::variant<ResultMessage, DepartureMessage, ImmigrantMessage, 
                              StateResponse, TurnMessage, StopMessage, StatusMessage>;
 
 void put(Bytes& bytes, const Message& message);
-/// Makes the reading bad where there is none.
+/// Makes the reader fail if there is no valid message.
 Message get_message(ByteReader& reading);
 
 }  // namespace tw::search

@@ -16,7 +16,7 @@ const Individual& Residents::chosen(Pick choice, CounterRng& random) const {
   return any(random);
 }
 
-/// Of several drawn at random, one that none of the others dominates, or that dominates none of them.
+/// Draws several at random, and returns one that none of the others dominates (best), or that dominates none of them (worst).
 const Individual& Residents::drawn(Pick choice, CounterRng& random) const {
   constexpr int draws = 16;
   const Individual* chosen = &any(random);

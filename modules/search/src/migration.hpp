@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who goes where. Pure.
+// Which individual migrates, and where to. Pure.
 #pragma once
 #include <optional>
 #include <tw/evolution/draws.hpp>
@@ -8,7 +8,7 @@
 
 namespace tw::search {
 
-/// One of the individuals that a worker answers for: it knows them by their ranks among each other.
+/// The individuals for which a worker is responsible, ranked among each other.
 class Residents {
  public:
   bool empty() const noexcept { return population_.active() == 0; }
@@ -17,8 +17,9 @@ class Residents {
     if (!population_.add(individual)) population_.activate(individual.trial);
   }
   void remove(int64_t trial) { population_.deactivate(trial); }
-  /// With several objectives, the best one is one of those that none of 16 others, drawn at random, dominates; the worst one dominates none of them.
-  /// @param random used for that, and for `uniform`
+  /// The individual to send or to replace. With several objectives, 16 are drawn at random: no other one of them dominates the best, and the worst
+  /// dominates none of them.
+  /// @param random used for these draws, and for `uniform`
   const Individual& chosen(Pick choice, CounterRng& random) const;
 
  private:
@@ -29,7 +30,7 @@ class Residents {
   Population population_;
 };
 
-/// The island that an emigrant of `island` goes to, if one goes now. @param random of this decision
+/// The island that receives an emigrant of `island`; none if no individual migrates now. @param random random numbers for this decision
 std::optional<int> destination(const MigrationOptions& options, int island, int islands, CounterRng& random);
 
 }  // namespace tw::search

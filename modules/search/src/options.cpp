@@ -14,7 +14,7 @@ namespace {
 
 constexpr double max_workers = 1000000;
 
-/// What is wrong with the row of an island.
+/// The problem of an island's row of migration.topology, if any.
 std::optional<Problem> problem_of_row(const std::vector<double>& row, size_t island, size_t islands) {
   const std::string key = concat("migration.topology.", island);
   if (island >= islands) return Problem{key, concat("is none of the ", islands, " islands, which are numbered from 0"), "migration.topology.0"};
@@ -29,40 +29,43 @@ std::optional<Problem> problem_of_row(const std::vector<double>& row, size_t isl
 void visit(MigrationOptions& migration, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Pick>> picks{{"best", Pick::best}, {"worst", Pick::worst}, {"uniform", Pick::uniform}};
   visitor.field("probability", migration.probability, {.least = 0, .most = 1},
-                {.meaning = "that an individual goes to another island, after each trial"});
-  visitor.field("copies", migration.copies, {.meaning = "whether a copy goes, and takes the place of another there; otherwise it moves"});
-  visitor.field("emigrant", migration.emigrant, picks, {.meaning = "which one goes"});
+                {.meaning = "probability that a worker sends an individual to another island after a trial"});
+  visitor.field("copies", migration.copies,
+                {.meaning = "whether a copy is sent and replaces another individual there; otherwise the individual moves"});
+  visitor.field("emigrant", migration.emigrant, picks, {.meaning = "which individual is sent"});
   visitor.field("replaced", migration.replaced, picks,
-                {.meaning = "which one a copy takes the place of", .where = {{"search.migration.copies", {"true"}}}});
-  visitor.field("topology", migration.topology, {.least = 0, .below = true},
-                {.meaning = "of an island: the probability of each as the destination, in any unit; empty: all others alike"});
+                {.meaning = "which individual a copy replaces", .where = {{"search.migration.copies", {"true"}}}});
+  visitor.field(
+      "topology", migration.topology, {.least = 0, .below = true},
+      {.meaning = "weights, in any unit, of all islands as destinations from island 0, 1, ..., with 0 for itself; empty: all others alike"});
 }
 
 void visit_run(SearchOptions& options, OptionVisitor& visitor) {
   visitor.field("islands", options.islands, at_least(1, max_workers),
-                {.meaning = "among which the workers are dealt out as evenly as can be; those of one share all results"});
-  visitor.field("island_workers", options.island_workers, at_least(1, max_workers), {.meaning = "of each island; empty: as even as can be"});
-  visitor.field("ranks_per_worker", options.ranks_per_worker, at_least(1, max_workers), {.meaning = "on which each trial runs"});
+                {.meaning = "number of islands, among which workers are divided as evenly as possible; the workers of an island share all results"});
+  visitor.field("island_workers", options.island_workers, at_least(1, max_workers),
+                {.meaning = "number of workers of each island; empty: as even as possible"});
+  visitor.field("ranks_per_worker", options.ranks_per_worker, at_least(1, max_workers), {.meaning = "number of ranks on which each trial runs"});
   visitor.field("worker_ranks", options.worker_ranks, at_least(1, max_workers),
-                {.meaning = "of each worker, in their order; empty: ranks_per_worker of each"});
+                {.meaning = "number of ranks of each worker, in rank order; empty: ranks_per_worker each"});
   visitor.field("evaluations", options.evaluations, at_least(0),
-                {.meaning = "of all workers and earlier runs together, after which the search ends; 0: no limit"});
-  visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "after which no trial begins"});
-  visitor.field("target", options.target, {}, {.meaning = "a loss that will do"});
-  visitor.field("objectives", options.objectives, {.meaning = "names of what trials are to be good at, all of them small; empty: a loss"});
-  visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "of all that is drawn"});
-  visitor.field("journal", options.journal, {.meaning = "a folder; where it holds a search, that is continued; empty: none"});
+                {.meaning = "total over all workers and earlier runs, after which the search ends; 0: no limit"});
+  visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "seconds of this run after which no trial begins"});
+  visitor.field("target", options.target, {}, {.meaning = "a loss that is good enough: the search ends when a trial reaches it"});
+  visitor.field("objectives", options.objectives, {.meaning = "names of the values that trials return, all minimized; empty: a loss"});
+  visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "seed of all random numbers"});
+  visitor.field("journal", options.journal, {.meaning = "folder of the journal; a search that it holds is continued; empty: none"});
   visitor.field("warm_start", options.warm_start,
-                {.meaning = "the folder of another search, or a CSV: results that this one begins with; empty: none"});
+                {.meaning = "folder of another search, or a CSV file, with results that this search begins with; empty: none"});
   visitor.field("max_attempts", options.max_attempts, at_least(1, max_workers),
-                {.meaning = "of a trial whose process is lost, before it has failed"});
+                {.meaning = "number of process losses after which a trial has failed, if no other trial can be the cause"});
   visitor.field("allow_duplicates", options.allow_duplicates,
-                {.meaning = "whether configurations may be tried again, as noisy losses need it; otherwise none is while others are left"});
+                {.meaning = "whether configurations may be repeated, for noisy losses; otherwise none is repeated while others are left"});
 }
 
 void visit(SearchOptions& options, OptionVisitor& visitor) {
   visit_run(options, visitor);
-  visitor.field("progress", options.progress, {.meaning = "whether rank 0 shows how far this run has come"});
+  visitor.field("progress", options.progress, {.meaning = "whether rank 0 shows the progress of this run"});
   visitor.presence("propagator", static_cast<bool>(options.propagator));
   const std::vector<std::string> schedulers{"none", "stopping", "promotion", "population_training"};
   std::string chosen = schedulers.at(options.scheduler.index());
@@ -79,20 +82,20 @@ std::vector<Problem> SearchOptions::contradictions() const {
   }
   const size_t count = island_workers.empty() ? static_cast<size_t>(std::max(islands, 1)) : island_workers.size();
   if (islands != 1 && static_cast<size_t>(islands) != count) {
-    problems.push_back({"islands", concat("is ", islands, ", but island_workers are those of ", count), concat(count)});
+    problems.push_back({"islands", concat("is ", islands, ", but the length of island_workers is ", count), concat(count)});
   }
   if (ranks_per_worker != 1 && !worker_ranks.empty()) {
-    problems.push_back({"ranks_per_worker", concat("is ", ranks_per_worker, ", but worker_ranks are given"), "1"});
+    problems.push_back({"ranks_per_worker", concat("is ", ranks_per_worker, ", but worker_ranks is set, too: set only one of them"), "1"});
   }
   if (std::holds_alternative<PopulationTrainingOptions>(scheduler) && evaluations == 0) {
-    problems.push_back({"evaluations", "must be given with population_training: the number of members", "8"});
+    problems.push_back({"evaluations", "must be set with population_training: it is the number of members", "8"});
   }
   if (objectives.size() > 1 && !std::holds_alternative<RunToEnd>(scheduler)) {
-    problems.push_back({"objectives", "cannot be several with stopping, promotion or population_training, which go by one number", "[]"});
+    problems.push_back({"objectives", "must be at most one with stopping, promotion or population_training, which compare a single number", "[]"});
   }
-  if (objectives.size() > 1 && std::isfinite(target)) problems.push_back({"target", "is of one loss, not of several objectives", "-inf"});
+  if (objectives.size() > 1 && std::isfinite(target)) problems.push_back({"target", "needs a single loss, but there are several objectives", "-inf"});
   if (const std::set<std::string> names(objectives.begin(), objectives.end()); names.size() < objectives.size() || names.contains("")) {
-    problems.push_back({"objectives", "must have names that differ", "[\"error\", \"seconds\"]"});
+    problems.push_back({"objectives", "must have different names, none of them empty", "[\"error\", \"seconds\"]"});
   }
   for (size_t island = 0; island < migration.topology.size(); ++island) {
     if (migration.topology[island].empty()) continue;

@@ -19,8 +19,8 @@ constexpr struct {
   double height = 260;
   double left = 40;
   double right = 90;
-  double top = 90;    // names, turned
-  double below = 24;  // of the axes: where lines go whose parameter does not exist
+  double top = 90;    // for names, which are rotated
+  double below = 24;  // below the axes: for lines of trials in which the parameter does not exist
 } line_chart;
 constexpr double turned_by = -25;
 constexpr size_t max_lines = 1000;
@@ -94,8 +94,9 @@ std::string parallel_section(const Findings& findings) {
     drawing.line(*ranked[*rank], share_of_rank(*rank, ranked.size()), axis);
   }
   drawing.axes(axis);
-  const std::string text = concat("A line a trial, coloured by the rank of its loss: yellow the best, violet the worst. Complete and pruned trials: ",
-                                  chosen_text(shown.size(), ranked.size()), ". Losses beyond the axis are at its end.");
+  const std::string text =
+      concat("Each line is a trial, coloured by the rank of its loss: yellow is the best, violet the worst. Complete and pruned trials: ",
+             chosen_text(shown.size(), ranked.size()), ". Losses beyond the axis are drawn at its end.");
   return element("h2", "Configurations") + drawing.str() + note(text);
 }
 

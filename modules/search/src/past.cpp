@@ -27,7 +27,8 @@ std::vector<JournalFile> read_past(const std::filesystem::path& folder, const Jo
   std::vector<JournalFile> files = read_journal(folder);
   for (const JournalFile& file : files) {
     const JournalHeader& header = file.header;
-    if (header.space != own.space) throw FileError(file.path, 0, "is the journal of a search over another space");
+    if (header.space != own.space)
+      throw FileError(file.path, 0, "is the journal of a search over another space; choose another folder, or use that space");
     if (header.seed != own.seed) throw FileError(file.path, 0, concat("is the journal of a search with seed ", header.seed, ", not ", own.seed));
     if (header.objectives != own.objectives) {
       throw FileError(file.path, 0,

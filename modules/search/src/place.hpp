@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// A worker's place in a search. What it refers to is borrowed.
+/// A worker's place in a search. References are borrowed.
 struct Place {
   const Space& space;
   const SearchOptions& options;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members of a population copy each other's states.
 //
-// a. A member that reports, and is among the worst, pauses, and its worker requests the original's state. It waits; others of its worker go on.
-// b. A worker that receives a request pauses its running trial at the next report, so that each of its ranks can send what the original carries to
-//    the rank of the same number that requests it. Where the original has ended, the response has no state.
-// c. The member gets the state, and the original's values, changed a little; its steps are counted on from where they were.
+// a. A member that reports and is among the worst pauses, and its worker requests the original's state. The member waits; other members of the worker
+//    continue.
+// b. A worker that receives a request pauses its running trial at the next report, so that each of its ranks can send the original's tensors to
+//    the rank of the same number in the requesting worker. If the original has ended, the response has no state.
+// c. The member gets the state and the original's values, slightly changed. Its count of steps continues.
 //
-// Nobody waits in an objective, and a worker responds at its next report, or when its trial ends: no two can wait for each other.
+// No member waits inside an objective, and a worker responds at its next report or when its trial ends, so no two workers can wait for each other.
 #include <algorithm>
 #include <cmath>
 #include <tw/evolution/population_training.hpp>
@@ -19,7 +20,7 @@
 namespace tw::search {
 namespace {
 
-// Random numbers of a trial at a step. Breeding has the streams from 0, objectives those from 2^62, migration those from 2^63.
+// Random numbers of a trial at a step. Proposals have the streams from 0, objectives those from 2^62, migration those from 2^63.
 enum class Draw : uint64_t { original = 6, values = 7 };
 CounterRng random_of(uint64_t seed, Draw draw, int64_t trial, int64_t step) {
   constexpr uint64_t max_steps = uint64_t{1} << 21;
@@ -66,7 +67,7 @@ class PopulationScheduler final : public TrialScheduler {
     worker_.post.send(StateRequest{.original = original, .trial = trial}, homes_.at(original));
     worker_.post.send_gathered(true);
   }
-  /// Members begin first. Then the one with the fewest steps is resumed.
+  /// New members begin first. Then the paused member with the fewest steps is resumed.
   std::optional<int64_t> next() override {
     if (worker_.quota.left() > 0) return std::nullopt;
     const Course* next = nullptr;
@@ -94,12 +95,12 @@ class PopulationScheduler final : public TrialScheduler {
   }
 
  private:
-  /// Whether another member of this worker can be resumed that has done fewer steps.
+  /// Whether another member of this worker that can be resumed has done fewer steps.
   bool is_ahead(int64_t step) const {
     return std::ranges::any_of(paused_, [&](const auto& each) { return !awaited_.contains(each.first) && each.second.step < step; });
   }
 
-  /// A paused trial has got the state of the one that it awaited, which has these values.
+  /// A paused trial has received the state of the original that it awaited. @param values values of the original
   void become_copy(int64_t trial, const std::vector<double>& values) {
     Course& course = paused_.at(trial);
     CounterRng random = random_of(worker_.place.options.seed, Draw::values, trial, course.step);
@@ -131,9 +132,9 @@ class PopulationScheduler final : public TrialScheduler {
   const SchedulerContext worker_;
   PopulationTraining training_;
   std::map<int64_t, Course>& paused_;
-  std::unordered_map<int64_t, int64_t> awaited_;  // by paused trial: the one whose state it is to get
+  std::unordered_map<int64_t, int64_t> awaited_;  // by paused trial: the original whose state it awaits
   std::unordered_map<int64_t, int> homes_;        // the worker of each other member, by trial
-  /// Requests for states, and responses, with the other worker.
+  /// Received requests and responses that are still to be handled, each with its sender.
   std::vector<std::pair<std::variant<StateRequest, StateResponse>, int>> exchanges_;
 };
 

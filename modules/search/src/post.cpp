@@ -63,12 +63,13 @@ void Post::settle() {
   send_gathered(true);
   const Communicator& comm = mailbox_.comm();
   const auto workers = static_cast<size_t>(comm.size());
-  const auto sent = std::make_shared<const std::vector<int64_t>>(mailbox_.sent());  // to each; what is sent from now on belongs to the next call
-  const auto expected = std::make_shared<std::vector<int64_t>>(workers);            // from each
+  const auto sent =
+      std::make_shared<const std::vector<int64_t>>(mailbox_.sent());      // number of messages to each worker; later ones belong to the next call
+  const auto expected = std::make_shared<std::vector<int64_t>>(workers);  // number of messages from each worker
   Work exchange = mpi::start(comm, {.collective = Collective::alltoall, .count = static_cast<int64_t>(workers)},
                              mpi::alltoall_transfer(comm, reinterpret_cast<const std::byte*>(sent->data()),
                                                     reinterpret_cast<std::byte*>(expected->data()), static_cast<int64_t>(sizeof(int64_t))),
-                             [sent, expected] {});  // kept where the listener throws
+                             [sent, expected] {});  // kept alive if the listener throws
   while (!exchange.test()) {
     deliver(a_look);
     send_gathered(true);
@@ -83,7 +84,7 @@ void Post::settle() {
     deliver(a_look);
     send_gathered(true);
   }
-  while (!mailbox_.all_left()) deliver(a_look);  // to one that is in a trial, which may take hours
+  while (!mailbox_.all_left()) deliver(a_look);  // a worker that evaluates a trial may receive only after hours
 }
 
 }  // namespace tw::search

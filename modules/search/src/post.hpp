@@ -9,26 +9,27 @@
 
 namespace tw::search {
 
-/// Gathers what goes to a worker while evaluations take less time than a message, so that messages are few.
+/// Sends messages between workers. While evaluations take less time than a message, messages to the same worker are gathered and sent together.
 class Post {
  public:
-  static constexpr auto a_look = std::chrono::milliseconds(1);  ///< how long to wait for news before something else is done
+  static constexpr auto a_look = std::chrono::milliseconds(1);  ///< how long to wait for messages before doing something else
 
-  /// Called with what another worker says. It may send.
+  /// Called with each message from another worker. It may send messages.
   using Listener = std::function<void(const Message& message, int from)>;
 
-  /// Collective. @param workers their first ranks. @param before_messages called before any leaves: what they say must not be lost
+  /// Collective. @param workers the first ranks of all workers. @param before_messages called before messages leave, to write their contents to the
+  /// journal first
   Post(const Communicator& workers, std::function<void()> before_messages, Listener listener);
 
   void send(const Message& message, int to);
-  /// To each worker of [begin, end) but this one.
+  /// Sends to each worker of [begin, end) except this one.
   void send_all(const Message& message, int begin, int end);
-  /// Sends what was gathered, unless the last messages left a moment ago and more will come soon.
+  /// Sends the gathered messages. @param at_once false: only if the last ones were sent 100 us ago or more
   void send_gathered(bool at_once);
-  /// Hands all that has come to the listener. Waits for so long at most where nothing has.
+  /// Passes all messages that have arrived to the listener. If there are none, waits for the first for at most `wait`.
   void deliver(std::chrono::nanoseconds wait = {});
-  /// Until all that any worker had sent when it came here is delivered everywhere. Collective; what listeners send meanwhile is delivered at the next
-  /// call.
+  /// Returns when all messages that any worker had sent before its call are delivered everywhere. Collective. Messages that listeners send meanwhile
+  /// are delivered by the next call.
   void settle();
 
  private:

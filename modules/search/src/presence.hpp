@@ -6,18 +6,18 @@
 
 namespace tw::search {
 
-/// Which of the individuals that have moved are on an island. News of one come from whoever answered for it at the time, so a later one may be heard
-/// first: what counts is the latest of its journey, by the number of moves that it had made. Pure.
+/// Which of the individuals that have moved are on an island. Messages about an individual come from the workers that were responsible for it at the
+/// time, so a later one may arrive first. The message with the largest number of moves counts. Pure.
 class Presence {
  public:
-  /// It is here after this many moves. @return whether that is the latest
+  /// The individual is here after this number of moves. @return whether this is the latest information
   bool arrives(int64_t trial, int32_t moves) {
     if (moves == 0 && !latest_.contains(trial)) return true;
     return is_latest(trial, 2 * moves);
   }
-  /// It left after this many moves. @return whether that is the latest
+  /// The individual left after this number of moves. @return whether this is the latest information
   bool departs(int64_t trial, int32_t moves) { return is_latest(trial, 2 * moves + 1); }
-  /// That are known of it.
+  /// The known number of moves.
   int32_t moves(int64_t trial) const {
     const auto found = latest_.find(trial);
     return found == latest_.end() ? 0 : found->second / 2;
@@ -31,7 +31,7 @@ class Presence {
     return true;
   }
 
-  std::unordered_map<int64_t, int32_t> latest_;  // by trial: 2 moves, and 1 more where it has left
+  std::unordered_map<int64_t, int32_t> latest_;  // by trial: twice the number of moves, plus 1 if it has left
 };
 
 }  // namespace tw::search

@@ -18,7 +18,7 @@ ProgressLine::ProgressLine(const Place& place, Post& post) : place_(place), post
 void ProgressLine::begin(int64_t past) {
   since_begin_ = Stopwatch();
   if (!place_.options.progress || place_.worker != 0) return;
-  const bool counts = place_.options.evaluations > 0;  // or else it goes by time
+  const bool counts = place_.options.evaluations > 0;  // otherwise the line shows the time
   const int64_t total = counts ? std::max<int64_t>(0, place_.options.evaluations - past) : milliseconds(place_.options.seconds);
   bar_.emplace(std::cout, output_is_terminal(), "search", counts ? "evaluations" : "", total);
 }
@@ -43,7 +43,7 @@ void ProgressLine::finish() {
   if (bar_) bar_->finish(draw());
 }
 
-/// @return the note on the line
+/// @return the note at the end of the line
 std::string ProgressLine::draw() {
   StatusMessage all;
   for (const StatusMessage& each : statuses_) {

@@ -11,19 +11,20 @@
 
 namespace tw::search {
 
-/// How far a search has come: worker 0 shows it, the others tell it now and then. Nothing unless the options ask for it.
+/// The progress line of a search. Worker 0 shows it; the others send it their status four times a second at most. Does nothing unless
+/// SearchOptions::progress is set.
 class ProgressLine {
  public:
   ProgressLine(const Place& place, Post& post);
 
   /// @param past evaluations of earlier runs
   void begin(int64_t past);
-  /// Some trial of this worker has ended or paused.
+  /// Call it when a trial of this worker has ended or paused.
   void update(const StatusMessage& mine);
   void take(const StatusMessage& message, int from) { statuses_[static_cast<size_t>(from)] = message; }
-  /// The last word of this worker.
+  /// Sends the status, for example the final one.
   void tell(const StatusMessage& mine);
-  /// When all have been heard.
+  /// Call it when the final statuses of all workers have arrived.
   void finish();
 
  private:
@@ -31,7 +32,7 @@ class ProgressLine {
 
   const Place place_;
   Post& post_;
-  std::vector<StatusMessage> statuses_;  // on worker 0, of all
+  std::vector<StatusMessage> statuses_;  // on worker 0: of all workers
   std::optional<ProgressBar> bar_;
   Stopwatch since_begin_;
   Stopwatch since_status_;

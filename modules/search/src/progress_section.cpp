@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best so far, over evaluations and over time.
+// The best loss so far, over evaluations and over time.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -25,7 +25,7 @@ class Progress {
     const double loss = entry.individual.loss;
     if (y_axis_.contains(loss)) chart_.svg().circle(at(x, loss), 1.5, "#9fc5dd", tip_of(entry, space));
   }
-  /// The best is `loss` from `x` on. What would be drawn within a pixel is drawn once.
+  /// The best loss is `loss` from `x` on. Steps within half a pixel are drawn as one.
   void step(double x, double loss) {
     const Point to = at(x, loss);
     if (!curve_.empty()) curve_.push_back({to.x, curve_.back().y});
@@ -81,10 +81,10 @@ std::string progress_section(const Findings& findings) {
   const std::string charts =
       progress_over(findings, evaluations, y_axis, "evaluations", stride, [](size_t i, const LedgerEntry&) { return static_cast<double>(i + 1); }) +
       progress_over(findings, seconds, y_axis, "seconds", stride, [&](size_t, const LedgerEntry& entry) { return findings.clock.at(entry.end); });
-  std::string text = "The line has all trials. Dots are complete and pruned ones";
+  std::string text = "The line takes all trials into account. Dots are complete and pruned trials";
   if (stride > 1) text += concat(": thinned out, one in ", stride, " of ", losses.size());
   text += ".";
-  if (above > 0) text += concat(" ", above, " losses lie above the charts.");
+  if (above > 0) text += concat(" ", above, " losses are above the range of the charts.");
   return element("h2", "Best so far") + side_by_side(charts) + note(text);
 }
 

@@ -15,12 +15,12 @@ namespace {
 Proposer chosen(const SearchOptions& options, const WorkerContext& context) {
   if (options.propagator) {
     auto propagator = options.propagator(context);
-    TW_EXPECTS(propagator != nullptr, "propagator gave none for worker ", context.worker, " of island ", context.island);
-    return {std::move(propagator), "the propagator that was asked for"};
+    TW_EXPECTS(propagator != nullptr, "SearchOptions::propagator returned no propagator for worker ", context.worker, " of island ", context.island);
+    return {std::move(propagator), "the propagator of the options"};
   }
   if (std::holds_alternative<PopulationTrainingOptions>(options.scheduler)) {
     return {std::make_unique<Sobol>(context.space, context.seed, Share{.first = context.worker, .stride = context.workers}),
-            "sobol: all members of a population begin before one has ended"};
+            "sobol: all members of a population begin before the first one ends"};
   }
   const Choice choice =
       choose(context.space, context.evaluations > 0 ? context.evaluations : std::numeric_limits<int64_t>::max(), context.objectives);

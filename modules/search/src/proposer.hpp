@@ -7,13 +7,13 @@
 
 namespace tw::search {
 
-/// What proposes a worker's trials.
+/// The propagator of a worker.
 struct Proposer {
   std::unique_ptr<Propagator> propagator;
-  std::string about;  ///< which propagator it is, and why; for readers
+  std::string about;  ///< the propagator and the reason for choosing it; for display only
 };
 
-/// The propagator of the options or, without one, the one that suits the search. @throws ContractError if `options.propagator` returns none
+/// The propagator of the options or, without one, the default for the search. @throws ContractError if `options.propagator` returns none
 Proposer proposer_of(const SearchOptions& options, const WorkerContext& context);
 
 }  // namespace tw::search

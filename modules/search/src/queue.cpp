@@ -33,7 +33,7 @@ Tag tag_of(int64_t number) { return {.run = -1, .generation = static_cast<int32_
 
 fs::path path_of(const fs::path& folder, int64_t number, const char* state) { return folder / (padded_text(number, 6) + state); }
 
-/// Number and state of all that were ever put in, by number.
+/// Numbers and states of all configurations that were ever queued, sorted by number.
 std::vector<std::pair<int64_t, std::string>> entries_in(const fs::path& folder) {
   std::vector<std::pair<int64_t, std::string>> entries;
   std::error_code missing;
@@ -82,7 +82,7 @@ std::optional<Proposal> Queue::take() {
       return Proposal{.values = values_of(space_, texts_in(path), Unnamed::starts), .tag = tag_of(number)};
     } catch (const std::exception& error) {
       const fs::path aside = path_of(folder_, number, as_refused);
-      log_warning(aside.string(), " is not tried: ", error.what());
+      log_warning(aside.string(), ": this queued configuration is not tried: ", error.what());
       fs::rename(path, aside);
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials put in by hand, as a worker sees them. Each is a file `queue/NUMBER.json` in the journal's folder, and whoever can rename it has claimed it.
+// Configurations that users queued by enqueue(), for a worker. Each is a file `queue/NUMBER.json` in the journal's folder. A worker claims it by
+// renaming it.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,12 +13,13 @@ namespace tw::search {
 
 class Queue {
  public:
-  /// @param folder of the journal; empty: nothing comes. @param space borrowed
+  /// @param folder the journal; empty: the queue is always empty. @param space borrowed
   Queue(const std::filesystem::path& folder, const Space& space);
 
-  /// The next one, unless the queue was empty a moment ago. What is no configuration is put aside.
+  /// Claims the next configuration; none if the queue was empty less than 0.1 s ago. Renames invalid ones to NUMBER.refused.
   std::optional<Proposal> take();
-  /// Puts back what was claimed by a worker whose process was lost before its journal had it. By one process, while nobody takes.
+  /// Puts configurations back that a worker claimed, but whose start is not in the journal since its process was lost. Call it on one process, while
+  /// no worker calls take().
   void put_back(const History& all) const;
 
  private:
@@ -26,7 +28,7 @@ class Queue {
   std::optional<Stopwatch> since_empty_;
 };
 
-/// Whether a trial was put in by hand, rather than bred.
+/// Whether a trial came from the queue rather than from the propagator.
 bool is_queued(const Tag& tag);
 
 }  // namespace tw::search

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// How workers share out a number of evaluations without anyone in charge. Pure.
+// How workers share a number of evaluations without a coordinator. Pure.
 #pragma once
 #include <cstdint>
 #include <optional>
 
 namespace tw::search {
 
-/// One worker's part of the evaluations that are left. Whoever comes to the end of it asks others, in turn, for half of theirs, one evaluation ahead,
-/// so that the answer is there in time. What all have and had adds up to the whole, so that exactly this many are begun.
+/// One worker's part of the remaining evaluations. When at most one is left, the worker asks the other workers in turn for half of theirs, so that
+/// the answer arrives in time. The parts of all workers and the evaluations that began always add up to the total, so exactly the total begins.
 class Quota {
  public:
-  /// @param total of all workers, shared out evenly. @param own further ones, which go to nobody else
+  /// @param total total over all workers, divided evenly. @param own additional evaluations that only this worker begins
   Quota(int64_t total, int worker, int workers, int64_t own = 0)
       : worker_(worker), workers_(workers), left_(own + total / workers + (worker < total % workers ? 1 : 0)), own_(own), next_(worker) {}
 
   int64_t left() const noexcept { return left_; }
-  /// Begins an evaluation, but none of its own ones. @return whether there is one
+  /// Begins an evaluation, but not one of its own. @return false if none is left
   bool take() noexcept {
     if (left_ == own_) return false;
     --left_;
     return true;
   }
-  /// Begins one of its own ones, of which there are some left.
+  /// Begins one of its own evaluations. At least one must be left.
   void take_own() noexcept {
     --left_;
     --own_;
-    refusals_ = 0;  // from a time when it was not yet in need
+    refusals_ = 0;  // earlier refusals came when it still had evaluations
   }
-  /// Whom to ask now, if anyone: after that, no more until the answer has come.
+  /// The worker to ask now, if any. Returns none until the answer has arrived.
   std::optional<int> ask() noexcept {
     if (asked_ || left_ - own_ > 1 || refusals_ >= workers_ - 1) return std::nullopt;
     do next_ = (next_ + 1) % workers_;
@@ -40,19 +40,19 @@ class Quota {
     left_ += given;
     refusals_ = given > 0 ? 0 : refusals_ + 1;
   }
-  /// What another one that asks is given.
+  /// Returns the number of evaluations for a worker that asks, and removes them from this part.
   int64_t give() noexcept {
     const int64_t given = (left_ - own_) / 2;
     left_ -= given;
     return given;
   }
-  /// Nothing is left, and since this worker last had more than one, all others have said so too.
+  /// Whether nothing is left, and all other workers have refused since this worker last got any.
   bool is_over() const noexcept { return left_ == 0 && !asked_ && refusals_ >= workers_ - 1; }
 
  private:
   int worker_;
   int workers_;
-  int64_t left_;  // own ones included
+  int64_t left_;  // including `own_`
   int64_t own_;
   int next_;
   bool asked_ = false;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t trees_of_forest = 32;
 
-/// As many rows as there are, drawn with replacement (the bootstrap of Efron 1979).
+/// `count` of `count` rows, drawn with replacement (the bootstrap of Efron 1979).
 std::vector<size_t> resampled(size_t count, CounterRng& random) {
   std::vector<size_t> rows(count);
   std::ranges::generate(rows, [&] { return size_t{random.below(static_cast<uint32_t>(count))}; });

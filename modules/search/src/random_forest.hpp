@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean of regression trees, each of which has learnt from a sample of its own. Pure.
+// The mean of regression trees, each of which has learnt from its own random sample. Pure.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,13 +11,13 @@ namespace tw::search {
 /// Ref: Breiman 2001.
 class RandomForest {
  public:
-  /// The same from the same samples and seed. @param samples one at least
+  /// Deterministic for the same samples and seed. @param samples at least one
   RandomForest(const Samples& samples, uint64_t seed);
 
   double at(const std::vector<double>& position) const;
   const std::vector<RegressionTree>& trees() const noexcept { return trees_; }
-  /// How much of the responses' variance it predicts of samples that its trees have not learnt from, each by those that have not: 1 - error /
-  /// variance. Below 0: less than their mean does. NaN where all are alike, or too few.
+  /// The out-of-bag coefficient of determination, 1 - error / variance: each sample is predicted by the trees that have not learnt from it. Negative
+  /// if the mean response predicts better. NaN if all responses are equal, or there are too few.
   double explained() const noexcept { return explained_; }
 
  private:

@@ -4,7 +4,7 @@
 
 namespace tw::search {
 
-/// From 0 for the smallest; equal ones share the mean of their ranks.
+/// The rank of each number, from 0 for the smallest. Equal numbers share the mean of their ranks.
 std::vector<double> ranks_of(const std::vector<double>& numbers);
 
 }  // namespace tw::search

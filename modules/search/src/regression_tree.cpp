@@ -9,9 +9,9 @@ namespace tw::search {
 namespace {
 
 constexpr size_t max_tried = 16;
-constexpr size_t rows_of_leaf = 3;  // at least
+constexpr size_t rows_of_leaf = 3;  // minimum
 
-/// Dimensions to try, by chance.
+/// Random dimensions to try.
 std::vector<size_t> tried_dimensions(size_t dimensions, CounterRng& random) {
   std::vector<size_t> all(dimensions);
   std::iota(all.begin(), all.end(), size_t{0});
@@ -55,7 +55,7 @@ int RegressionTree::grow(const Samples& samples, std::vector<size_t> rows, const
   return node;
 }
 
-/// Of n responses with sum s, of which the first k have the sum s_k, a cut behind these gains s_k^2 / k + (s - s_k)^2 / (n - k) - s^2 / n.
+/// With n responses of sum s, the first k of which have the sum s_k, a cut after these gains s_k^2 / k + (s - s_k)^2 / (n - k) - s^2 / n.
 RegressionTree::Cut RegressionTree::best_cut(const Samples& samples, const std::vector<size_t>& rows, CounterRng& random) {
   Cut best;
   if (rows.size() < 2 * rows_of_leaf) return best;
@@ -63,7 +63,7 @@ RegressionTree::Cut RegressionTree::best_cut(const Samples& samples, const std::
   const double mean = mean_of(samples, rows);
   double total = 0;
   for (const size_t row : rows) total += (samples.responses[row] - mean) * (samples.responses[row] - mean);
-  best.gain = 1e-12 * total;  // less is rounding
+  best.gain = 1e-12 * total;  // smaller gains are rounding errors
   bool found = false;
   std::vector<std::pair<double, double>> along;  // coordinate, response
   for (const size_t dimension : tried_dimensions(samples.positions.front().size(), random)) {
@@ -76,7 +76,7 @@ RegressionTree::Cut RegressionTree::best_cut(const Samples& samples, const std::
       sum += along[k - 1].second;
       if (k < rows_of_leaf || along[k - 1].first == along[k].first) continue;
       const auto count = static_cast<double>(k);
-      const double gain = sum * sum / count + sum * sum / (n - count);  // around their mean, all sum to 0
+      const double gain = sum * sum / count + sum * sum / (n - count);  // responses are relative to their mean, so s = 0
       if (gain <= best.gain) continue;
       best = {.dimension = dimension, .threshold = std::midpoint(along[k - 1].first, along[k].first), .gain = gain};
       found = true;

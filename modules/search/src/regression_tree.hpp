@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// What a tree learns from: positions in the unit cube, each [dimensions], and a response for each. NaN: this position has no such coordinate.
+/// Samples for a tree: positions in the unit cube, each [dimensions], and a response for each. NaN: the position lacks this coordinate.
 struct Samples {
   std::vector<std::vector<double>> positions = {};
   std::vector<double> responses = {};
@@ -28,31 +28,31 @@ struct Leaf {
   double value = 0;
 };
 
-/// Cuts the cube in two, each part again, and so on: each cut, across one dimension, where it leaves the least sum of squares around the means of
-/// both parts. A part is cut only across what all of its samples have: so what exists under a condition matters where the condition has been cut out,
-/// and nowhere else. Ref: Breiman, Friedman, Olshen & Stone 1984.
+/// Cuts the cube in two, then each part again, and so on. Each cut is across one dimension, at the place that minimizes the sum of squares around the
+/// means of both parts. A part is cut only across dimensions that all of its samples have, so a conditional parameter has an effect only in parts
+/// where its condition holds. Ref: Breiman, Friedman, Olshen & Stone 1984.
 class RegressionTree {
  public:
-  /// @param rows of `samples`, one at least; repeated ones count as often. @param random picks the dimensions that are tried for each cut: five of
-  /// six, 16 at most (Breiman 2001)
+  /// @param rows indices of `samples`, at least one; they may repeat. @param random picks the dimensions to try for each cut: five of six, at most 16
+  /// (Breiman 2001)
   RegressionTree(const Samples& samples, std::vector<size_t> rows, CounterRng& random);
 
   /// The mean response of the leaf that `position` lies in.
   double at(const std::vector<double>& position) const;
-  /// They fill the cube.
+  /// The leaves, which together fill the cube.
   const std::vector<Leaf>& leaves() const noexcept { return leaves_; }
 
  private:
   struct Cut {
     size_t dimension = 0;
-    double threshold = 0;  ///< what lies below goes to `below`
-    double gain = 0;       ///< by how much the sum of squares falls; 0: there is no cut
+    double threshold = 0;  ///< smaller coordinates go to `below`
+    double gain = 0;       ///< decrease of the sum of squares; 0: there is no cut
   };
   struct Node {
     Cut cut = {};
-    int below = -1;  ///< nodes
+    int below = -1;  ///< index of a node; -1: there is no cut
     int above = -1;
-    size_t leaf = 0;  ///< without a cut
+    size_t leaf = 0;  ///< index of the leaf, if there is no cut
   };
 
   int grow(const Samples& samples, std::vector<size_t> rows, const Leaf& part, CounterRng& random);

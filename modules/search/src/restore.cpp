@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker gets to where the journal ends: see past.hpp for what the journal says.
+// How a worker restores its state at the end of the journal. past.hpp reads the journal.
 #include <algorithm>
 #include <set>
 #include <span>
@@ -21,8 +21,8 @@ std::vector<Individual> results_to_begin_with(const Place& place) {
   if (place.options.warm_start.empty()) return {};
   KnownResults known = read_known_results(place.options.warm_start, place.space, place.options.objectives);
   if (place.worker == 0) {
-    log_info("begins with ", known.individuals.size(), " results of ", place.options.warm_start.string(), "; left out: ", known.skipped,
-             known.skipped > 0 ? ", without a loss, or not in the space and its constraints" : "");
+    log_info("the search begins with ", known.individuals.size(), " results from ", place.options.warm_start.string(), "; left out: ", known.skipped,
+             known.skipped > 0 ? " (without a loss, outside the space, or violating its constraints)" : "");
   }
   return std::move(known.individuals);
 }
@@ -34,22 +34,22 @@ void Worker::restore() {
   const JournalHeader own = header_of(place_);
   Past past = past_of(read_past(folder, own), own, marked_workers(folder), place_.options.migration.copies);
   if (!past.gap.empty() && place_.worker == 0) {
-    log_warning("the journal in ", folder.string(), " is not whole: ", past.gap,
-                ", as after a cut. The search keeps what is there, and continues as on another number of ranks");
+    log_warning("the journal in ", folder.string(), " is incomplete: ", past.gap,
+                ". The search keeps all other trials, and continues as it would with another number of ranks");
   }
   const bool begins = past.all.next_trial == 0;
   if (begins) past.all.known = results_to_begin_with(place_);
   rebuild(past);
-  workers_.barrier();  // all have read before anyone writes
+  workers_.barrier();  // all workers have read before any writes
   continue_journal(past, begins);
   catch_up(past);
   requeue(past);
 }
 
-/// The propagator, the scheduler and the island, as they were when this worker's file ended.
+/// Restores the propagator, the scheduler and the island to their states at the end of this worker's file.
 void Worker::rebuild(Past& past) {
   first_trial_ = past.header.first_trial;
-  // Each layout has a seed of its own, or propagators that use the seed alone would propose the same again.
+  // Each layout has its own seed; otherwise, propagators that depend on the seed alone would propose the same again.
   Proposer proposer = proposer_of(place_.options, {.space = place_.space,
                                                    .evaluations = past.header.evaluations,
                                                    .seed = place_.options.seed + static_cast<uint64_t>(first_trial_ + place_.island),
@@ -60,7 +60,7 @@ void Worker::rebuild(Past& past) {
   past.header.breeding = std::move(proposer.about);
   island_.breed_by(std::move(proposer.propagator));
   for (const Individual& each : past.all.known) island_.absorb(each);
-  // Before the ends of their trials, as it was; repeated trials will report again.
+  // Reports come before the ends of their trials, as in the earlier run. Repeated trials will report again.
   for (const Report& report : past.all.reports) {
     if (is_of_island(past.all.ended.at(report.trial))) trials_.scheduler().observe(report, /*worker=*/-1);
   }
@@ -72,7 +72,7 @@ void Worker::rebuild(Past& past) {
   if (const JournalFile* mine = past.own_file()) replay(*mine, past.all);
 }
 
-/// Opens this worker's file. A new one names all that went before: others would not miss what is cut from their files otherwise.
+/// Opens this worker's file. A new file notes all earlier trials, so that gap_in() finds out if other files lose some of them.
 void Worker::continue_journal(const Past& past, bool begins) {
   const JournalFile* mine = past.own_file();
   if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, past.header, mine == nullptr ? 0 : mine->bytes);
@@ -88,7 +88,7 @@ void Worker::continue_journal(const Past& past, bool begins) {
   }
 }
 
-/// Notes the losses of trials that this worker repeats, and what is left to evaluate.
+/// Records the process losses of trials that this worker repeats, and sets up the trials to repeat and the remaining budget.
 void Worker::requeue(const Past& past) {
   for (const auto& [trial, individual] : past.all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = std::ssize(past.all.ended);
@@ -99,14 +99,14 @@ void Worker::requeue(const Past& past) {
   Backlog backlog = backlog_of(past, place_.options.evaluations, place_.options.max_attempts);
   turns_ = std::move(backlog.turns);
   for (Interrupted& each : backlog.interrupted) {
-    each.individual.worker = place_.worker;  // in another layout it is another worker, perhaps on another island
+    each.individual.worker = place_.worker;  // the worker, and perhaps the island, are different in another layout
     each.individual.island = place_.island;
     interrupted_.push_back(std::move(each));
   }
   quota_ = Quota(backlog.evaluations, place_.worker, place_.layout.workers(), std::ssize(interrupted_));
 }
 
-/// Repeats what the file says that this worker did, proposals included.
+/// Repeats the recorded actions of this worker, including its proposals.
 void Worker::replay(const JournalFile& mine, const History& all) {
   const auto known = [&](int64_t trial) -> const Individual* {
     const auto found = all.ended.find(trial);
@@ -120,7 +120,9 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         ++bred_;
         if (is_queued(record.individual.tag)) break;
         if (!same_values(island_.propose(trial).values, record.individual.values))
-          throw FileError(mine.path, 0, concat("trial ", trial, " would not be proposed again as it was: the propagator is another one"));
+          throw FileError(
+              mine.path, 0,
+              concat("has other values of trial ", trial, " than the propagator proposes: continue with the propagator that began the search"));
         break;
       }
       case Record::Kind::end:
@@ -152,7 +154,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
   }
 }
 
-/// Individuals that had come to the island, and left it, without this worker's knowledge when the job ended.
+/// Adds and removes individuals that had come to the island, or left it, before the job ended, but after this worker's last message about it.
 void Worker::catch_up(const Past& past) {
   using Kind = Record::Kind;
   std::set<std::tuple<Kind, int64_t, int32_t>> heard;
@@ -174,14 +176,14 @@ void Worker::catch_up(const Past& past) {
     if (kind == Kind::arrival) island_.absorb(individual);
     if (kind == Kind::departure) {
       island_.part_with(individual.trial, individual.moves);
-      island_.residents().remove(individual.trial);  // this worker's own file was cut
+      island_.residents().remove(individual.trial);  // if this worker's own file was cut off
     }
     journal_->note(kind, individual.trial, individual.moves);
   }
-  if (!place_.options.migration.copies) bring_home(past);  // otherwise who left made room for a copy
+  if (!place_.options.migration.copies) bring_home(past);  // with copies, an individual that left was replaced by a copy
 }
 
-/// Individuals that were on their way to another island when the job ended count at home again.
+/// Individuals that were on their way to another island when the job ended count on this island again.
 void Worker::bring_home(const Past& past) {
   std::set<int> workers;
   for (int worker = 0; worker < place_.layout.workers(); ++worker) {

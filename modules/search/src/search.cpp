@@ -36,7 +36,7 @@ SearchOptions checked(const Communicator& comm, const Space& space, const Object
   expect_same_on_all_ranks(comm, "a search's space and options", lines);
   options.validate(comm.size());
   if (const auto* training = std::get_if<PopulationTrainingOptions>(&options.scheduler)) training->validate(space);
-  TW_EXPECTS(objective != nullptr, "a search needs an objective");
+  TW_EXPECTS(objective != nullptr, "a search needs an objective, but the function is empty");
   SearchOptions own = options;
   if (own.journal.empty()) return own;
   own.journal = absolute_path(own.journal);  // objectives may change the working directory
@@ -64,15 +64,15 @@ class Search::Impl {
       comm_.barrier();
     });
     if (options_.journal.empty()) return;
-    on_all_ranks(comm_, "describing a search", [&] {
+    on_all_ranks(comm_, "writing the description of a search", [&] {
       if (comm_.rank() != 0) return;
-      remove_end_marks(options_.journal);  // the journal has what they said
+      remove_end_marks(options_.journal);  // the journal now has their information
       write_description(options_.journal, space_, options_);
     });
   }
 
   SearchResult run() {
-    TW_EXPECTS(!ran_, "a search runs once; another one continues its journal");
+    TW_EXPECTS(!ran_, "run() was called twice; to continue a search, construct another Search with its journal");
     ran_ = true;
     const EndMark mark(options_.journal, layout_.worker_of_rank(comm_.rank()), members_.rank(), members_.size());
     return revoke_on_exception(comm_, [&] {
@@ -97,8 +97,8 @@ class Search::Impl {
   Objective objective_;
   SearchOptions options_;
   Layout layout_;
-  Communicator members_;  // of this rank's worker
-  Communicator leaders_;  // the first rank of each worker; and all other ranks, where it is of no use
+  Communicator members_;  // ranks of this rank's worker
+  Communicator leaders_;  // the first ranks of all workers; on other ranks, all other ranks, which is not used
   std::optional<DirectoryLock> lock_;
   std::optional<Evaluator> evaluator_;
   std::optional<Worker> worker_;  // on a worker's first rank

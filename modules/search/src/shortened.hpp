@@ -5,7 +5,7 @@
 
 namespace tw::search {
 
-/// `text`, in UTF-8, or as much of it as `most` bytes hold, with "…" behind it. No character is parted.
+/// `text`, in UTF-8, cut to at most `most` bytes and followed by "…" if it is longer. Characters are not split.
 inline std::string shortened(const std::string& text, size_t most) {
   if (text.size() <= most) return text;
   size_t end = most;

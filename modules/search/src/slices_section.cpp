@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss against each parameter by itself.
+// The loss over each single parameter.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -26,7 +26,7 @@ std::string colour_of_age(double share) {
   return concat("rgb(", mixed(190, 8), ",", mixed(215, 48), ",", mixed(235, 107), ")");
 }
 
-/// From the most important one, where that is known.
+/// The most important parameter first, if the importance is known.
 std::vector<size_t> parameters_shown(const Findings& findings) {
   std::vector<size_t> order(findings.space.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -35,7 +35,7 @@ std::vector<size_t> parameters_shown(const Findings& findings) {
   return order;
 }
 
-/// What the forest foretells for the parameter's values, in the mean over all others.
+/// The losses that the forest predicts for the values of a parameter, averaged over all other parameters.
 std::vector<Point> predicted(const Findings& findings, size_t index, const Chart& chart, const Axis& losses) {
   const Marginal marginal(findings.forest->forest, index);
   std::vector<Point> line;
@@ -74,9 +74,9 @@ std::string slices_section(const Findings& findings) {
   std::string slices;
   for (const size_t index : parameters) slices += slice_of(findings, index, ranks, losses);
   std::string text =
-      concat("A dot a trial, the later the darker. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), ".");
-  if (beyond > 0) text += concat(" ", beyond, " losses lie above the charts.");
-  if (findings.forest) text += " The line is the loss that the forest of the next section predicts, in the mean over all other values.";
+      concat("Each dot is a trial; later trials are darker. Complete and pruned trials: ", chosen_text(ranks.size(), findings.ranked.size()), ".");
+  if (beyond > 0) text += concat(" ", beyond, " losses are above the range of the charts.");
+  if (findings.forest) text += " The line is the loss that the forest of the next section predicts, averaged over all other parameters.";
   if (parameters.size() < findings.space.size()) {
     text += concat(" Parameters: ", share_text(parameters.size(), findings.space.size()), findings.forest ? ", the most important." : ", the first.");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much there is of something comes before what is in it: a rank that lacks something would else be said to have the next line instead.
+// The number or names of items come before the items. Otherwise a rank that lacks an item would be reported as having the next line in its place.
 #include "space_lines.hpp"
 
 #include <tw/base/concat.hpp>
@@ -30,7 +30,7 @@ const char* name_of(Parameter::Kind kind) {
   return "?";
 }
 
-/// Numbers with all digits.
+/// A starting configuration. Numbers have all digits.
 std::string line_of_start(const Space& space, const std::vector<double>& values) {
   std::string text = "start:";
   for (size_t i = 0; i < values.size(); ++i) text += concat(' ', space.parameters()[i].name, '=', space.parameters()[i].text_of(values[i]));

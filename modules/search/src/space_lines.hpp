@@ -6,7 +6,8 @@
 
 namespace tw::search {
 
-/// All of a space that ranks can compare: names, and a line for each parameter. Of constraints the names: what they compute cannot be told.
+/// A description of a space that ranks can compare: names, and a line for each parameter. Constraints are compared by name only, since they are
+/// functions.
 std::vector<std::string> lines_of(const Space& space);
 
 }  // namespace tw::search

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQLite's handles, which close themselves, and its errors as exceptions.
+// RAII for SQLite's handles, with its errors as exceptions.
 #pragma once
 #include <sqlite3.h>
 
@@ -10,17 +10,17 @@
 
 namespace tw::search {
 
-/// A new database, for one writer.
+/// A new database with a single writer.
 class Database {
  public:
-  /// Replaces what is there. @throws FileError
+  /// Replaces an existing file. @throws FileError
   explicit Database(std::filesystem::path path);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  /// Statements without results. @throws FileError
+  /// Executes statements that return no rows. @throws FileError
   void execute(const char* statements);
-  /// @throws FileError with SQLite's reason, unless `code` is one of success
+  /// @throws FileError with the message of SQLite, unless `code` means success
   void expect(int code) const;
 
  private:
@@ -36,7 +36,7 @@ class Insertion {
   /// @param database borrowed. @param statement with a ? for each column
   Insertion(Database& database, const char* statement);
 
-  /// A row. NaN and infinities, and null pointers, are NULL.
+  /// Inserts a row. NaN, infinities and null pointers become NULL.
   template <class... Columns>
   void operator()(const Columns&... columns) {
     int column = 0;

@@ -19,7 +19,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t max_in_flight = 20;  // that are listed
+constexpr size_t max_in_flight = 20;  // trials that are listed
 
 std::string duration_of(double seconds) { return format_duration(Seconds(seconds)); }
 
@@ -66,7 +66,7 @@ std::string in_flight_text(const Ledger& ledger, double now, bool runs) {
 }
 
 std::string left_text(const Description& search, int64_t ended, double rate) {
-  if (search.evaluations == 0) return concat("  left         until ", duration_of(search.seconds), " of this run are over\n");
+  if (search.evaluations == 0) return concat("  left         a run ends after ", duration_of(search.seconds), "\n");
   const int64_t left = std::max<int64_t>(0, search.evaluations - ended);
   std::string text = concat("  left         ", left, " of ", search.evaluations, " evaluations");
   if (left > 0 && rate > 0) text += concat(", in about ", duration_of(static_cast<double>(left) / rate * 3600));
@@ -83,10 +83,10 @@ std::string status_text(const std::filesystem::path& folder, double now, bool ru
   const int64_t ended = static_cast<int64_t>(ledger.trials.size()) - counts[TrialState::running];
   const double seconds = ledger.trials.empty() ? 0 : UnbrokenClock(ledger).total();
   const double rate = seconds > 0 ? static_cast<double>(ended) / seconds * 3600 : 0;
-  std::string text = concat("search: ", counts_text(counts), runs ? "; it runs" : "; it does not run", '\n');
+  std::string text = concat("search: ", counts_text(counts), runs ? "; running" : "; not running", '\n');
   text += concat("  workers      ", ledger.workers, ", islands ", ledger.islands, '\n');
   text += best_text(ledger, search.space) + in_flight_text(ledger, now, runs);
-  if (rate > 0) text += concat("  rate         ", fixed_text(rate, rate < 100 ? 1 : 0), " evaluations an hour\n");
+  if (rate > 0) text += concat("  rate         ", fixed_text(rate, rate < 100 ? 1 : 0), " evaluations per hour\n");
   return text + left_text(search, ended, rate);
 }
 

@@ -44,10 +44,10 @@ std::string condition_text(const Parameter& parameter) {
 std::string span_text(const Findings& findings) {
   const Ledger& ledger = findings.ledger;
   const double begin = std::ranges::min(ledger.trials, {}, &LedgerEntry::begin).begin;
-  std::string text = concat("Began ", date_text(begin), "; ", duration_text(findings.clock.total()), " of trials in flight");
+  std::string text = concat("Began ", date_text(begin), "; ", duration_text(findings.clock.total()), " with trials in flight");
   if (findings.clock.breaks() > 0) {
-    text += concat(", without ", findings.clock.breaks(), findings.clock.breaks() == 1 ? " break" : " breaks", " between runs (",
-                   duration_text(findings.clock.left_out()), "), which charts leave out");
+    text += concat(", not counting ", findings.clock.breaks(), findings.clock.breaks() == 1 ? " break" : " breaks", " between runs (",
+                   duration_text(findings.clock.left_out()), "), which the charts leave out");
   }
   text += concat(". Workers: ", ledger.workers, ", islands: ", ledger.islands, ledger.epochs > 1 ? concat(", layouts: ", ledger.epochs) : "", ".");
   return text;
@@ -59,7 +59,7 @@ std::string summary_section(const Findings& findings) {
   std::string html = element("h1", "Search");
   if (findings.ledger.trials.empty()) return html + element("p", "No trial has begun.");
   html += element("p", escaped(span_text(findings)));
-  if (!findings.ledger.breeding.empty()) html += element("p", escaped("Configurations are bred by " + findings.ledger.breeding + "."));
+  if (!findings.ledger.breeding.empty()) html += element("p", escaped("Configurations are proposed by " + findings.ledger.breeding + "."));
   if (!findings.ranked.empty()) {
     const Individual& best = findings.ranked.front()->individual;
     html += element("p", escaped(concat("Best: loss ", finite_text(best.loss), ", trial ", best.trial, ": ",
@@ -72,7 +72,7 @@ std::string summary_section(const Findings& findings) {
   html += table({"state", "trials"}, rows);
   rows.clear();
   for (const Parameter& each : findings.space.parameters()) rows.push_back({each.name, range_text(each), condition_text(each)});
-  return html + element("h2", "Space") + table({"parameter", "values", "exists where"}, rows);
+  return html + element("h2", "Space") + table({"parameter", "values", "exists if"}, rows);
 }
 
 std::string best_section(const Findings& findings) {
@@ -107,7 +107,8 @@ std::string failures_section(const Findings& findings) {
     const Failure& each = failures[i];
     rows.push_back({concat(each.first->individual.trial), state_text(each.first->individual.state), concat(each.count), each.first->message});
   }
-  return element("h2", "First failures") + element("p", "Different messages: " + share_text(rows.size(), failures.size()) + ", from the first.") +
+  return element("h2", "First failures") +
+         element("p", "Different messages: " + share_text(rows.size(), failures.size()) + ", in the order of their first occurrence.") +
          table({"first trial", "state", "times", "message"}, rows);
 }
 

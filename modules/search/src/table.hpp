@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of comma-separated values. Ref: RFC 4180.
+// Reads comma-separated values. Ref: RFC 4180.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,7 +9,7 @@ namespace tw::search {
 
 using TextRow = std::vector<std::string>;
 
-/// Rows of fields, the head first; quotes are taken off, and a field may hold line ends.
+/// The rows of the table, starting with the header. Quotes are removed; a quoted field may contain line ends.
 std::vector<TextRow> rows_of_csv(const std::string& text);
 
 }  // namespace tw::search

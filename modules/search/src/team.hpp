@@ -18,15 +18,15 @@ class Team {
   int size() const { return ranks_.size(); }
   bool leads() const { return ranks_.rank() == 0; }
 
-  /// Never revoked by an objective.
+  /// A communicator that objectives never revoke.
   const Communicator& ranks() const { return ranks_; }
-  /// What objectives get.
+  /// The communicator of objectives.
   const Communicator& trial() const { return *trial_; }
-  /// Revoked with it: which trials go on.
+  /// The communicator that broadcasts verdicts on reports. Revoked together with trial().
   const Communicator& verdicts() const { return *verdicts_; }
-  /// Makes both again where a trial has revoked them: by failing, or in a failure that it caught. Collective.
+  /// Creates both again if a trial has revoked them, by failing or in a failure that it caught. Collective.
   void renew_revoked() {
-    int64_t revoked = trial_->revoked() ? 1 : 0;  // which other ranks may not know yet
+    int64_t revoked = trial_->revoked() ? 1 : 0;  // other ranks may not know of it yet
     if (size() > 1) mpi::allreduce(ranks_, {&revoked, 1, ElementType::int64}, ReduceOp::max);
     if (revoked == 0) return;
     std::vector<Rank> all;
@@ -37,7 +37,7 @@ class Team {
   }
 
  private:
-  /// The first use of a communicator takes everyone, by MPI's own collectives. Where it ends before a rank fails, MPI's communicator can be freed.
+  /// The first use of a communicator calls MPI's own collectives on all ranks. If these end before a rank fails, MPI's communicator can be freed.
   void make_ready() const {
     if (size() > 1) barrier(*trial_);
   }

@@ -8,14 +8,14 @@
 
 namespace tw::search {
 
-/// A word beside an axis, at 0 to 1.
+/// A label next to an axis. `place` is 0 to 1 along it.
 struct Tick {
   double place = 0;
   std::string label = {};
 };
 
 std::vector<Tick> ticks_of(const Axis& axis);
-/// Of an axis of the parameter's values at Space::to_unit(): some round numbers, and of choices 12 at most.
+/// Ticks for an axis of the parameter's values, placed by Space::to_unit(): some round numbers, or at most 12 choices.
 std::vector<Tick> ticks_of(const Space& space, size_t parameter);
 
 }  // namespace tw::search

@@ -19,19 +19,19 @@ namespace tw::search {
 
 /// A trial of this worker that has begun and not ended.
 struct Course {
-  /// The state of another trial that it has, until it reports.
+  /// A copy of the state of another trial, until the next report.
   struct Copied {
     int64_t original;
     std::vector<double> own_values;  // before the copy
   };
 
   Individual individual = {};
-  int64_t step = 0;  // of its last report
+  int64_t step = 0;  // step of its last report
   double value = 0;
   int64_t paused_at = std::numeric_limits<int64_t>::lowest();  // the step of its last pause
   std::optional<Copied> copied = {};
 
-  /// It has reported nothing new since its last pause.
+  /// Whether it has reported nothing new since its last pause.
   bool is_unchanged() const { return step == paused_at; }
 };
 
@@ -53,7 +53,7 @@ class TrialScheduler {
   virtual void begin(const Individual& /*individual*/) {}
   /// The running trial reports.
   virtual Verdict decide(const Report& report) { return std::isnan(report.value) ? Verdict::stop : Verdict::go_on; }
-  /// Another trial has reported. @param worker that runs it; -1: it has ended in an earlier run
+  /// Another trial has reported. @param worker worker that runs it; -1: it ended in an earlier run
   virtual void observe(const Report& /*report*/, int /*worker*/) {}
   /// Any trial has ended.
   virtual void end(const Individual& /*individual*/) {}
@@ -64,16 +64,17 @@ class TrialScheduler {
   virtual std::optional<int64_t> next() { return std::nullopt; }
   /// Whether paused trials will be resumed even if no worker has anything to begin.
   virtual bool resumes_all() const { return false; }
-  /// Whether any worker resumes a trial now that all have reported what they had. Collective over `workers`. @param is_over this worker resumes none
+  /// Whether any worker resumes a trial now that all have reported what they had. Collective over `workers`. @param is_over true if this worker
+  /// resumes none; may change during the call
   virtual bool anyone_resumes(const Communicator& /*workers*/, const bool& /*is_over*/) { return false; }
 
   virtual void take(const StateRequest& /*request*/, int /*from*/) {}
   virtual void take(const StateResponse& /*response*/, int /*from*/) {}
-  /// Sends and receives states. Not while a trial runs: the worker's other ranks take part.
+  /// Sends and receives states. Do not call it while a trial runs, because the worker's other ranks take part.
   virtual void exchange() {}
 };
 
-/// What a scheduler may use of its worker.
+/// The parts of a worker that its scheduler uses.
 struct SchedulerContext {
   const Place& place;
   Evaluator& evaluator;
@@ -82,7 +83,7 @@ struct SchedulerContext {
   OpenTrials& trials;
 };
 
-// Makers of schedulers. What is passed is borrowed, but for options.
+// Factories of schedulers. Arguments are borrowed, except options.
 std::unique_ptr<TrialScheduler> early_stopping(const StoppingFactory& factory);
 std::unique_ptr<TrialScheduler> halving_promotion(const PromotionOptions& options, const SchedulerContext& worker);
 std::unique_ptr<TrialScheduler> population_scheduler(const PopulationTrainingOptions& options, const SchedulerContext& worker);

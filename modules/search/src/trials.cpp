@@ -19,7 +19,7 @@ std::unique_ptr<TrialScheduler> scheduler_of(const SchedulerContext& worker) {
                     worker.place.options.scheduler);
 }
 
-/// A copy that has not reported remains what it was.
+/// The individual at its end. A copy that has not reported since keeps its values from before the copy.
 Individual ended(const Course& course) {
   Individual individual = course.individual;
   if (course.copied) individual.values = course.copied->own_values;
@@ -54,7 +54,7 @@ void Trials::run_on(Course course) {
   Course now = *std::exchange(trials_.running, std::nullopt);
   const int64_t trial = now.individual.trial;
   if (!evaluation.paused) {
-    // It had come to its end before it paused, and has not found anything since.
+    // It had reached its end before it paused, and has not reported since: its last report counts.
     if (evaluation.state == TrialState::complete && now.is_unchanged()) evaluation.loss = now.value;
     end_(ended(now), evaluation);
     return;
@@ -88,7 +88,7 @@ void Trials::end_paused() {
 
 Verdict Trials::report(int64_t step, double value) {
   Course& course = *trials_.running;
-  // It has begun once more, without a state to resume from, and was here before.
+  // The objective began again without a stored state, and repeats steps that were already reported.
   if (step <= course.paused_at) return Verdict::go_on;
   const Report report{course.individual.trial, step, value};
   course.step = step;

@@ -13,26 +13,26 @@
 
 namespace tw::search {
 
-/// Runs a worker's trials, as its scheduler decides.
+/// Runs a worker's trials as its scheduler decides.
 class Trials {
  public:
   using End = std::function<void(Individual individual, const Evaluation& evaluation)>;
 
-  /// @param journal may be given its writer later. @param end called when a trial has ended. All others are borrowed
+  /// @param journal may get its writer later. @param end called when a trial has ended. All other arguments are borrowed
   Trials(const Place& place, Evaluator& evaluator, Post& post, std::optional<JournalWriter>& journal, Island& island, const Quota& quota, End end);
 
   TrialScheduler& scheduler() noexcept { return *scheduler_; }
-  /// Has the objective evaluate it, until the trial ends or pauses.
+  /// Calls the objective. Returns when the trial ends or pauses.
   void begin(Individual individual);
-  /// Resumes a paused trial. @return false: there is none to resume now
+  /// Resumes a paused trial. Returns when it ends or pauses. @return false if there is none to resume now
   bool resume_one();
   /// Whether paused trials wait for something other than the end of the search.
   bool any_waits() const { return scheduler_->resumes_all() && !trials_.paused.empty(); }
-  /// The search is over for those that nobody resumes.
+  /// Ends the paused trials, since the search is over and none is resumed.
   void end_paused();
 
   double busy_s() const noexcept { return busy_s_; }
-  /// Of an evaluation, lately.
+  /// Moving average of the duration of an evaluation.
   double usual_s() const noexcept { return usual_s_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All trials, or what can be shown of them: a table to sort and to filter.
+// All trials, or a selection of them: a table to sort and to filter.
 #include <algorithm>
 #include <tw/base/concat.hpp>
 
@@ -14,7 +14,8 @@ namespace {
 constexpr size_t max_table_cells = 20000;
 constexpr size_t max_table_rows = 2000;
 
-/// By trial. Of many, half are the best and others of all ranks, half the last ones of those that do not count.
+/// The entries to show, sorted by trial. If there are many: half are the best ones and others from all ranks, and half the last ones that do not
+/// count.
 std::vector<const LedgerEntry*> trials_shown(const Findings& findings, size_t most) {
   std::vector<const LedgerEntry*> others;
   for (const LedgerEntry& entry : findings.ledger.trials) {
@@ -59,8 +60,9 @@ std::string trials_section(const Findings& findings) {
     append_cells(rows.back(), space, each.values);
   }
   std::string text = concat("Trials: ", share_text(shown.size(), all));
-  if (shown.size() < all) text += ": the best, others from all ranks, and the last of those without a loss; all are in trials.csv and trials.sqlite";
-  text += ". A click on a column's name sorts by it, a second one in reverse.";
+  if (shown.size() < all)
+    text += ": the best, others from all ranks of the loss, and the last ones without a loss. All are in trials.csv and trials.sqlite";
+  text += ". Click on a column's name to sort by it, and again to reverse the order.";
   return element("h2", "Trials") + note(text) + "<div id=\"trials\">" + filters(shown) + "<div class=\"trials\">" + table(head, rows) +
          "</div></div>\n";
 }
@@ -74,7 +76,7 @@ if (list) {
   const body = head.parentNode;
   let sorted = -1;
   let sign = 1;
-  // Numbers before words, and what is empty always last.
+  // Numbers come before texts. Empty cells are always last.
   const order = (a, b) => {
     if (a === '' || b === '') return (a === '') - (b === '');
     const both = [Number(a), Number(b)];

@@ -6,17 +6,18 @@
 
 namespace tw::search {
 
-/// Time of a search without the breaks between its runs: those in which no trial was in flight, of more than a second and a tenth of all other time.
+/// Time of a search without the breaks between its runs. A break is a period without a trial in flight that is longer than a second and than a tenth
+/// of all other time.
 class UnbrokenClock {
  public:
   explicit UnbrokenClock(const Ledger& ledger);
 
-  /// Seconds since the first trial began. @param time since the Unix epoch; within a break: where it began
+  /// Seconds since the first trial began. @param time seconds since the Unix epoch; during a break, the result is that of its begin
   double at(double time) const;
-  /// Of all trials.
+  /// Seconds from the first begin to the last end, without breaks.
   double total() const noexcept { return total_; }
   size_t breaks() const noexcept { return breaks_.size(); }
-  /// Seconds.
+  /// Seconds of all breaks.
   double left_out() const noexcept { return left_out_; }
 
  private:

@@ -4,11 +4,11 @@
 
 namespace tw::search {
 
-/// What becomes of a trial that reports.
+/// What a trial does after a report.
 enum class Verdict : uint8_t {
   go_on,
   stop,   ///< it is pruned
-  pause,  ///< it goes on later, from what it carries then
+  pause,  ///< it resumes later, from its stored tensors
 };
 
 }  // namespace tw::search

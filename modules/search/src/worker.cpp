@@ -40,15 +40,15 @@ void Worker::run() {
   trials_.end_paused();
   write_journal();
   progress_.tell(status());
-  // What hosts hand on to their islands in the first round arrives in the second.
+  // Messages that hosts pass on to their islands in the first round arrive in the second.
   post_.settle();
   post_.settle();
-  trials_.scheduler().exchange();  // what comes for trials that have ended
+  trials_.scheduler().exchange();  // handles requests that arrived after trials had ended
   write_journal();
   progress_.finish();
 }
 
-/// Until nothing is left to begin, and no paused trial of this worker is resumed.
+/// Evaluates trials until nothing is left to begin and no paused trial of this worker is to be resumed.
 void Worker::work() {
   while (true) {
     post_.deliver();
@@ -68,7 +68,7 @@ void Worker::work() {
     const bool begins = turns_.allows_others() && quota_.take();
     if (const auto whom = quota_.ask()) post_.send(QuotaRequest(), *whom);
     if (!begins) {
-      write_journal();  // it may be long
+      write_journal();  // the wait may be long
       post_.send_gathered(true);
       if (quota_.is_over() && !trials_.any_waits()) return;
       post_.deliver(Post::a_look);
@@ -87,7 +87,7 @@ Individual Worker::bred() {
   return individual;
 }
 
-/// What was put in by hand comes first, but for what the space starts at.
+/// Space::starts() come first, then queued configurations (see enqueue()), then proposals of the propagator.
 Proposal Worker::proposal_for(int64_t trial) {
   if (trial >= static_cast<int64_t>(place_.space.starts().size())) {
     if (auto queued = queue_.take()) return *std::move(queued);
@@ -105,11 +105,11 @@ void Worker::begin(Individual individual) {
   if (violated.empty()) {
     trials_.begin(std::move(individual));
   } else {
-    end(std::move(individual), {.state = TrialState::infeasible, .message = "violates '" + violated + "'"});
+    end(std::move(individual), {.state = TrialState::infeasible, .message = "violates the constraint '" + violated + "'"});
   }
 }
 
-/// One that may begin now.
+/// An interrupted trial that may begin now, if any.
 std::optional<Interrupted> Worker::next_interrupted() {
   const auto next = std::ranges::find_if(interrupted_, [this](const Interrupted& each) { return turns_.allows(each.individual.trial); });
   if (next == interrupted_.end()) return std::nullopt;
@@ -130,7 +130,7 @@ void Worker::begin_again(const Interrupted& interrupted) {
   }
   trials_.begin(interrupted.individual);
   if (!turns_.has(interrupted.individual.trial)) return;
-  write_journal();  // that it has ended, before another one may be blamed
+  write_journal();  // records its end before another trial can be blamed
   post_.send_all(TurnMessage{turns_.pass()}, 0, place_.layout.workers());
   post_.send_gathered(true);
 }
@@ -163,7 +163,7 @@ void Worker::take(const Message& message, int from) {
              message);
 }
 
-/// An individual of the island that was not known before.
+/// Called for each individual of the island that was not known before.
 void Worker::note_new(const Individual& individual) {
   if (individual.trial < 0) return;  // a result from elsewhere
   trials_.scheduler().end(individual);
@@ -200,7 +200,7 @@ SearchResult Worker::result() {
   return result;
 }
 
-/// Of all islands. Collective.
+/// The front of all islands. Collective.
 std::vector<Individual> Worker::front_of_all() {
   std::vector<Individual> own;  // evaluated by this search
   if (place_.options.objectives.size() > 1) {

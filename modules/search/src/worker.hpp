@@ -21,20 +21,20 @@
 
 namespace tw::search {
 
-/// A worker's first rank: breeds, has its ranks evaluate, and talks to the other workers.
+/// A worker's first rank: proposes trials, evaluates them together with its other ranks, and exchanges messages with other workers.
 class Worker {
  public:
-  /// Collective over `workers`, the first ranks of all. @param others are borrowed
+  /// Collective. @param workers the first ranks of all workers; duplicated. All other arguments are borrowed
   Worker(const Communicator& workers, Evaluator& evaluator, const Space& space, const SearchOptions& options, const Layout& layout);
 
-  /// Until the budget is used up everywhere. Collective over the workers.
+  /// Runs until the budget of all workers is used up. Collective over the workers.
   void run();
-  /// Of all workers. Collective.
+  /// The result of all workers. Collective.
   SearchResult result();
   const Population& population() const noexcept { return island_.population(); }
 
  private:
-  // The past: restore.cpp.
+  // Restoring from the journal: restore.cpp.
   void restore();
   void rebuild(Past& past);
   void replay(const JournalFile& mine, const History& all);
@@ -52,7 +52,7 @@ class Worker {
   void begin_again(const Interrupted& interrupted);
   void end(Individual individual, const Evaluation& evaluation);
 
-  // The others.
+  // Messages from and to other workers.
   void take(const Message& message, int from);
   void note_new(const Individual& individual);
   void stop_all();
@@ -75,8 +75,8 @@ class Worker {
   Trials trials_;
   ProgressLine progress_;
 
-  std::deque<Interrupted> interrupted_;  // for this worker to repeat
-  Turns turns_;                          // of all workers
+  std::deque<Interrupted> interrupted_;  // trials that this worker repeats
+  Turns turns_;                          // of all workers' interrupted trials
   int64_t first_trial_ = 0;
   int64_t bred_ = 0;  // trials of this worker in this epoch
   bool stopped_ = false;
@@ -85,7 +85,7 @@ class Worker {
   std::vector<int64_t> counts_ = std::vector<int64_t>(5, 0);  // of this worker in this run, by state
   int64_t past_ = 0;                                          // evaluations of earlier runs
   std::vector<int64_t> past_counts_ = std::vector<int64_t>(5, 0);
-  std::optional<Individual> best_;  // of the search's own
+  std::optional<Individual> best_;  // the best trial of this search, without warm-start results
   std::string first_failure_;
 };
 

@@ -21,12 +21,12 @@ constexpr struct {
   double bottom = 44;
 } box_chart;
 constexpr double max_boxes = 5000;
-// The earlier ones hide the later ones of their cell.
+// In a cell, earlier states hide later ones.
 constexpr std::array order{TrialState::failed, TrialState::infeasible, TrialState::running, TrialState::pruned, TrialState::complete};
 
 bool hides(TrialState a, TrialState b) { return std::ranges::find(order, a) < std::ranges::find(order, b); }
 
-/// Trials of a row that are drawn as one.
+/// Trials of a row that are drawn as one box.
 struct Box {
   double from;
   double to;
@@ -35,7 +35,7 @@ struct Box {
   int64_t trials = 1;
 };
 
-/// @param spans of a row, in the order of time. @param cell what is shorter, in seconds, is joined with what precedes it within a cell
+/// @param spans spans of a row, in the order of time. @param cell seconds; a span that ends within this time after the begin of a box is joined to it
 std::vector<Box> boxes_of(const std::vector<TimeSpan>& spans, const UnbrokenClock& clock, double cell) {
   std::vector<Box> boxes;
   for (const TimeSpan& span : spans) {
@@ -59,13 +59,13 @@ std::string name_of_worker(const Ledger& ledger, size_t worker) {
   return ranks == 1 ? concat("worker ", worker) : concat("worker ", worker, " (", ranks, " ranks)");
 }
 
-/// In which a worker was evaluating: for a trial of its own, once it has ended, and all of it at its first span.
+/// The seconds in which a worker was evaluating. For an ended trial of this worker, the first span counts for all of its spans.
 double busy_s(const TimeSpan& span, int worker) {
   if (span.entry->worker != worker) return span.to - span.from;
   return span.is_first && span.entry->has_ended() ? span.entry->individual.seconds : 0;
 }
 
-/// Of the time of a search, the share in which a worker was evaluating.
+/// The share of the time of a search in which a worker was evaluating.
 double busy_share(const Timeline& timeline, int worker, double total) {
   double busy = 0;
   for (const auto& row : timeline) {
@@ -125,12 +125,12 @@ std::string workers_section(const Findings& findings) {
     y += height_of(timeline);
   }
   std::string text =
-      "A timeline a worker, and the share of time that it was evaluating. Of trials that began more than once, the last time is drawn.";
+      "Each worker has a timeline, with the share of time that it was evaluating. Of trials that began more than once, the last attempt is drawn.";
   if (spans > ledger.trials.size())
-    text += " A trial that paused has a box for each time that it ran, and those that took turns have rows of their own.";
+    text += " A trial that paused has a box for each period in which it ran. Trials that took turns on a worker are drawn in separate rows.";
   if (drawn < spans) {
-    text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since those within ", duration_text(cell),
-                   " are joined, in the colour of the state that is first in the legend.");
+    text += concat(" Thinned out: ", ledger.trials.size(), " trials are drawn as ", drawn, " boxes, since trials within ", duration_text(cell),
+                   " are joined. A joined box has the colour of the state that comes first in the legend.");
   }
   return element("h2", "Workers") + svg.in_page() + note(text);
 }

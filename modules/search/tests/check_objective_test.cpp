@@ -77,7 +77,7 @@ TEST(CheckObjective, FindsWhatThrowsAnywhere) {
 TEST(CheckObjective, SaysWhereNothingIsFeasible) {
   Space space = line();
   space.require("never", [](const Configuration&) { return false; });
-  EXPECT_EQ(problems_of(space, [](const Configuration&, Trial&) { return Outcome(1); }), "configurations at random violate 'never'\n");
+  EXPECT_EQ(problems_of(space, [](const Configuration&, Trial&) { return Outcome(1); }), "random configurations violate the constraint 'never'\n");
 }
 
 /// The slowest takes as long as it says, the mean lies below it, and all ranks say the same.

@@ -52,7 +52,7 @@ TEST(Layout, RefusesWrongOptionsByName) {
   EXPECT_TRUE(names(refused(4, {.worker_ranks = {2, 1}, .evaluations = 1}), "worker_ranks must add up to 4, the number of ranks"));
   EXPECT_TRUE(names(refused(4, {.worker_ranks = {4, 0}, .evaluations = 1}), "worker_ranks must be at least 1"));
   EXPECT_TRUE(
-      names(refused(4, {.ranks_per_worker = 2, .worker_ranks = {2, 2}, .evaluations = 1}), "ranks_per_worker is 2, but worker_ranks are given"));
+      names(refused(4, {.ranks_per_worker = 2, .worker_ranks = {2, 2}, .evaluations = 1}), "ranks_per_worker is 2, but worker_ranks is set, too"));
   EXPECT_TRUE(names(refused(4, {.islands = 3, .worker_ranks = {2, 2}, .evaluations = 1}), "islands must be 1 to 2, the number of workers"));
   EXPECT_TRUE(names(refused(4, {.islands = 5, .evaluations = 1}), "islands must be 1 to 4"));
   EXPECT_TRUE(names(refused(4, {.island_workers = {1, 2}, .evaluations = 1}), "island_workers must add up to 4"));
@@ -62,7 +62,7 @@ TEST(Layout, RefusesWrongOptionsByName) {
   EXPECT_TRUE(names(refused(2, {.islands = 2, .evaluations = 1, .migration = {.topology = {{0, 1}, {1, 1}}}}),
                     "migration.topology.1 must be 2 numbers of at least 0, one for each island, with 0 for itself"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .migration = {.topology = {{-1}}}}), "migration.topology.0 must be at least 0, got -1"));
-  EXPECT_TRUE(names(refused(4, {.islands = 3, .island_workers = {2, 2}, .evaluations = 1}), "islands is 3, but island_workers are those of 2"));
+  EXPECT_TRUE(names(refused(4, {.islands = 3, .island_workers = {2, 2}, .evaluations = 1}), "islands is 3, but the length of island_workers is 2"));
   EXPECT_TRUE(names(refused(1, {.evaluations = 1, .scheduler = PromotionOptions{{.eta = 1}}}), "promotion.eta must be at least 2, got 1"));
   EXPECT_EQ(refused(4, {.islands = 2, .evaluations = 1}), "nothing thrown");
 }

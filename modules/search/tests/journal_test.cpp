@@ -337,7 +337,7 @@ TEST(Journal, WhatOneFileLacksIsSeenInOthers) {
   EXPECT_TRUE(left_and_not_arrived(whole, {0}).empty());
   cut = whole;
   cut[0].records.pop_back();
-  EXPECT_EQ(gap_in(cut, false), "trial 1 arrived on an island, and had left none");
+  EXPECT_EQ(gap_in(cut, false), "trial 1 arrived on an island, but its departure from another island is missing");
   cut[0].records.pop_back();
   EXPECT_EQ(gap_in(cut, false), "the end of trial 1 is missing");
   // It is kept: whoever took it in has all of it. In the next layout it is at home again, and nothing is missing.

@@ -75,7 +75,7 @@ TEST(KnownResults, HaveSeveralObjectives) {
   EXPECT_EQ(known.individuals[0].loss, 0.25);
   EXPECT_EQ(known.individuals[0].objectives, (std::vector<double>{0.25, 2}));
   EXPECT_EQ(known.individuals[1].objectives, (std::vector<double>{0.5, 1}));
-  EXPECT_EQ(message_of<Error>([&] { results_in_csv(csv, space, {"error", "bytes"}); }), "a table of results has a column 'bytes'");
+  EXPECT_EQ(message_of<Error>([&] { results_in_csv(csv, space, {"error", "bytes"}); }), "a table of results must have a column 'bytes'");
 }
 
 /// Parameters and objectives that are called like a column that each trials.csv has keep their own values.
@@ -116,8 +116,9 @@ TEST(KnownResults, RefuseAColumnThatIsBothALossAndAParameter) {
   const auto refusal = [](const std::string& csv, const std::string& name) {
     return message_of<Error>([&] { results_in_csv(csv, {real(name, 0, 9)}); });
   };
-  EXPECT_EQ(refusal("loss\n1\n", "loss"), "the column 'loss' is the loss: call that of the parameter 'parameter.loss'");
-  EXPECT_EQ(refusal("loss,state\n1,complete\n", "state"), "the column 'state' is the trial's state: call that of the parameter 'parameter.state'");
+  EXPECT_EQ(refusal("loss\n1\n", "loss"), "the column 'loss' is the loss; call the column of the parameter 'parameter.loss'");
+  EXPECT_EQ(refusal("loss,state\n1,complete\n", "state"),
+            "the column 'state' is the trial's state; call the column of the parameter 'parameter.state'");
   EXPECT_EQ(results_in_csv("loss,epoch\n1,5\n", {real("epoch", 0, 9)})[0].texts, (NamedTexts{{"epoch", "5"}})) << "a table made by hand";
 }
 

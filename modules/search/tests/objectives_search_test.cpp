@@ -108,7 +108,7 @@ TEST(ObjectivesSearch, AWrongNumberOfValuesIsAFailure) {
   EXPECT_EQ(result.failed + result.complete, 40);
   for (const Individual& each : search.population().all()) EXPECT_EQ(each.counts(), each.trial % 4 == 3);
   if (world().size() == 1) {
-    EXPECT_EQ(result.first_failure, "trial 0: the objective returns 3 values, not 2");
+    EXPECT_EQ(result.first_failure, "trial 0: the objective returns 3 values; expected 2");
   }
   Search one(world(), plane(), outcome, {.evaluations = 40});
   one.run();

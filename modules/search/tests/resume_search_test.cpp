@@ -223,7 +223,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
     const std::string told = ::testing::internal::GetCapturedStderr();
     if (world().rank() == 0) {
       EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
-      EXPECT_NE(told.find("is not whole"), std::string::npos) << told;
+      EXPECT_NE(told.find("is incomplete"), std::string::npos) << told;
     }
     EXPECT_EQ(again.run().complete, options.evaluations);
     for (const LedgerEntry& each : left.trials) {

@@ -136,7 +136,7 @@ TEST(Search, NamesAFactoryThatMakesNothing) {
   };
   SearchOptions options{.evaluations = 8};
   options.propagator = [](const WorkerContext& /*seat*/) { return std::unique_ptr<Propagator>(); };
-  EXPECT_NE(refusal_of(options).find("propagator gave none"), std::string::npos);
+  EXPECT_NE(refusal_of(options).find("propagator returned no propagator for worker"), std::string::npos);
   options.propagator = {};
   options.scheduler = [] { return std::unique_ptr<StoppingRule>(); };
   EXPECT_NE(refusal_of(options).find("returned no stopping rule"), std::string::npos);
@@ -201,7 +201,7 @@ TEST(Search, LongMessagesAreShortened) {
   const size_t end = told.find(" ... and ");
   ASSERT_NE(end, std::string::npos);
   const size_t kept = end - told.find("it began so");
-  EXPECT_EQ(told.substr(end), concat(" ... and ", message.size() - kept, " bytes more"));
+  EXPECT_EQ(told.substr(end), concat(" ... and ", message.size() - kept, " more bytes"));
   EXPECT_EQ(kept % 2, 1U) << "11 bytes, and two for each further character";
 }
 

@@ -30,7 +30,7 @@ void with_type(ElementType type, Function f) {
     case ElementType::float64: return f.template operator()<double>();
     case ElementType::float16: return f.template operator()<_Float16>();
     case ElementType::bfloat16: return f.template operator()<BFloat16>();
-    default: throw ContractError(concat("rules work on floating point numbers, not on ", name_of(type)));
+    default: throw ContractError(concat("rules need floating point values, got ", name_of(type)));
   }
 }
 
@@ -121,7 +121,7 @@ Rule add() {
 }
 
 Rule mean(int count) {
-  TW_EXPECTS(count >= 1, "a mean is that of 1 push at least, got ", count);
+  TW_EXPECTS(count >= 1, "rules::mean() needs a count of at least 1, got ", count);
   return {.name = "mean", .settings = concat("of ", count), .slots = 1, .apply = [count](const Chunk& s) {
             with_type(s.type, [&]<class T>() {
               if ((s.updates + 1) % count != 0) return Loops<T>::sum_up(state_of<T>(s, 0), pushed_of<T>(s), s.count);
@@ -146,20 +146,20 @@ std::string settings_of(const Options& options) {
 
 void visit(MomentumOptions& o, OptionVisitor& visitor) {
   visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
-  visitor.field("momentum", o.momentum, share, {.meaning = "of the gradients before"});
-  visitor.field("nesterov", o.nesterov, {.meaning = "look ahead"});
+  visitor.field("momentum", o.momentum, share, {.meaning = "decay of the sum of gradients per update"});
+  visitor.field("nesterov", o.nesterov, {.meaning = "use Nesterov momentum"});
 }
 
 void visit(AdagradOptions& o, OptionVisitor& visitor) {
   visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
-  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the root"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the square root in the denominator"});
 }
 
 void visit(AdamOptions& o, OptionVisitor& visitor) {
   visitor.field("lr", o.lr, positive, {.meaning = "learning rate"});
-  visitor.field("beta1", o.beta1, share, {.meaning = "of the gradients before"});
-  visitor.field("beta2", o.beta2, share, {.meaning = "of their squares before"});
-  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the root"});
+  visitor.field("beta1", o.beta1, share, {.meaning = "decay of the mean of gradients per update"});
+  visitor.field("beta2", o.beta2, share, {.meaning = "decay of the mean of squared gradients per update"});
+  visitor.field("epsilon", o.epsilon, {.least = 0}, {.meaning = "added to the square root in the denominator"});
 }
 
 Rule momentum(const MomentumOptions& o) {

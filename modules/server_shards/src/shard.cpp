@@ -22,7 +22,7 @@ int64_t slots_of(const std::vector<Rule>& rules) {
   return slots;
 }
 
-/// Waits until `happened()`. Yields the core, because the rank that is waited for may need it. @param holder the rank that is waited for now
+/// Waits until `happened()`. Yields the core, because the other user may need it. @param holder returns the user that is waited for now
 template <class Condition, class Holder>
 void wait_until(Condition happened, Holder holder, const Shard::Wait& wait) {
   bool has_happened = false;
@@ -45,7 +45,7 @@ int user_of(uint32_t mark) { return static_cast<int>(mark) - 1; }
 
 std::optional<Shard::Entry> Shard::enter() const {
   Gate& at = gate();
-  if (at.closed.load(std::memory_order_relaxed) != 0) return std::nullopt;  // not counted yet, so that waiting pushes never delay the one that closes
+  if (at.closed.load(std::memory_order_relaxed) != 0) return std::nullopt;  // before it counts itself: waiting pushes never delay a closer
   at.inside.fetch_add(1);
   Entry entry(&at.inside);
   if (at.closed.load() != 0) return std::nullopt;
@@ -129,7 +129,8 @@ Shard::Shard(std::shared_ptr<void> owner, std::byte* memory, int64_t count, Elem
 /// Calls f(chunk, begin, count) for the part of each chunk in the range.
 template <class Function>
 void Shard::for_each_chunk(int64_t begin, int64_t count, Function f) const {
-  TW_EXPECTS(begin >= 0 && count >= 0 && begin + count <= count_, "elements ", begin, " to ", begin + count, " of a shard of ", count_);
+  TW_EXPECTS(begin >= 0 && count >= 0 && begin + count <= count_, "elements ", begin, " to ", begin + count,
+             " do not lie in this shard, whose number of elements is ", count_);
   for (int64_t at = begin; at < begin + count;) {
     const int64_t chunk = at / places_.chunk;
     const int64_t here = std::min((chunk + 1) * places_.chunk, begin + count) - at;
@@ -185,7 +186,7 @@ void Shard::restore(const Snapshot& snapshot) {
   TW_EXPECTS(fits(snapshot.values, element_) && snapshot.state.size() == static_cast<size_t>(places_.slots) &&
                  std::ranges::all_of(snapshot.state, [&](const auto& each) { return fits(each, state_element_); }) &&
                  snapshot.updates.size() == rules_->size(),
-             "what is restored is not that of this shard");
+             "the snapshot to restore does not fit this shard: it has other numbers of values, state slots or rules");
   const Closed closed(*this);
   std::ranges::copy(snapshot.values, values());
   for (int64_t i = 0; i < places_.slots; ++i) std::ranges::copy(snapshot.state[static_cast<size_t>(i)], slot(i));

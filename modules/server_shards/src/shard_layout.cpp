@@ -7,8 +7,8 @@
 namespace tw::parameter_server {
 
 ShardLayout::ShardLayout(int64_t numel, int servers) : numel_(numel), servers_(servers) {
-  TW_EXPECTS(numel >= 0, "a tensor has at least 0 elements, got ", numel);
-  TW_EXPECTS(servers >= 1, "a sharded tensor needs a server");
+  TW_EXPECTS(numel >= 0, "a tensor must have at least 0 elements, got ", numel);
+  TW_EXPECTS(servers >= 1, "a sharded tensor needs at least one server");
 }
 
 Extent ShardLayout::extent_of(int server) const noexcept {

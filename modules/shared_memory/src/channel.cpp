@@ -23,8 +23,8 @@ int64_t Channel::bytes_needed(int ranks, int64_t slot_bytes) {
 Channel::Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int ranks, int64_t slot_bytes)
     : owner_(std::move(owner)), rank_(rank), ranks_(ranks), slot_bytes_(slot_bytes) {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);  // otherwise it would not work between processes
-  TW_EXPECTS(slot_bytes % 64 == 0 && slot_bytes >= int64_t{64} * ranks, "a slot must have a multiple of 64 bytes and 64 for each of ", ranks,
-             " ranks, got ", slot_bytes);
+  TW_EXPECTS(slot_bytes % 64 == 0 && slot_bytes >= int64_t{64} * ranks, "the bytes of a slot must be a multiple of 64, and at least 64 for each of ",
+             ranks, " ranks, got ", slot_bytes);
   counters_ = reinterpret_cast<Counter*>(memory);
   records_ = reinterpret_cast<Record*>(counters_ + ranks);
   slots_ = reinterpret_cast<std::byte*>(records_ + ranks);

@@ -64,11 +64,11 @@ std::optional<size_t> dimension_of_cuts(const std::vector<const Box*>& boxes) {
 
 namespace {
 
-/// Two boxes with common elements, the first of which begins first; none if there are none. Boxes are not empty.
+/// Two boxes with common elements, in the order in which they begin; nullopt if no two overlap. None of `boxes` may be empty.
 std::optional<std::pair<const Box*, const Box*>> overlapping(std::vector<const Box*> boxes) {
   const auto along = dimension_of_cuts(boxes);
   if (along) std::ranges::stable_sort(boxes, {}, [&](const Box* box) { return box->offsets[*along]; });
-  std::vector<const Box*> open;  // those that have not ended where the next one begins
+  std::vector<const Box*> open;  // boxes that have not ended where the current one begins
   for (const Box* box : boxes) {
     if (along) std::erase_if(open, [&](const Box* other) { return other->offsets[*along] + other->lengths[*along] <= box->offsets[*along]; });
     for (const Box* other : open) {
@@ -93,7 +93,7 @@ std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<B
     return concat("slices ", both->first->describe(), " and ", both->second->describe(), " overlap");
   }
   const int64_t numel = whole_box(shape).numel();
-  return covered == numel ? "" : concat("its slices hold ", covered, " of ", numel, " elements");
+  return covered == numel ? "" : concat("its slices cover ", covered, " of ", numel, " elements");
 }
 
 }  // namespace tw

@@ -5,6 +5,7 @@
 
 namespace tw {
 
+/// Whether `box` has the dimensions of `shape` and does not exceed it.
 bool lies_in(const Box& box, const std::vector<int64_t>& shape);
 
 /// The common part of two boxes of one tensor; none if it is empty.

@@ -101,7 +101,8 @@ at::Tensor Checkpoint::read(const std::string& name) const {
   const auto place = places_.find(name);
   TW_EXPECTS(place != places_.end(), directory_.string(), " holds no tensor ", name);
   const StoredTensor& found = index_.tensors[place->second];
-  TW_EXPECTS(found.on_reshard != OnReshard::drop, name, " in ", directory_.string(), " belongs to the rank that saved it, and cannot be read here");
+  TW_EXPECTS(found.on_reshard != OnReshard::drop, name, " in ", directory_.string(),
+             " was saved with OnReshard::drop: it belongs to the rank that saved it and cannot be read here");
   const at::Tensor tensor = at::empty(found.spec.shape, at::TensorOptions().dtype(found.spec.dtype));
   const NamedShard shard = whole(found.spec.name, tensor, found.kind);
   const ShardSpec spec{found.spec, {}, whole_box(found.spec.shape), found.kind, OnReshard::replicate};

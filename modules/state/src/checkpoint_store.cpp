@@ -37,8 +37,8 @@ namespace {
 std::vector<ShardSpec> specs_of(const std::vector<NamedShard>& shards) {
   std::vector<ShardSpec> specs;
   for (const NamedShard& shard : shards) {
-    TW_EXPECTS(shard.offsets.size() == shard.global_shape.size(), shard.name, " has ", shard.offsets.size(), " offsets for shape ",
-               shape_text(shard.global_shape));
+    TW_EXPECTS(shard.offsets.size() == shard.global_shape.size(), shard.name, " has ", shard.offsets.size(),
+               " offsets, but needs one per dimension of its shape ", shape_text(shard.global_shape));
     specs.push_back({shard.spec(), shard.aliases, {shard.offsets, shard.tensor.sizes().vec()}, shard.kind, shard.on_reshard, shard.layers});
   }
   return specs;
@@ -53,7 +53,7 @@ std::vector<std::string> problems_of(const Communicator& comm, const std::functi
 
 std::string indented(const std::vector<std::string>& lines) { return "\n  " + joined(lines, "\n  "); }
 
-/// What every rank writes while the shards keep their names, shapes and placement.
+/// What this rank writes; valid as long as the shards keep their names, shapes and placement.
 struct Layout {
   std::vector<ShardSpec> mine;
   std::vector<StoredTensor> tensors;  // on rank 0 only
@@ -74,7 +74,7 @@ class CheckpointStore::Implementation {
  public:
   Implementation(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options)
       : comm_(comm.dup()), saving_(comm.dup()), directory_(std::move(directory)), options_(options), writer_(std::make_shared<Writer>()) {
-    expect_same_on_all_ranks(comm_, "the options of checkpoints", value_lines(options));
+    expect_same_on_all_ranks(comm_, "the checkpoint options", value_lines(options));
     on_all_ranks(comm_, concat("opening the checkpoints in ", directory_.string()), [&] {
       options.validate();
       directory_ = absolute_path(directory_);
@@ -115,14 +115,14 @@ class CheckpointStore::Implementation {
     if (result_ && work_.test()) finish();
   }
 
-  // Some ranks may have thrown a failure in poll() already, others not. All throw it here, so that they continue alike.
+  // Some ranks may already have thrown a failure in poll(). All ranks throw it here, so that they continue alike.
   void wait() {
-    // This rank's disk may be arbitrarily slow. It is waited for even after a failed save, since partial files are being removed. Only then does the
-    // watched wait for other ranks begin.
+    // First wait for this rank's disk, which may be arbitrarily slow; also after a failed save, whose partial files the writer removes. The wait for
+    // other ranks begins only then, because it is watched for stalls.
     while (!writer_->wait_for(std::chrono::milliseconds(1))) progress(comm_);
     work_.wait();
     const auto failures = problems_of(comm_, [&] { finish(); });
-    if (!failures.empty()) throw Error(failures[0]);  // names the ranks whose disks failed, not those that have not learnt of it
+    if (!failures.empty()) throw Error(failures[0]);  // it names the ranks whose disks failed; the ranks in `failures` only report it
   }
 
   std::vector<int64_t> steps() const {
@@ -153,7 +153,9 @@ class CheckpointStore::Implementation {
       if (problems.empty()) plan = plan_load(index.tensors, stored_ranks, by_rank);
     });
     problems = broadcast_object(comm_, problems, Rank(0));
-    if (!problems.empty()) throw Error(concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit:", indented(problems)));
+    if (!problems.empty())
+      throw Error(
+          concat("the checkpoint of step ", step, " in ", directory_.string(), " does not fit the tensors to be loaded:", indented(problems)));
     const auto reads = scatter_objects(comm_, plan, Rank(0));
     const auto failures = problems_of(comm_, [&] { CheckpointFiles(step_directory(directory_, step)).fill(shards, reads); });
     if (!failures.empty()) {
@@ -168,7 +170,7 @@ class CheckpointStore::Implementation {
       CheckpointIndex index;
       const auto problems = examine(*step, index);
       if (problems.empty()) return *step;
-      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and skipped:", indented(problems));
+      if (comm_.rank() == 0) log_warning("the checkpoint of step ", *step, " is damaged and is skipped:", indented(problems));
     }
     return std::nullopt;
   }
@@ -207,7 +209,7 @@ class CheckpointStore::Implementation {
     bool changed = !planned_;
     std::exception_ptr failure;  // reported to all ranks below; if nothing changed, one small message must suffice
     try {
-      TW_EXPECTS(step >= 0, "a step cannot be ", step);
+      TW_EXPECTS(step >= 0, "the step must be at least 0, got ", step);
       layout.mine = specs_of(shards);
       changed = changed || layout.mine != layout_.mine;
     } catch (const std::exception&) {
@@ -218,7 +220,7 @@ class CheckpointStore::Implementation {
     if (all_agree(comm_, concat("step ", step, same ? "" : concat(" changed on ", comm_.rank()))) && same) return;
 
     planned_ = false;
-    expect_same_on_all_ranks(comm_, "the step that is saved", {concat("step ", step)});
+    expect_same_on_all_ranks(comm_, "the step to be saved", {concat("step ", step)});
     const std::string saving = concat("saving step ", step);
     const auto by_rank = gather_objects(comm_, layout.mine, Rank(0));
     SavePlan plan;
@@ -325,12 +327,12 @@ class CheckpointStore::Implementation {
 
   static std::string offer(const std::vector<int64_t>& complete, int64_t step) {
     const auto behind = std::lower_bound(complete.begin(), complete.end(), step);
-    if (behind != complete.begin()) return concat("the checkpoint before it is that of step ", *(behind - 1));
-    return "there is no checkpoint before it";
+    if (behind != complete.begin()) return concat("the previous checkpoint is step ", *(behind - 1));
+    return "there is no previous checkpoint";
   }
 
   Communicator comm_;
-  Communicator saving_;  // for saves in flight, separate from the messages of steps() and load()
+  Communicator saving_;  // for saves in flight, whose messages are thus separate from those of steps() and load()
   std::filesystem::path directory_;
   CheckpointOptions options_;
   std::shared_ptr<Writer> writer_;

@@ -76,7 +76,7 @@ std::vector<std::string> listed_in(const std::string& metadata) {
   return names;
 }
 
-/// Under the names that a module with these layers has.
+/// Reads `tensor`; a stack of layers as one tensor per layer, under the name that it has in a module with these layers.
 std::vector<NamedTensor> read_by_layer(const Checkpoint& checkpoint, const StoredTensor& tensor) {
   return unstacked({tensor.spec.name, checkpoint.read(tensor.spec.name)}, tensor.layers);
 }

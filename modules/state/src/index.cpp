@@ -35,13 +35,13 @@ std::string frame(std::string_view body) { return concat("{\"checksum\":\"", hex
 class Reader {
  public:
   static const json& field(const json& object, const char* name) {
-    if (!object.is_object() || !object.contains(name)) throw Error(concat("there is no \"", name, "\""));
+    if (!object.is_object() || !object.contains(name)) throw Error(concat("there is no \"", name, "\" in the index"));
     return object[name];
   }
 
   static std::string text(const json& object, const char* name) {
     const json& value = field(object, name);
-    if (!value.is_string()) throw Error(concat("\"", name, "\" is not text"));
+    if (!value.is_string()) throw Error(concat("\"", name, "\" is not a string"));
     return value.get<std::string>();
   }
 
@@ -52,7 +52,8 @@ class Reader {
   }
 
   static int64_t size(const json& value, const char* name) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) throw Error(concat("\"", name, "\" is not a size"));
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+      throw Error(concat("\"", name, "\" is not an integer of at least 0"));
     return value.get<int64_t>();
   }
 
@@ -65,13 +66,13 @@ class Reader {
   static std::vector<std::string> texts(const json& object, const char* name) {
     std::vector<std::string> values;
     for (const json& value : array(object, name)) {
-      if (!value.is_string()) throw Error(concat("\"", name, "\" is not a list of names"));
+      if (!value.is_string()) throw Error(concat("\"", name, "\" is not an array of strings"));
       values.push_back(value.get<std::string>());
     }
     return values;
   }
 
-  /// The one of `choices` with that name. @param name_of name of a choice.
+  /// The element of `choices` whose name is the value of the field. @param name_of returns the name of a choice.
   template <class Choices, class NameOf>
   static auto choice(const json& object, const char* name, const Choices& choices, NameOf name_of) {
     const std::string given = text(object, name);
@@ -81,7 +82,7 @@ class Reader {
   }
 };
 
-/// Without its pieces.
+/// Reads everything of a tensor except its pieces.
 StoredTensor read_header(const json& value) {
   StoredTensor tensor{.spec = {Reader::text(value, "name"), Reader::sizes(value, "shape"), Reader::choice(value, "dtype", dtypes, dtype_name)},
                       .aliases = Reader::texts(value, "aliases"),
@@ -99,7 +100,7 @@ StoredTensor read_header(const json& value) {
 Box read_box(const json& value) {
   Box box{Reader::sizes(value, "offsets"), Reader::sizes(value, "lengths")};
   if (box.offsets.size() != box.lengths.size()) {
-    throw Error(concat("a piece has ", box.offsets.size(), " offsets and ", box.lengths.size(), " lengths"));
+    throw Error(concat("a piece has ", box.offsets.size(), " offsets and ", box.lengths.size(), " lengths, expected the same number"));
   }
   for (size_t i = 0; i < box.offsets.size(); ++i) {
     int64_t end = 0;
@@ -117,12 +118,12 @@ StoredTensor read_tensor(const json& value, int64_t files) {
     StoredPiece piece{Reader::size(Reader::field(entry, "file"), "file"), Reader::text(entry, "key"), read_box(entry)};
     if (piece.file >= files)
       throw Error(concat(tensor.spec.name, " lies in file ", piece.file, ", but there are ", files, " files, numbered from 0"));
-    if (!may_be_cut && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " is not whole");
+    if (!may_be_cut && piece.box != whole_box(tensor.spec.shape)) throw Error(tensor.spec.name + " has a piece that is not the whole tensor");
     boxes.push_back(piece.box);
     tensor.pieces.push_back(std::move(piece));
   }
   if (tensor.pieces.empty()) throw Error(tensor.spec.name + " has no piece");
-  if (!one) {  // ranks have values of their own of the same boxes
+  if (!one) {  // several ranks may have saved their own values of the same box
     std::ranges::sort(boxes);
     boxes.erase(std::ranges::unique(boxes).begin(), boxes.end());
   }
@@ -132,20 +133,20 @@ StoredTensor read_tensor(const json& value, int64_t files) {
 }
 
 CheckpointIndex read_index(const json& root) {
-  if (Reader::text(root, "format") != format) throw Error("not an index of a checkpoint");
+  if (Reader::text(root, "format") != format) throw Error("this is not the index of a checkpoint");
   const int64_t found = Reader::size(Reader::field(root, "version"), "version");
-  if (found != version) throw Error(concat("its version is ", found, ", only ", version, " is supported"));
+  if (found != version) throw Error(concat("the index has version ", found, ", but only version ", version, " is supported"));
   CheckpointIndex index;
   index.step = Reader::size(Reader::field(root, "step"), "step");
   index.metadata = Reader::text(root, "metadata");
   for (const json& entry : Reader::array(root, "files")) {
     const std::string name = file_name(static_cast<int64_t>(index.files.size()));
-    if (Reader::text(entry, "name") != name) throw Error("a file is not called " + name);
+    if (Reader::text(entry, "name") != name) throw Error("a data file is not called " + name);
     const std::string checksum = Reader::text(entry, "xxh3");
     StoredFile file{.bytes = Reader::size(Reader::field(entry, "bytes"), "bytes")};
     const char* end = checksum.data() + checksum.size();
     const auto read = std::from_chars(checksum.data(), end, file.checksum, 16);
-    if (read.ec != std::errc() || read.ptr != end) throw Error("\"xxh3\" is not a checksum");
+    if (read.ec != std::errc() || read.ptr != end) throw Error("\"xxh3\" is not a checksum in hexadecimal digits");
     index.files.push_back(file);
   }
   std::set<std::string> names;

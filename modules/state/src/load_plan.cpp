@@ -46,10 +46,11 @@ std::string what(ShardKind kind) { return kind == ShardKind::optimizer ? "optimi
 std::string misfit(const std::vector<StoredTensor>& stored, const std::set<size_t>& found, const ShardSpec& spec) {
   if (!lies_in(spec.box, spec.global.shape)) return concat("slice ", spec.box.describe(), " does not lie in ", spec.global.describe());
   if (found.empty()) return concat("missing in the checkpoint: ", what(spec.kind), " ", spec.global.describe());
-  if (found.size() > 1) return concat(spec.global.name, " is one tensor here, but several in the checkpoint");
+  if (found.size() > 1) return concat(spec.global.name, " is one tensor here, but its names belong to several tensors in the checkpoint");
   const TensorSpec& other = stored[*found.begin()].spec;
   if (other.shape == spec.global.shape && other.dtype == spec.global.dtype) return "";
-  return concat("misshapen: ", spec.global.describe(), " is ", dtype_name(other.dtype), " ", shape_text(other.shape), " in the checkpoint");
+  return concat("different shape or dtype: ", spec.global.describe(), " is ", dtype_name(other.dtype), " ", shape_text(other.shape),
+                " in the checkpoint");
 }
 
 /// The pieces of a stored tensor, found by file and by place.
@@ -74,14 +75,15 @@ class Pieces {
   size_t count() const noexcept { return pieces_.size(); }
   /// The ranks that have stored pieces, ascending.
   const std::vector<int64_t>& files() const noexcept { return files_; }
-  /// The piece that is what `rank` has stored of these elements; none if it has not.
+  /// Index of the piece that `rank` stored for exactly `box`; nullopt if there is none.
   std::optional<size_t> own(int64_t rank, const Box& box) const {
     const auto of_rank = of_file_.find(rank);
     if (of_rank == of_file_.end()) return std::nullopt;
     const auto found = std::ranges::find_if(of_rank->second, [&](size_t i) { return pieces_[i].box == box; });
     return found == of_rank->second.end() ? std::nullopt : std::optional(*found);
   }
-  /// Those that may overlap `box`, ascending: others begin before it by more than the longest, or after its end.
+  /// Indices of the pieces that may overlap `box`, ascending. The other pieces begin after its end, or so early that even the longest piece ends
+  /// before `box` begins.
   std::vector<size_t> near(const Box& box) const {
     if (!along_) return by_place_;
     const auto from = std::ranges::upper_bound(by_place_, box.offsets[*along_] - longest_, {}, [&](size_t i) { return begin_of(i); });
@@ -97,9 +99,9 @@ class Pieces {
   const std::vector<StoredPiece>& pieces_;
   std::map<int64_t, std::vector<size_t>> of_file_;
   std::vector<int64_t> files_;
-  std::optional<size_t> along_;   // none: one place
+  std::optional<size_t> along_;   // nullopt: boxes have no dimension to search along
   std::vector<size_t> by_place_;  // pieces in the order in which they begin along that dimension
-  int64_t longest_ = 0;           // along it
+  int64_t longest_ = 0;           // length of the longest piece along that dimension
 };
 
 /// By tensor name: ranks that have a shard of it, ascending.
@@ -161,7 +163,7 @@ class LoadPlanner {
     return reads;
   }
 
-  /// The ranks that have the tensor now deal what was stored among them.
+  /// Rank r of the n ranks that hold the tensor now gets the stored pieces r, r + n, ...
   ShardReads share_of_sum(size_t tensor, int64_t rank, const ShardSpec& spec) const {
     const std::vector<int64_t>& now = holding_.at(spec.global.name);
     ShardReads reads{.combine = Combine::sum};
@@ -171,7 +173,7 @@ class LoadPlanner {
     return reads;
   }
 
-  /// Whether the ranks that stored the tensor all have it now.
+  /// Whether every rank that stored the tensor holds it now, so that each can have its own values back.
   bool is_as_before(const std::string& name, size_t tensor) {
     const auto [found, is_new] = as_before_.try_emplace({name, tensor});
     if (is_new) {
@@ -187,7 +189,7 @@ class LoadPlanner {
   std::vector<Pieces> pieces_;  // by stored tensor
   bool as_many_ranks_;
   std::unordered_map<std::string_view, std::vector<int64_t>> holding_;
-  std::map<std::pair<std::string, size_t>, bool> as_before_;  // by name here, and stored tensor
+  std::map<std::pair<std::string, size_t>, bool> as_before_;  // by name in this run, and by stored tensor
 };
 
 }  // namespace

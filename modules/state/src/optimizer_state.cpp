@@ -74,7 +74,7 @@ Kind kind_of(const torch::optim::Optimizer& optimizer) {
     return kind_with<AdagradParamState>(
         {counter_field<AdagradParamState>("step", &AdagradParamState::step), tensor_field<AdagradParamState>("sum", &AdagradParamState::sum)});
   }
-  TW_EXPECTS(false, "the state of ", c10::demangle(type.name()), " cannot be saved; SGD, Adam, AdamW, RMSprop and Adagrad can");
+  TW_EXPECTS(false, "the state of ", c10::demangle(type.name()), " cannot be saved; supported optimizers are SGD, Adam, AdamW, RMSprop and Adagrad");
   return {};
 }
 
@@ -121,11 +121,12 @@ OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer, std::vector<O
   for (const OptimizedTensor& parameter : parameters_) named.insert(parameter.tensor.unsafeGetTensorImpl());
   for (size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     for (const at::Tensor& tensor : optimizer.param_groups()[group].params()) {
-      const bool has_no_memory = tensor.has_storage() && tensor.storage().nbytes() == 0 && tensor.numel() > 0;  // as of another stage
+      const bool has_no_memory =
+          tensor.has_storage() && tensor.storage().nbytes() == 0 && tensor.numel() > 0;  // such as a parameter of another pipeline stage
       const bool is_idle = (!tensor.requires_grad() || has_no_memory) && optimizer.state().count(tensor.unsafeGetTensorImpl()) == 0;
       if (is_idle && !named.contains(tensor.unsafeGetTensorImpl())) continue;
       TW_EXPECTS(named.contains(tensor.unsafeGetTensorImpl()), "a parameter of shape ", shape_text(tensor.sizes().vec()), " in group ", group,
-                 " of the optimizer has no name");
+                 " of the optimizer has no name: pass all of its parameters with their names");
       own.insert(tensor.unsafeGetTensorImpl());
     }
   }
@@ -192,7 +193,7 @@ void OptimizerState::expect_known(std::set<std::string> names) const {
     }
   }
   if (!names.empty()) {
-    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", does not have this state:\n  ", joined(names, "\n  ")));
+    throw Error(concat("this optimizer, ", c10::demangle(typeid(optimizer_).name()), ", has no state with these names:\n  ", joined(names, "\n  ")));
   }
 }
 
@@ -203,7 +204,7 @@ void OptimizerState::apply(const std::vector<NamedShard>& shards) {
     if (!field.counter) return;
     const std::string name = name_of_state(slice, field);
     const auto found = by_name.find(name);
-    TW_EXPECTS(found != by_name.end(), name, " is not among the shards");
+    TW_EXPECTS(found != by_name.end(), name, " is not among the shards: pass what shards() returned");
     field.counter(state) = found->second->tensor.item<int64_t>();
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell one another of a checkpoint, as records of <tw/base/bytes.hpp>.
+// The messages about a checkpoint that ranks send one another, as records of <tw/base/bytes.hpp>.
 #pragma once
 #include <tuple>
 #include <tw/base/bytes.hpp>

@@ -72,7 +72,7 @@ class Planner {
     if (!holders.empty()) {
       for (auto other = holders.rbegin(); other != holders.rend() && other->rank == holder.rank; ++other) {
         if (may_be_cut(mine.on_reshard) && spec(*other).box != mine.box) continue;
-        problem(mine.global.name, " comes twice on rank ", holder.rank);
+        problem(mine.global.name, " appears twice on rank ", holder.rank);
         break;
       }
       ShardSpec expected = spec(holders.front());
@@ -87,8 +87,8 @@ class Planner {
   static std::string describe(const ShardSpec& spec) {
     std::string text =
         concat(name_of(spec.kind), " ", dtype_name(spec.global.dtype), " ", shape_text(spec.global.shape), " ", name_of(spec.on_reshard));
-    for (const std::string& alias : spec.aliases) text += " = " + alias;
-    if (!spec.layers.empty()) text += " of layers " + spec.layers;
+    for (const std::string& alias : spec.aliases) text += ", alias " + alias;
+    if (!spec.layers.empty()) text += ", layers " + spec.layers;
     return text;
   }
 
@@ -98,11 +98,12 @@ class Planner {
       const StoredTensor& tensor = plan_.tensors[i];
       if (!names.insert(tensor.spec.name).second) problem(tensor.spec.name, " is also an alias of another tensor");
       for (const std::string& alias : tensor.aliases) {
-        if (!names.insert(alias).second) problem(alias, ", an alias of ", tensor.spec.name, ", is also another tensor");
+        if (!names.insert(alias).second) problem(alias, ", an alias of ", tensor.spec.name, ", is also a name of another tensor");
       }
-      if (tensor.on_reshard == OnReshard::sum && tensor.spec.dtype == c10::ScalarType::Bool) problem(tensor.spec.name, ": bool has no sum");
+      if (tensor.on_reshard == OnReshard::sum && tensor.spec.dtype == c10::ScalarType::Bool)
+        problem(tensor.spec.name, ": a bool tensor cannot have OnReshard::sum");
       if (tensor.on_reshard == OnReshard::mean && !is_floating(tensor.spec.dtype)) {
-        problem(tensor.spec.name, ": ", dtype_name(tensor.spec.dtype), " has no mean");
+        problem(tensor.spec.name, ": ", dtype_name(tensor.spec.dtype), " tensors cannot have OnReshard::mean");
       }
       if (const std::string why = why_no_stack(tensor.spec, tensor.layers); !why.empty()) problem(why);
       check_boxes(tensor, holders_[i]);
@@ -114,7 +115,8 @@ class Planner {
     if (!may_be_cut(tensor.on_reshard)) {
       for (const Holder& holder : holders) {
         if (spec(holder).box != whole_box(tensor.spec.shape)) {
-          problem(tensor.spec.name, " is ", name_of(tensor.on_reshard), ", but rank ", holder.rank, " has ", spec(holder).box.describe(), " only");
+          problem(tensor.spec.name, " has OnReshard::", name_of(tensor.on_reshard), " and must be passed whole, but rank ", holder.rank, " passes ",
+                  spec(holder).box.describe(), " only");
         }
       }
       return;
@@ -137,9 +139,9 @@ class Planner {
         boxes[spec(holder).box].push_back(holder);
       }
     }
-    if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // it has no elements
+    if (one && boxes.empty()) write(tensor, holders.front(), spec(holders.front()).box);  // a tensor without elements
     for (auto& [box, held_by] : boxes) {
-      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // may differ between holders, whose values must not be mixed
+      if (plan_.tensors[tensor].kind == ShardKind::buffer) {  // buffers may differ between holders, and their values must not be mixed
         write(tensor, held_by.front(), box);
         continue;
       }
@@ -163,7 +165,7 @@ class Planner {
     written_bytes_[static_cast<size_t>(holder.rank)] += bytes_of(tensor, box);
   }
 
-  // Bytes that each of `ranks` writes so that the totals are as even as possible: water-filling over what they write already.
+  // Bytes that each of `ranks` writes so that the totals are as even as possible: water-filling over the bytes that they write already.
   std::vector<int64_t> shares(const std::vector<int64_t>& ranks, int64_t bytes) const {
     std::vector<int64_t> before;
     for (const int64_t rank : ranks) before.push_back(written_bytes_[static_cast<size_t>(rank)]);

@@ -39,8 +39,8 @@ struct SaveJob {
   std::function<void()> arrive = [] {};  ///< returns when all of `data` is available
 };
 
-/// Steps b to e of CheckpointStore as one operation of the engine, so it completes like any other, even if nobody waits for it: the writer's thread,
-/// an all-gather of verdicts, rank 0's commit, a broadcast of its verdict.
+/// Steps b to e of CheckpointStore: the writer's thread, an all-gather of verdicts, rank 0's commit, and a broadcast of its verdict. They are one
+/// operation of the engine, so they complete even if nobody waits for them.
 class SaveTransfer : public mpi::Transfer {
  public:
   /// Starts the writer's first job.

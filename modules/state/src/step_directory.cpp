@@ -147,7 +147,7 @@ std::string damage(const fs::path& step_directory, int64_t rank, const StoredFil
     if (code) throw FileError(path, 0, concat("cannot be opened: ", code.message()));
     if (bytes != file.bytes) throw FileError(path, std::min(bytes, file.bytes), concat("has ", bytes, " bytes, but the index has ", file.bytes));
     const SafetensorsFile content(path);
-    if (content_hash(content.bytes()) != file.checksum) throw FileError(path, 0, "is damaged: its checksum is not the one in the index");
+    if (content_hash(content.bytes()) != file.checksum) throw FileError(path, 0, "is damaged: its checksum differs from the one in the index");
   } catch (const FileError& error) {
     return error.what();
   }

@@ -21,7 +21,7 @@ class Writer {
   bool idle();
   /// @return whether it is idle, after at most `timeout`.
   bool wait_for(std::chrono::milliseconds timeout);
-  /// Error of the last job, or "". Only while idle.
+  /// Error of the last job, or "". Call it only while idle.
   std::string failure();
   /// Ends the thread and the current job, early if the job checks cancelled(). Later jobs fail at once.
   void stop();

@@ -130,7 +130,7 @@ TEST(Store, AnyDamageIsFoundAndThePreviousOneOffered) {
   const auto found = blank(shards);
   const auto expect_refused = [&](const fs::path& path) {
     world().barrier();
-    expect_error([&] { (void)store.load(2, found); }, {path.filename().string(), "the checkpoint before it is that of step 1"});
+    expect_error([&] { (void)store.load(2, found); }, {path.filename().string(), "the previous checkpoint is step 1"});
     EXPECT_EQ(found[0].tensor.abs().sum().item<float>(), 0);  // untouched
   };
   for (const std::string& name : {std::string("index.json"), tw::file_name(0), tw::file_name(world().size() - 1)}) {

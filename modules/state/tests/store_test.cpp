@@ -262,16 +262,17 @@ TEST(Store, SaysWhatDoesNotFit) {
   shards[1] = tw::whole("double", torch::zeros({33}), ShardKind::buffer);
   shards[2].name = "quarter";
   expect_error([&] { (void)store.load(1, shards); },
-               {"does not fit", "misshapen: large float32 [700, 999] is float32 [700, 1000]", "misshapen: double float32 [33] is float64 [33]",
-                "missing in the checkpoint: parameter quarter bfloat16 [5, 5]", "extra in the checkpoint: parameter half bfloat16 [5, 5]"});
-  expect_error([&] { (void)store.load(3, shards); }, {"step_00000003/index.json", "the checkpoint before it is that of step 1"});
+               {"does not fit", "different shape or dtype: large float32 [700, 999] is float32 [700, 1000]",
+                "different shape or dtype: double float32 [33] is float64 [33]", "missing in the checkpoint: parameter quarter bfloat16 [5, 5]",
+                "extra in the checkpoint: parameter half bfloat16 [5, 5]"});
+  expect_error([&] { (void)store.load(3, shards); }, {"step_00000003/index.json", "the previous checkpoint is step 1"});
   shards = example(world(), 1);
   if (world().rank() == world().size() - 1) shards[3].name = "large";
   expect_error([&] { store.save(2, shards, ""); }, {"large"});
-  expect_error([&] { store.save(-1, example(world(), 1), ""); }, {"saving step -1 failed", "a step cannot be -1"});
+  expect_error([&] { store.save(-1, example(world(), 1), ""); }, {"saving step -1 failed", "the step must be at least 0, got -1"});
   if (world().size() > 1)
     expect_error([&] { store.save(world().rank(), example(world(), 1), ""); },
-                 {"the step that is saved must be the same on all ranks", "rank 1 has 'step 1' where rank 0 has 'step 0'"});
+                 {"the step to be saved must be the same on all ranks", "rank 1 has 'step 1' where rank 0 has 'step 0'"});
   shards = example(world(), 1);
   shards[0].name = "\xff";
   expect_error([&] { store.save(2, shards, ""); }, {"UTF-8"});

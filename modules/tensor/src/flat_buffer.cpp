@@ -57,7 +57,7 @@ FlatBuffer::FlatBuffer(int64_t numel, const at::TensorOptions& options) {
 }
 
 FlatBuffer::FlatBuffer(at::Tensor storage) : storage_(std::move(storage)) {
-  TW_EXPECTS(storage_.dim() == 1 && storage_.is_contiguous(), "a flat buffer needs contiguous memory of one dimension");
+  TW_EXPECTS(storage_.dim() == 1 && storage_.is_contiguous(), "a flat buffer needs a contiguous tensor of one dimension");
 }
 
 // Not storage_.narrow(): Optimizer::zero_grad() calls detach_() on gradients, which autograd refuses for its own kind of view.

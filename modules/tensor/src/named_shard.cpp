@@ -8,7 +8,7 @@
 namespace tw {
 namespace {
 
-// Elements [begin, end) of the part of a tensor that the leading indices `at` select.
+// Adds boxes for the elements [begin, end) of the part of a tensor that the leading indices `at` select.
 void add_boxes(NamedShard& box, const at::Tensor& run, std::vector<int64_t>& at, int64_t begin, int64_t end, int64_t& used,
                std::vector<NamedShard>& boxes) {
   const std::vector<int64_t>& shape = box.global_shape;

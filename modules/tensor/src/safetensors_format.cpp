@@ -66,7 +66,7 @@ TensorSpec stored(TensorSpec spec) {
 
 const char* stored_name(const TensorSpec& spec) {
   const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const Dtype& dtype) { return dtype.type == spec.dtype; });
-  TW_EXPECTS(found != dtypes.end(), "safetensors files have no ", dtype_name(spec.dtype), " (tensor ", spec.name, "); convert it first");
+  TW_EXPECTS(found != dtypes.end(), "safetensors files do not support ", dtype_name(spec.dtype), " (tensor ", spec.name, "); convert it first");
   return found->name;
 }
 
@@ -229,7 +229,8 @@ class HeaderReader {
   std::vector<int64_t> read_numbers(const std::string& name, const json& value, const char* what) const {
     constexpr auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     const auto fits = [](const json& number) { return number.is_number_unsigned() && number.get<uint64_t>() <= most; };
-    if (!value.is_array() || !std::all_of(value.begin(), value.end(), fits)) fail_at(name, concat(what, " must be an array of sizes"));
+    if (!value.is_array() || !std::all_of(value.begin(), value.end(), fits))
+      fail_at(name, concat(what, " must be an array of sizes, which are non-negative integers"));
     return value.get<std::vector<int64_t>>();
   }
 
@@ -241,7 +242,7 @@ class HeaderReader {
     int64_t end = data_;
     for (const SafetensorsEntry& entry : entries) {
       if (entry.offset < end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", inside the tensor before it"));
-      if (entry.offset > end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", after a hole at byte ", end));
+      if (entry.offset > end) fail_at(entry.spec.name, concat("begins at byte ", entry.offset, ", after a hole that begins at byte ", end));
       end = entry.offset + entry.bytes;
     }
     if (end != static_cast<int64_t>(file_.size())) fail(end, concat("the tensors end here, but the file has ", file_.size(), " bytes"));
@@ -252,7 +253,7 @@ class HeaderReader {
     if (listed == contents.metadata.end()) return;
     const json names = json::parse(listed->second, nullptr, false);
     if (!names.is_array() || !std::all_of(names.begin(), names.end(), [](const json& name) { return name.is_string(); })) {
-      fail_at(complex_key, "must list names");
+      fail_at(complex_key, "must list names of tensors");
     }
     std::unordered_map<std::string, TensorSpec*> specs;
     for (SafetensorsEntry& entry : contents.entries) specs.emplace(entry.spec.name, &entry.spec);
@@ -260,7 +261,8 @@ class HeaderReader {
       const auto found = specs.find(name);
       if (found == specs.end()) fail_at(complex_key, "there is no tensor " + name);
       TensorSpec& spec = *found->second;
-      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2) fail_at(name, "is marked complex128, but is not");
+      if (spec.dtype != c10::ScalarType::Double || spec.shape.empty() || spec.shape.back() != 2)
+        fail_at(name, "is marked as complex128, but is not F64 with a last dimension of 2");
       spec.dtype = c10::ScalarType::ComplexDouble;
       spec.shape.pop_back();
     }

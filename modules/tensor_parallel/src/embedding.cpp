@@ -63,8 +63,7 @@ torch::Tensor VocabParallelEmbeddingImpl::own_rows(const torch::Tensor& indices,
   return at::zeros({indices.numel(), weight.size(1)}, weight.options()).index_copy(0, places, rows);
 }
 
-// Only the device knows how many indices belong to this rank. Therefore all are looked up, foreign ones in an arbitrary row, and foreign results are
-// set to zero.
+// Only the device knows how many indices belong to this rank. Therefore all are looked up. The results for indices of other ranks are set to zero.
 torch::Tensor VocabParallelEmbeddingImpl::all_rows(const torch::Tensor& indices, const torch::Tensor& mine) const {
   if (begin_ == end_) return at::zeros({indices.numel(), weight.size(1)}, weight.options()) + 0 * weight.sum();
   const torch::Tensor rows = at::embedding(weight, (indices - begin_).masked_fill(mine.logical_not(), 0), padding_row_);

@@ -14,7 +14,7 @@ void expect_same_initial_values(const Communicator& comm, const std::string& lay
   for (const auto& parameter : whole.named_parameters()) {
     lines.push_back(concat(parameter.key(), " with hash ", content_hash(parameter.value())));
   }
-  expect_same_on_all_ranks(comm, concat("the initial values of ", layer, ", drawn after torch::manual_seed() with the same seed,"), lines);
+  expect_same_on_all_ranks(comm, concat("the initial values of ", layer, " (call torch::manual_seed() with the same seed on all ranks)"), lines);
 }
 
 }  // namespace tw::tensor_parallel

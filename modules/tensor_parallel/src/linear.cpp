@@ -25,8 +25,8 @@ torch::nn::Linear draw_whole(const Communicator& comm, const std::string& layer,
 }
 
 void expect_features(const torch::Tensor& input, int64_t features, const char* layer, const Communicator& comm) {
-  TW_EXPECTS(input.dim() > 0 && input.size(-1) == features, layer, " takes [..., ", features, "] on rank ", comm.rank(), " of ", comm.size(),
-             ", got ", shape_text(input.sizes().vec()));
+  TW_EXPECTS(input.dim() > 0 && input.size(-1) == features, layer, " expects an input of shape [..., ", features, "] on rank ", comm.rank(), " of ",
+             comm.size(), ", got ", shape_text(input.sizes().vec()));
 }
 
 }  // namespace

@@ -92,8 +92,8 @@ struct Scatter {
 
 // Other types would silently produce a result without gradient.
 void expect_floating_point(const at::Tensor& input, const char* operation) {
-  TW_EXPECTS(input.defined() && input.is_floating_point(), operation, " needs a floating point tensor, got ",
-             input.defined() ? dtype_name(input.scalar_type()) : "an undefined one");
+  TW_EXPECTS(input.defined() && input.is_floating_point(), operation, " needs a floating-point tensor, got ",
+             input.defined() ? dtype_name(input.scalar_type()) : "an undefined tensor");
 }
 
 }  // namespace
@@ -110,9 +110,10 @@ at::Tensor reduce_from_ranks(const Communicator& comm, const at::Tensor& input) 
 
 at::Tensor gather_from_ranks(const Communicator& comm, const at::Tensor& input, int64_t size) {
   expect_floating_point(input, "gather_from_ranks");
-  TW_EXPECTS(size >= 0, "the last dimension of the whole cannot have size ", size);
-  TW_EXPECTS(input.dim() > 0 && input.size(-1) == own_part(comm, size).count(), "gather_from_ranks needs ", own_part(comm, size).count(), " of the ",
-             size, " elements of the last dimension on rank ", comm.rank(), " of ", comm.size(), ", got ", shape_text(input.sizes().vec()));
+  TW_EXPECTS(size >= 0, "the size of the whole tensor's last dimension must be at least 0, got ", size);
+  TW_EXPECTS(input.dim() > 0 && input.size(-1) == own_part(comm, size).count(), "gather_from_ranks expects ", own_part(comm, size).count(),
+             " of the ", size, " elements of the last dimension on rank ", comm.rank(), " of ", comm.size(), ", got ",
+             shape_text(input.sizes().vec()));
   return apply<Gather>(comm, input, size);
 }
 

@@ -251,9 +251,9 @@ TEST(Layers, RefuseWhatDoesNotFit) {
   expect_refusal([] { VocabParallelEmbedding(world(), 4, 2, VocabParallelEmbeddingOptions{.padding_idx = 4}); },
                  {"VocabParallelEmbedding(4, 2, padding_idx 4) needs a padding_idx within the vocabulary"});
   ColumnParallelLinear column(world(), 4, 4);
-  expect_refusal([&] { column(torch::ones({2, 5})); }, {"ColumnParallelLinear takes [..., 4]", "got [2, 5]"});
+  expect_refusal([&] { column(torch::ones({2, 5})); }, {"ColumnParallelLinear expects an input of shape [..., 4]", "got [2, 5]"});
   RowParallelLinear row(world(), 2 * world().size(), 4);
-  expect_refusal([&] { row(torch::ones({2, 3})); }, {"RowParallelLinear takes [..., 2]", "got [2, 3]"});
+  expect_refusal([&] { row(torch::ones({2, 3})); }, {"RowParallelLinear expects an input of shape [..., 2]", "got [2, 3]"});
   VocabParallelEmbedding table(world(), 10, 2);
   expect_refusal([&] { table(torch::tensor({3, 10})); }, {"index 10 is outside of the vocabulary of 10"});
   expect_refusal([&] { table(torch::tensor({3, -1})); }, {"index -1 is outside of the vocabulary of 10"});

@@ -102,14 +102,14 @@ TEST(Operations, OutliveTheCommunicatorOfTheUser) {
 TEST(Operations, RefuseWhatDoesNotFit) {
   const auto expect = [](const std::string& text, const std::string& message) { EXPECT_NE(text.find(message), std::string::npos) << text; };
   const at::Tensor whole_numbers = torch::ones({4}, torch::kLong);
-  expect(message_of([&] { copy_to_ranks(world(), whole_numbers); }), "copy_to_ranks needs a floating point tensor, got int64");
-  expect(message_of([&] { reduce_from_ranks(world(), whole_numbers); }), "reduce_from_ranks needs a floating point tensor, got int64");
-  expect(message_of([&] { gather_from_ranks(world(), whole_numbers, 4); }), "gather_from_ranks needs a floating point tensor, got int64");
-  expect(message_of([&] { scatter_to_ranks(world(), at::Tensor()); }), "scatter_to_ranks needs a floating point tensor, got an undefined one");
+  expect(message_of([&] { copy_to_ranks(world(), whole_numbers); }), "copy_to_ranks needs a floating-point tensor, got int64");
+  expect(message_of([&] { reduce_from_ranks(world(), whole_numbers); }), "reduce_from_ranks needs a floating-point tensor, got int64");
+  expect(message_of([&] { gather_from_ranks(world(), whole_numbers, 4); }), "gather_from_ranks needs a floating-point tensor, got int64");
+  expect(message_of([&] { scatter_to_ranks(world(), at::Tensor()); }), "scatter_to_ranks needs a floating-point tensor, got an undefined tensor");
   expect(message_of([&] { scatter_to_ranks(world(), torch::tensor(1.0)); }), "scatter_to_ranks needs a last dimension to split");
   const int64_t size = 2 * ranks();
   expect(message_of([&] { gather_from_ranks(world(), torch::ones({1, 3}), size); }),
-         tw::concat("gather_from_ranks needs 2 of the ", size, " elements of the last dimension on rank ", world().rank(), " of ", ranks(),
+         tw::concat("gather_from_ranks expects 2 of the ", size, " elements of the last dimension on rank ", world().rank(), " of ", ranks(),
                     ", got [1, 3]"));
 }
 

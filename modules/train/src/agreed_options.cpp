@@ -41,16 +41,16 @@ Options agreed_options(const Communicator& comm, const Options& options, const D
   lines.push_back(concat("training samples ", train.size()));
   lines.push_back(concat("test samples ", test.size()));
   lines.push_back(concat("validation samples ", validation != nullptr ? validation->size() : 0));
-  const auto weighs = [](const Weight& weight) { return weight ? "what its weight states" : "samples"; };
-  lines.push_back(concat("the loss counts ", weighs(objective.weight)));
-  for (const Metric& metric : objective.metrics) lines.push_back(concat("metric ", metric.name, " counts ", weighs(metric.weight)));
+  const auto weighs = [](const Weight& weight) { return weight ? "its weight function" : "the number of samples"; };
+  lines.push_back(concat("the loss is divided by ", weighs(objective.weight)));
+  for (const Metric& metric : objective.metrics) lines.push_back(concat("metric ", metric.name, " is divided by ", weighs(metric.weight)));
   expect_same_on_all_ranks(comm, "the trainer's options", lines);
   options.validate();
   expect_names(objective.metrics);
   TW_EXPECTS(train.size() > 0, "the training set is empty");
   const bool may_stop = options.early_stopping.patience == 0 || (validation != nullptr && validation->size() > 0);
   TW_EXPECTS(may_stop, "early_stopping.patience is ", options.early_stopping.patience,
-             ", but there is no validation set to decide by: pass one to the trainer (in a configuration: data.validation)");
+             ", but there is no validation set, which early stopping needs: pass one to the trainer (in a configuration: data.validation)");
   const auto& watch = options.early_stopping.watch;
   const bool known =
       watch == "loss" || std::any_of(objective.metrics.begin(), objective.metrics.end(), [&](const Metric& m) { return m.name == watch; });

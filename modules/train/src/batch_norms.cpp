@@ -22,13 +22,13 @@ std::vector<std::pair<std::string, const SyncBatchNormImpl*>> batch_norms_of(con
 void agree_on_batch_norms(const Ranks& ranks, Model& model) {
   const std::vector<std::string> axes = model.trained->axes();
   const bool in_parts = !model.trained->makes_one_backward_pass() || std::ranges::find(axes, "layer") != axes.end();
-  on_all_ranks(ranks.all, "looking for SyncBatchNorm", [&] {
+  on_all_ranks(ranks.all, "checking SyncBatchNorms", [&] {
     for (const auto& [name, norm] : batch_norms_of(*model.trained)) {
       TW_EXPECTS(!in_parts, "SyncBatchNorm ", name,
-                 " is in stages or in layers in parallel, where ranks may make different numbers of passes, so that it could wait for ever: take a ",
+                 " is in stages or in layers in parallel. Ranks may make different numbers of passes there, so it could wait forever: use a ",
                  "plain batch norm");
       TW_EXPECTS(norm->reduction() != Reduction::sample_weighted, "SyncBatchNorm ", name,
-                 " is made for Reduction::sample_weighted; the trainer weights losses itself and sums gradients: make it for Reduction::sum");
+                 " is made for Reduction::sample_weighted, but the trainer weights losses itself and sums gradients: make it for Reduction::sum");
     }
   });
   const at::Tensor exchanges = at::full({}, model.exchanges_in_passes ? 1 : 0, at::kLong);

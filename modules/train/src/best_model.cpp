@@ -13,7 +13,7 @@ namespace {
 
 void remove_file(const std::filesystem::path& path) {
   std::error_code code;
-  if (!std::filesystem::remove(path, code) && code) log_warning(path.string(), ", of an earlier run, cannot be removed: ", code.message());
+  if (!std::filesystem::remove(path, code) && code) log_warning(path.string(), " of an earlier run cannot be removed: ", code.message());
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ bool BestModel::judge(const EpochReport& report, Progress& progress) const {
 std::string BestModel::begin_another_watch(Progress& progress) const {
   const std::string& now = options_.early_stopping.watch;
   if (progress.best_epoch == 0 || progress.watch.empty() || progress.watch == now) return "";
-  const std::string line = concat("early_stopping.watch is ", now, " now, and was ", progress.watch, ": the best model is chosen again from here on");
+  const std::string line = concat("early_stopping.watch is ", now, " now, and was ", progress.watch,
+                                  " before: the best model is chosen among the evaluations from now on");
   progress.best = 0;
   progress.best_epoch = progress.waited = 0;
   return line;
@@ -64,14 +65,14 @@ void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& t
   try {
     write_safetensors(path(), tensors, metadata);
   } catch (const std::exception& error) {
-    log_error("the best model was not kept: ", error.what(), "; training continues");
+    log_error("the best model was not saved: ", error.what(), "; training continues");
   }
 }
 
 void BestModel::forget() const { remove_file(path()); }
 
 void BestModel::remove_partial() const {
-  for (const std::string& failure : remove_partials_of(path())) log_warning("a file that an earlier run left cannot be removed: ", failure);
+  for (const std::string& failure : remove_partials_of(path())) log_warning("a partial file of an earlier run cannot be removed: ", failure);
 }
 
 }  // namespace tw::train

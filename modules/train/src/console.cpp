@@ -33,7 +33,7 @@ std::string text_of(const Figures& figures) {
   return text;
 }
 
-/// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; half of the pushes miss at most 2 pushes of others, all at most 9"
+/// "812 pushes/s and 812 pulls/s, 1.20 % of the step time spent waiting; staleness of the pushes: median 2, maximum 9"
 std::string servers_text(const ServerFigures& figures) {
   int64_t pushes = 0;
   for (const int64_t each : figures.staleness) pushes += each;
@@ -46,7 +46,7 @@ std::string servers_text(const ServerFigures& figures) {
     return concat(age, age + 1 == figures.staleness.size() ? " or more" : "");
   };
   return concat(format_count(figures.pushes_per_s), " pushes/s and ", format_count(figures.pulls_per_s), " pulls/s, ", percent(figures.waiting_share),
-                " of the step time spent waiting; half of the pushes miss at most ", age_of(0.5), " pushes of others, all at most ", age_of(1));
+                " of the step time spent waiting; staleness of the pushes: median ", age_of(0.5), ", maximum ", age_of(1));
 }
 
 // Relative if it lies in the working directory.
@@ -106,9 +106,9 @@ void Console::on_end(State& state, const Summary& summary) {
   line("trained        ", concat(grouped(summary.parameters), " parameters, ", summary.epochs, " epochs, ", grouped(summary.steps), " steps of ",
                                  grouped(summary.global_batch), " ", unit_, " on ", summary.ranks, summary.ranks == 1 ? " rank" : " ranks", ", in ",
                                  format_duration(summary.train_time)));
-  if (summary.skipped_steps > 0) line("skipped        ", concat(summary.skipped_steps, " updates that were not finite"));
+  if (summary.skipped_steps > 0) line("skipped        ", concat(summary.skipped_steps, " updates with values that were not finite"));
   if (summary.overflowed_steps > 0) {
-    line("skipped        ", concat(summary.overflowed_steps, " updates whose gradients overflowed, for which the loss scale was too large"));
+    line("skipped        ", concat(summary.overflowed_steps, " updates whose gradients overflowed, because the loss scale was too large"));
   }
   line("speed          ", concat(format_count(summary.samples_per_s), " ", unit_, "/s"));
   line("communication  ", concat(format_count(summary.bytes_per_step), "B per step and rank; ", percent(summary.exposed_comm_share),

@@ -72,7 +72,7 @@ void share(const Communicator& parts, bool known, std::vector<double>& values) {
   const at::Tensor first = at::scalar_tensor(known ? static_cast<int>(parts.rank()) : parts.size(), at::kLong);
   allreduce(parts, first, ReduceOp::min);
   const auto root = first.item<int64_t>();
-  TW_EXPECTS(root < parts.size(), "the model's evaluate() returns its output on none of the ", parts.size(), " ranks that hold it");
+  TW_EXPECTS(root < parts.size(), "the model's evaluate() must return its output on at least one of the ", parts.size(), " ranks that hold it");
   broadcast(parts, as_tensor(values), Rank(static_cast<int>(root)));
 }
 

@@ -5,7 +5,7 @@
 
 namespace tw::train {
 
-/// Splits a run of elements of the flat tensor that all of `tensors` make, one after the other, into the parts of the model that lie there. Pure.
+/// `tensors`, one after the other, make a flat tensor. Splits a run of its elements into the parts of the model that lie there. Pure.
 /// @param run contiguous and one-dimensional; the results are views of it, named `run.name`, a slash and the name of the parameter
 std::vector<NamedShard> places_in_model(const NamedShard& run, const std::vector<OptimizedTensor>& tensors);
 

@@ -19,7 +19,7 @@ class IndependentReplicas : public Strategy {
   Outcome update(double loss_scale) override;
   Outcome meet() override;
   torch::optim::Optimizer& optimizer() override { return part_.optimizer(); }
-  /// Each rank's own.
+  /// The shards of this rank's own replica.
   std::vector<NamedShard> shards() const override;
   void prepare(const std::vector<std::string>& names) override { part_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { part_.apply(shards); }
@@ -40,7 +40,7 @@ class IndependentReplicas : public Strategy {
   const TrainedPart& part() const noexcept { return part_; }
 
  private:
-  /// Of this replica. Collective over the ranks that hold it.
+  /// The outcome of this replica's update. Collective over the ranks that hold it.
   Outcome outcome(double loss_scale);
   Outcome exchange_signals();
 

@@ -24,7 +24,7 @@ class Infrequent : public IndependentReplicas {
     if (met) part().sums().parameters_written();
     return met;
   }
-  /// What changes of this rank's part of the model.
+  /// The tensors of this rank's part of the model that change.
   std::vector<NamedTensor> tensors_of(const Model& model) const {
     std::vector<NamedTensor> tensors = part().named();
     tensors.insert(tensors.end(), model.buffers.begin(), model.buffers.end());
@@ -34,7 +34,7 @@ class Infrequent : public IndependentReplicas {
     account_optimizer(known, outer_.shards());
     known.add(MemoryUse::buffers, outer_.buffer_bytes());
   }
-  /// Where ranks hold a replica together: tensors named after a parameter lie where this rank's part of it lies.
+  /// If several ranks hold a replica, a tensor named after a parameter has the place of this rank's part of that parameter.
   std::vector<NamedShard> own_shards() const override {
     if (part().is_whole()) return outer_.shards();
     std::vector<NamedShard> shards;

@@ -20,8 +20,10 @@ void visit(LearningRateOptions& options, OptionVisitor& visitor) {
                 {.meaning = "factor of the learning rate at each step", .where = {{"schedule.decay", {"step"}}}});
   visitor.field("final_factor", options.final_factor, {.least = 0, .most = 1},
                 {.meaning = "share of the learning rate that is left at the end of the run", .where = {{"schedule.decay", {"cosine"}}}});
-  visitor.field("base_batch", options.base_batch, at_least(0),
-                {.meaning = "global batch for which the learning rate is meant; the rate grows with the batch; 0: no scaling", .unit = "samples"});
+  visitor.field(
+      "base_batch", options.base_batch, at_least(0),
+      {.meaning = "global batch to which the learning rate belongs; the rate is scaled in proportion to the actual global batch; 0: no scaling",
+       .unit = "samples"});
 }
 
 void LearningRateOptions::validate() const { expect_none(out_of_bounds(*this)); }

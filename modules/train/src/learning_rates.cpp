@@ -31,7 +31,7 @@ std::vector<double> LearningRates::without_factor() const {
 double LearningRates::multiply(double factor) {
   auto& groups = optimizer_.param_groups();
   TW_EXPECTS(groups.size() == base_.size(), "the optimizer had ", base_.size(), " parameter groups when the Trainer was made, and has ",
-             groups.size(), ": add groups before");
+             groups.size(), ": add groups before you make the Trainer");
   base_ = without_factor();
   factor_ = factor;
   for (size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(base_[i] * factor);

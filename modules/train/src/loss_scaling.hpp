@@ -13,7 +13,7 @@ namespace tw::train {
 
 struct Outcome;
 
-/// This rank's loss scaler, if the run has one. Ranks that meet in every update keep theirs equal; others have independent ones.
+/// This rank's loss scaler, if the run has one. Ranks that meet in every update have equal scalers; others have independent ones.
 class LossScaling {
  public:
   explicit LossScaling(const PrecisionOptions& options);

@@ -12,7 +12,7 @@ std::vector<Problem> contradictions(const ShardOptions& shard, const ReplicaOpti
     problems.push_back({"shard.what", "must be \"parameters\" if replicas do not meet in every step", "\"parameters\""});
   }
   if (every_step && sharded && replicas.compression != CompressionKind::none) {
-    problems.push_back({"replicas.compression", "is not for sharded gradients", "\"none\""});
+    problems.push_back({"replicas.compression", "is not supported for sharded gradients", "\"none\""});
   } else if (every_step && in_parts && replicas.keeps_residuals()) {
     problems.push_back(
         {"replicas.compression", "must be \"none\", \"float16\" or \"bfloat16\" for a model that several ranks hold together", "\"none\""});

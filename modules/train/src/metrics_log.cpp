@@ -45,7 +45,7 @@ std::string number(double value) { return std::isnan(value) ? "" : nlohmann::jso
 MetricsLog::MetricsLog(const Options& options) : folder_(absolute_path(options.folder())) {
   std::error_code code;
   std::filesystem::create_directories(folder_, code);
-  if (code) throw FileError(folder_, 0, "cannot be made: " + code.message());
+  if (code) throw FileError(folder_, 0, "cannot be created: " + code.message());
 }
 
 void MetricsLog::on_start(State& state) {

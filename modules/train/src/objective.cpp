@@ -50,7 +50,7 @@ Objective classification(std::optional<int64_t> ignore_index) {
   };
   const Weight counted = [ignored](const at::Tensor& targets) { return cross_entropy_weight(targets, {}, ignored); };
   const Metric accuracy{.name = "accuracy", .larger_is_better = true, .sum = correct, .weight = counted};
-  // Without ignored targets, each sample has as many.
+  // Without ignored targets, each sample has the same weight.
   return {.loss = loss, .metrics = {accuracy}, .weight = ignore_index ? counted : Weight()};
 }
 

@@ -13,7 +13,7 @@ namespace tw::train {
 std::string why_no_name(const std::string& name) {
   if (name.empty()) return "must not be empty";
   const bool plain = std::ranges::none_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/'; });
-  return plain && name != "." && name != ".." ? "" : "must be the name of one folder, without \"/\" and control characters";
+  return plain && name != "." && name != ".." ? "" : "must be the name of one folder, without \"/\" or control characters";
 }
 
 namespace {
@@ -29,9 +29,10 @@ std::string nearest_run_name(std::string name) {
 }  // namespace
 
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
-  visitor.field("every_epochs", policy.every_epochs, at_least(0), {.meaning = "epochs between two checkpoints; 0: none by epochs", .unit = "epochs"});
+  visitor.field("every_epochs", policy.every_epochs, at_least(0),
+                {.meaning = "epochs between two checkpoints; 0: no checkpoints by epochs", .unit = "epochs"});
   visitor.field("every_steps", policy.every_steps, at_least(0),
-                {.meaning = "updates between two checkpoints; 0: none by updates", .unit = "updates"});
+                {.meaning = "updates between two checkpoints; 0: no checkpoints by updates", .unit = "updates"});
   visitor.field("keep", policy.keep, at_least(1), {.meaning = "number of newest checkpoints that are kept"});
 }
 
@@ -40,7 +41,7 @@ void visit(EarlyStopping& stopping, OptionVisitor& visitor) {
                 {.meaning = "evaluations without a better value before the run ends; 0: no early end", .unit = "evaluations"});
   visitor.field("min_delta", stopping.min_delta, {.least = 0}, {.meaning = "smallest improvement that counts as a better value"});
   visitor.field("watch", stopping.watch,
-                {.meaning = "loss, or a metric on the validation set, by which the best model is chosen: accuracy of images, mae of regression"});
+                {.meaning = "loss, or a metric on the validation set, by which the best model is chosen: accuracy for images, mae for regression"});
 }
 
 void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
@@ -50,7 +51,7 @@ void visit(EvaluateOptions& evaluate, OptionVisitor& visitor) {
 
 void visit(ClipOptions& clip, OptionVisitor& visitor) {
   visitor.field("norm", clip.norm, {.least = 0},
-                {.meaning = "norm of all gradients together, to which they are scaled down before an update; 0: no limit"});
+                {.meaning = "maximum norm of all gradients together; larger gradients are scaled down before an update; 0: no limit"});
 }
 
 void visit(Options& options, OptionVisitor& visitor) {
@@ -62,8 +63,9 @@ void visit(Options& options, OptionVisitor& visitor) {
   visitor.field("epochs", options.epochs, at_least(0), {.meaning = "number of passes over the training samples"});
   visitor.field("batch_size", options.batch_size, at_least(1, max_samples_of_a_batch),
                 {.meaning = "samples of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
-  visitor.field("global_batch", options.global_batch, at_least(0, max_samples_of_a_batch),
-                {.meaning = "samples of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its own", .unit = "samples"});
+  visitor.field(
+      "global_batch", options.global_batch, at_least(0, max_samples_of_a_batch),
+      {.meaning = "samples of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its first value", .unit = "samples"});
   visitor.field("accumulation", options.accumulation, at_least(1),
                 {.meaning = "passes that share the samples of an update, to save memory", .unit = "passes"});
   visitor.field("seed", options.seed, at_least(0, any_count),
@@ -112,8 +114,8 @@ void Options::validate() const {
 int64_t Options::samples_of_a_pass(int64_t samples, int ranks) const {
   TW_EXPECTS(samples % accumulation == 0, "accumulation must divide the global batch of ", samples, ", got ", accumulation);
   const int64_t pass = samples / accumulation;
-  TW_EXPECTS(uneven == Uneven::exact || pass % ranks == 0, "where samples are dropped or padded, the ", pass, " of a pass (global batch ", samples,
-             ", accumulation ", accumulation, ") must be shared evenly by the ", ranks, " ranks");
+  TW_EXPECTS(uneven == Uneven::exact || pass % ranks == 0, "with uneven = drop or pad, the ", pass, " samples of a pass (global batch ", samples,
+             ", accumulation ", accumulation, ") must divide evenly among the ", ranks, " ranks");
   return pass;
 }
 

@@ -8,14 +8,14 @@
 
 namespace tw::train {
 
-/// A pass of an update, and what it is made over.
+/// A pass of an update, with its batch.
 struct Pass {
-  int64_t index = 0;   ///< in its update
-  int64_t number = 0;  ///< in the run
-  uint64_t seed = 0;   ///< of the model's random numbers
+  int64_t index = 0;   ///< index in its update
+  int64_t number = 0;  ///< number in the run
+  uint64_t seed = 0;   ///< seed of the model's random numbers
   Batch batch = {};
-  double weight = 0;  ///< what the mean over the batch is divided by
-  bool last = false;  ///< of its update
+  double weight = 0;  ///< the number by which the mean over the batch is divided
+  bool last = false;  ///< last pass of its update
 };
 
 /// The seed for a model's random numbers (dropout) in a pass. Depends only on the run's seed and the pass, so a resumed run draws the same numbers.

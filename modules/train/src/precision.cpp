@@ -21,7 +21,7 @@ void visit(PrecisionOptions& options, OptionVisitor& visitor) {
 
 std::vector<Problem> PrecisionOptions::contradictions() const {
   if (!scale_loss || compute != ComputeType::float32) return {};
-  return {{"precision.scale_loss", "is for precision.compute = \"bfloat16\"", "false"}};
+  return {{"precision.scale_loss", "needs precision.compute = \"bfloat16\"", "false"}};
 }
 
 }  // namespace tw::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a run has come: the part of a checkpoint besides its tensors. Pure.
+// The progress of a run: the part of a checkpoint besides its tensors. Pure.
 #pragma once
 #include <string>
 #include <tw/train/report.hpp>
@@ -18,7 +18,7 @@ struct Progress {
   int64_t waited = 0;  ///< evaluations since the best one
   int64_t best_epoch = 0;
   double best = 0;
-  std::string watch;      ///< figure that `best` is a value of; "" in checkpoints of older versions
+  std::string watch;      ///< name of the figure whose value is `best`; "" in checkpoints of older versions
   std::string optimizer;  ///< its class, e.g. "torch::optim::Adam"; "" in checkpoints of older versions
   bool finished = false;
   Figures validation;                         ///< of the last evaluation
@@ -30,7 +30,7 @@ struct Progress {
   std::vector<double> overflows;              ///< updates skipped because gradients overflowed
   std::vector<double> first_rates;            ///< learning rates of the optimizer's groups when the run began; empty: an older version
   std::vector<double> rates;                  ///< those that hooks have set since, without the schedule's factor
-  std::vector<int64_t> arrival_order;         ///< of gradients, so that buckets give the same bits
+  std::vector<int64_t> arrival_order;         ///< order in which gradients arrive, so that buckets compute the same bits
   std::vector<std::string> empty_submodules;  ///< for export_for_libtorch()
 };
 

@@ -21,7 +21,7 @@ NamedShard as_shard(const Progress& progress) {
 
 void take_shard(Progress& progress, const std::vector<NamedShard>& shards) {
   const auto found = std::ranges::find(shards, shard_name, &NamedShard::name);
-  TW_EXPECTS(found != shards.end(), shard_name, " is not among the shards");
+  TW_EXPECTS(found != shards.end(), shard_name, " must be one of the shards");
   const auto number = [&](int64_t i) { return found->tensor[i].item<double>(); };
   progress.best = number(0);
   progress.best_epoch = static_cast<int64_t>(number(1));

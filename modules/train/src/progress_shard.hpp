@@ -7,7 +7,7 @@
 
 namespace tw::train {
 
-/// The part of a run's progress that judges it, without how far it has come. Lets a search move a run between workers.
+/// The part of a run's progress that judges the run, without its epoch and step. A search uses it to move a run between workers.
 NamedShard as_shard(const Progress& progress);
 /// Restores what as_shard() saved. @throws ContractError if it is not among `shards`
 void take_shard(Progress& progress, const std::vector<NamedShard>& shards);

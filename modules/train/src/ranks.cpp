@@ -84,8 +84,8 @@ int64_t trained_elements(const Ranks& ranks, const Model& model) {
 void expect_parameters(const Ranks& ranks, const Model& model) {
   if (ranks.parts == nullptr) return;
   on_all_ranks(ranks.all, "dividing the model", [&] {
-    TW_EXPECTS(model.trained_elements() > 0, "a rank has no part of the model to train: the axis '", model.trained->axes().back(),
-               "' is too long for it");
+    TW_EXPECTS(model.trained_elements() > 0, "this rank has no part of the model to train: the axis '", model.trained->axes().back(),
+               "' has too many ranks for this model");
   });
 }
 

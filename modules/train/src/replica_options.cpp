@@ -47,7 +47,7 @@ void visit(ReplicaOptions& options, OptionVisitor& visitor) {
 std::vector<Problem> ReplicaOptions::contradictions() const {
   const bool half = compression == CompressionKind::float16 || compression == CompressionKind::bfloat16;
   if (compression == CompressionKind::none || meet == Meeting::every_step || (meet == Meeting::diloco && half)) return {};
-  return {{"replicas.compression", "is for replicas.meet = \"every_step\", and half precision also for \"diloco\"", "\"none\""}};
+  return {{"replicas.compression", "needs replicas.meet = \"every_step\"; float16 and bfloat16 also work with \"diloco\"", "\"none\""}};
 }
 
 }  // namespace tw::train

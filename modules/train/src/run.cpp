@@ -49,7 +49,7 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
   if (test_.size() > 0) expect_same_data(ranks_, model_, "test", test_);
   model_.trained->set_replica(ranks_.samples.rank());
   const ComputeType compute = options_.precision.compute;
-  model_ = on_all_ranks(ranks_.all, "choosing what the model computes in", [&] { return under_autocast(std::move(model_), compute); });
+  model_ = on_all_ranks(ranks_.all, "choosing the dtype in which the model computes", [&] { return under_autocast(std::move(model_), compute); });
   objective_ = under_autocast(std::move(objective_), compute);
   progress_.global_batch = options_.global_batch > 0 ? options_.global_batch : options_.batch_size * ranks_.samples.size();
   progress_.seed = options_.seed;
@@ -99,7 +99,7 @@ void Trainer::Run::apply(const std::vector<NamedShard>& shards) {
 }
 
 void Trainer::Run::begin_after(int64_t epochs) {
-  TW_EXPECTS(!earlier_ && epochs >= 0, "a run that resumes a checkpoint does not begin after epoch ", epochs);
+  TW_EXPECTS(!earlier_ && epochs >= 0, "begin_after() needs a run that resumes no checkpoint, and a number of epochs of at least 0, got ", epochs);
   begin_after_ = epochs;
 }
 
@@ -198,10 +198,10 @@ void Trainer::Run::resume() {
   if (ranks_.all.rank() != 0) return;
   const auto scaling = scaling_.state();
   log_info("resumed from the checkpoint of step ", progress_.step, ", epoch ", progress_.epoch, ", in ", (options_.folder() / "checkpoints").string(),
-           scaling ? concat(", with its loss scale, ", scaling->scale) : "");
+           scaling ? concat(", with loss scale ", scaling->scale) : "");
   if (!other_watch.empty()) log_info(other_watch);
   if (!names_validation(earlier_->data)) {
-    log_warning("the checkpoint has an older version without its validation data: whether these are the same is not checked");
+    log_warning("an older version wrote the checkpoint, and did not record its validation data: whether these are the same is not checked");
   }
   const int64_t of_options = options_.batch_size * ranks_.samples.size();
   if (options_.global_batch == 0 && of_options != progress_.global_batch) {
@@ -212,7 +212,7 @@ void Trainer::Run::resume() {
 
 bool Trainer::Run::is_to_be_tested() const { return progress_.finished && trained_samples_ > 0 && test_.size() > 0; }
 
-// @param unwritten set to what all ranks throw if a checkpoint or the timeline cannot be written, which must not suppress the report
+// @param unwritten set to the exception that all ranks throw later if a checkpoint or the timeline cannot be written: the report must come first
 Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
   progress_.finished = progress_.finished || (progress_.epoch > options_.epochs && !diverged_);
   const auto attempt = [&](const auto& call) {

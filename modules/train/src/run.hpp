@@ -145,7 +145,7 @@ class Trainer::Run {
   Seconds train_time_{0};
   Timeline timeline_;
   std::unique_ptr<MemoryAccount> memory_;  // only during run()
-  int64_t whole_step_ = 0;                 // the last traced one
+  int64_t whole_step_ = 0;                 // the last complete step that was traced
   std::vector<MemorySample> of_whole_step_;
 };
 

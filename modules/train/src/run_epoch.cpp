@@ -61,7 +61,7 @@ void Trainer::Run::end_epoch(Seconds time) {
 }
 
 Figures Trainer::Run::evaluate(const Dataset& dataset) {
-  TW_EXPECTS(!earlier_, "before run(), the model is not the one of the checkpoint that the run resumes: evaluate in a hook, or after run()");
+  TW_EXPECTS(!earlier_, "run() has not yet loaded the checkpoint that it resumes: evaluate in a hook, or after run()");
   return end_on_all_ranks([&] {
     synchronize(ranks_.samples, model_.buffers);
     watch_memory("evaluation");

@@ -32,8 +32,9 @@ constexpr int64_t max_restores = 3;
 template <class Pass, class Where>
 void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass) {
   const auto explained = [&](const std::string& what) {
-    return Error(concat(where(), ", where it usually has ", usual, ": ", what, "\nIf the model cannot train on so few, leave an epoch's last update ",
-                        "out (drop_last = true), or choose a batch size that leaves no such remainder"));
+    return Error(concat(where(), ", where it usually has ", usual, ": ", what,
+                        "\nIf the model cannot train on this few samples, skip an epoch's last ",
+                        "update (drop_last = true), or choose a batch size that leaves no such remainder"));
   };
   const bool few = samples > 0 && samples < usual;
   try {
@@ -51,7 +52,7 @@ void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass
   }
 }
 
-// The loss of a pass over samples that do not count, whose own may be no number.
+// The loss of a pass over samples that do not count; their real loss may be NaN.
 at::Tensor without_effect(const at::Tensor& outputs, const at::Tensor& /*targets*/) { return zero_loss({outputs}); }
 
 // The same loss, but its gradients are not finite if it is not. Gradients are checked anyway, so the host need not wait for the loss.
@@ -121,7 +122,7 @@ bool Trainer::Run::counts_memory() const {
   return tracing() || progress_.step - first_step_ < of_run || in_epoch < of_epoch;
 }
 
-// Loads the next batch. @param end number of the epoch's samples that are read after the update's last pass
+// Loads the next batch. @param end number of the epoch's samples that have been read after the update's last pass
 Pass Trainer::Run::next_pass(int64_t index, int64_t end) {
   const auto begin = std::chrono::steady_clock::now();
   forget_batch();
@@ -134,13 +135,13 @@ Pass Trainer::Run::next_pass(int64_t index, int64_t end) {
   if (!hooks_.empty()) torch::manual_seed(derived_seed(pass.seed, 1));  // so that hooks' draws do not change the model's
   notify(&Hook::on_sample);
   TW_EXPECTS(state_->batch.size() == here, "a hook has changed the number of a batch's samples from ", here, " to ", state_->batch.size(),
-             ", by which its loss is weighed: samples that do not count need a weight in the loss, or must be left out of the data set");
+             ", but the loss is weighted by this number: samples that do not count need a weight in the loss, or must be left out of the data set");
   pass.batch = state_->batch;
   pass.weight = static_cast<double>(here);
   return pass;
 }
 
-// The weight of each pass's targets, by the ranks that read them. Collective over the ranks that hold one model.
+// The weight of each pass's targets, from the ranks that read them. Collective over the ranks that hold one model.
 std::vector<double> Trainer::Run::weights_of(const std::vector<Pass>& passes) const {
   const auto count = static_cast<int64_t>(passes.size());
   const at::Tensor largest = at::full({2, count}, -std::numeric_limits<double>::infinity(), at::kDouble);  // of the weights, and of their negatives
@@ -156,7 +157,7 @@ std::vector<double> Trainer::Run::weights_of(const std::vector<Pass>& passes) co
     constexpr double rounding = 1e-5;  // of sums of class weights, on devices that differ
     const double least = -weights[count + i];
     TW_EXPECTS(weights[i] - least <= rounding * weights[i], "ranks that hold one model have targets of weights ", least, " and ", weights[i],
-               " for the same samples: a hook must change targets alike on all of them");
+               " for the same samples: a hook must make the same changes to targets on all of these ranks");
   }
   return {weights, weights + count};
 }
@@ -179,7 +180,7 @@ double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
     sums = sum_over_ranks(*ranks_.shard, std::move(sums));
   }
   if (sums[0] == 0) return 1;  // no target counts: all passes weigh 0
-  // Replicas that meet seldom weigh a part of the rows, and their means count by rows where they meet.
+  // Replicas that meet rarely weigh only a part of the rows; when they meet, their means count by rows.
   const double weight_of_a_row = sums[0] / sums[1];
   return weight_of_a_row * static_cast<double>(samples);
 }
@@ -204,7 +205,7 @@ void Trainer::Run::backward(Pass pass, double weight) {
     const at::Tensor made = state_->loss;
     notify(&Hook::on_forward);
     TW_EXPECTS(state_->loss.is_same(made) || model_.trained->makes_one_backward_pass(),
-               "a hook has replaced State::loss, which has no effect on this model, whose backward passes are made by then: change Objective::loss");
+               "a hook has replaced State::loss, but this model has already made its backward passes: change Objective::loss instead");
     loss = known ? state_->loss : poison_if_non_finite(state_->loss);
     if (!Signals::caught().empty() || !state_->stop_reason.empty()) strategy_->raise(Signal::stop);
   };
@@ -224,8 +225,9 @@ void Trainer::Run::backward(Pass pass, double weight) {
     run_on(here, usual, where,
            [&] { model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss}); });
   };
-  in_device_memory([&] { strategy_->accumulate(share, pass_over_batch); },
-                   [&] { return concat(where(), "; use fewer at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
+  in_device_memory(
+      [&] { strategy_->accumulate(share, pass_over_batch); },
+      [&] { return concat(where(), "; use fewer samples at a time (batch_size, accumulation), or split the model (mesh.stage, mesh.layer)"); });
   span("backward", begin);
 }
 
@@ -245,7 +247,7 @@ bool Trainer::Run::read_losses() {
   return all_finite;
 }
 
-// The loss of a pass, whose parts a model weighs by their samples. @param samples, weight of the pass
+// The loss of a pass. A model may split the pass into parts, which it weights by their samples. @param samples, weight of the pass
 LossFunction Trainer::Run::loss_of_pass(int64_t samples, double weight) const {
   if (!objective_.weight) return objective_.loss;
   return [this, samples, weight](const at::Tensor& outputs, const at::Tensor& targets) {

@@ -35,14 +35,13 @@ void expect_same_data(const Ranks& ranks, const Model& model, const char* name, 
   if (first == all.end()) return;
   const auto readers = std::ranges::count_if(all, [](const std::string& each) { return !each.empty(); });
   const bool changes = std::ranges::find(all, changing) != all.end();
-  TW_EXPECTS(
-      !changes || readers <= ranks.samples.size(), "samples of the ", name,
-      " set change from one reading to the next, so that the ranks that hold one model together would train on different ones: change samples ",
-      "in a Hook's on_sample(), whose random numbers these ranks share, or by Options::augmentation");
+  TW_EXPECTS(!changes || readers <= ranks.samples.size(), "samples of the ", name,
+             " set change from one reading to the next, so the ranks that hold one model together would train on different samples: change samples ",
+             "in a Hook's on_sample(), whose random numbers these ranks share, or by Options::augmentation");
   if (changes) return;
   for (auto other = first; other != all.end(); ++other) {
     TW_EXPECTS(other->empty() || *other == *first, "the ", name, " set has other samples on rank ", other - all.begin(), " than on rank ",
-               first - all.begin(), ": pass the whole set on every rank; of it the trainer chooses each rank's part");
+               first - all.begin(), ": pass the whole set on every rank; the trainer selects each rank's part of it");
   }
 }
 

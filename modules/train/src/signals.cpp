@@ -19,7 +19,7 @@ volatile std::sig_atomic_t under_open_mpi = 0;
 constexpr std::array outputs{STDOUT_FILENO, STDERR_FILENO};
 
 // Open MPI's mpirun stops reading its ranks' output once it forwards SIGTERM: a rank that keeps printing would block instead of writing its
-// checkpoint. From then on unread output is dropped. Without mpirun, stdout may be shared with a shell, which would keep these flags.
+// checkpoint. From then on, output that is not read is dropped. Without mpirun, stdout may be shared with a shell, which would keep these flags.
 extern "C" void remember(int signal) {
   last_signal = signal;
   if (signal != SIGTERM || under_open_mpi == 0) return;

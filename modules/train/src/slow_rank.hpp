@@ -5,8 +5,8 @@
 
 namespace tw::train {
 
-/// The rank that the others wait for: the one that waits least. Its own wait is the network's part; the others' additional wait is due to it. None if
-/// that is small.
+/// The rank that the others wait for: the one that waits least. Its own wait is due to the network; the additional wait of the others is due to this
+/// rank. None if that is small.
 /// @param waits by rank: time waiting for communication, as a share of the total step time
 std::optional<SlowRank> slowest_of(const std::vector<double>& waits);
 

@@ -44,7 +44,7 @@ void Snapshots::report_failure_of(Call call) const {
   } catch (const RevokedError&) {  // the run ends
     throw;
   } catch (const Error& error) {
-    if (ranks_.all.rank() == 0) log_error(error.what(), "; training continues, and the checkpoints before it are untouched");
+    if (ranks_.all.rank() == 0) log_error(error.what(), "; training continues, and earlier checkpoints are intact");
   }
 }
 

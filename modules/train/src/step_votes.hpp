@@ -6,16 +6,16 @@
 
 namespace tw::train {
 
-/// What ranks that sum gradients in every step learn from each other with them.
+/// Exchanges signals along with the gradients that ranks sum in every step.
 class StepVotes {
  public:
-  /// @param sums must reduce on this rank @param others all ranks that those which sum do not reach; null: there are none. Borrowed
+  /// @param sums must reduce on this rank @param others communicator with the ranks that do not sum with this one; null: there are none. Borrowed
   StepVotes(GradientSums& sums, const Communicator* others) : sums_(sums), others_(others) {}
 
   void raise(Signal word) { sums_.parallel()->reducer().vote(static_cast<int>(word)); }
   /// Call after each sum.
   void hear();
-  /// What was heard since the last call, the same on all ranks. Collective if votes do not reach all of them.
+  /// The signals received since the last call, the same on all ranks. Collective if votes do not reach all ranks.
   Outcome outcome(double loss_scale);
 
  private:

@@ -30,8 +30,8 @@ ReducerOptions reducer_options(const StrategySetup& setup) {
           }};
 }
 
-// Sharded parameters have no memory for gradients that are not reduced, so every backward pass is. Those of passes that are not one backward pass add
-// up whole until the last one has ended.
+// Sharded parameters have no memory for gradients that are not reduced, so every backward pass reduces. If a pass is not one backward pass, whole
+// gradients add up until the last pass has ended.
 bool pass_and_sum(GradientSums& sums, const MicroBatchShare& share, const std::function<void()>& pass) {
   const bool sums_in_pass = share.one_backward && (share.last || sums.gathers_in_passes());
   {

@@ -22,8 +22,8 @@ ReducerOptions reducer_options(const StrategySetup& setup);
 /// Runs a pass, and sums gradients as soon as they are complete. @return whether it summed
 bool pass_and_sum(GradientSums& sums, const MicroBatchShare& share, const std::function<void()>& pass);
 
-// What strategy_memory() returns, by what divides the model, without the least size of a checkpoint. `memory` is that of a rank whose replicas meet
-// in every step; the last three turn it into that of replicas that meet in other ways.
+// The parts of strategy_memory(), without the minimum size of a checkpoint. The first three return the memory of a rank whose replicas meet in every
+// step, by how the model is divided. The last three add what replicas need if they meet in another manner.
 StrategyMemory whole_memory(const ReplicaOptions& options, int ranks, const ModelMemory& model);
 StrategyMemory sharded_optimizer_memory(const ShardOptions& options, int ranks, const ModelMemory& model);
 StrategyMemory sharded_parameters_memory(const ShardOptions& options, int ranks, const ModelMemory& model);
@@ -38,13 +38,13 @@ StrategyMemory shard_memory(int ranks, const ModelMemory& model);
 int64_t trained_bytes(const ModelMemory& model);
 int64_t largest_bytes(const ModelMemory& model);
 
-/// Bytes of the buckets into which a strategy puts gradients, padding included.
+/// Bytes of the buckets into which a strategy puts gradients, including padding.
 struct BucketBytes {
   std::vector<int64_t> each = {};
   int64_t sum = 0;
   int64_t largest = 0;
 
-  /// Maximum of the buckets that a backward pass has in addition to one, where it releases them.
+  /// Maximum bytes of the buckets that a backward pass has in addition to one, if it releases buckets.
   int64_t in_flight() const;
 };
 BucketBytes bucket_bytes(const ModelMemory& model, const BucketOptions& options = {}, int slices = 1);

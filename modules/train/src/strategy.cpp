@@ -24,7 +24,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {
     case Meeting::diloco: return make_diloco(setup);
     case Meeting::parameter_server: return make_parameter_server(setup);
   }
-  TW_EXPECTS(false, "there is no meeting ", static_cast<int>(setup.replicas.meet));
+  TW_EXPECTS(false, "there is no Meeting with the value ", static_cast<int>(setup.replicas.meet));
 }
 
 }  // namespace tw::train

@@ -42,7 +42,7 @@ Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale);
 
 /// One pass of an update on this rank.
 struct MicroBatchShare {
-  double weight = 0;         ///< of the mean over this rank's samples, in the mean over all samples of the update
+  double weight = 0;         ///< weight of the mean over this rank's samples in the mean over all samples of the update
   bool last = true;          ///< last pass of the update
   bool one_backward = true;  ///< see TrainableModel::makes_one_backward_pass()
 };
@@ -107,7 +107,7 @@ struct StrategySetup {
   OnCommunication on_communication = {};    ///< may be empty
 };
 
-/// Collective. @throws ContractError if these ranks cannot train so, see contradictions()
+/// Makes the strategy that the options select. Collective. @throws ContractError if these ranks cannot train with them, see contradictions()
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup);
 
 }  // namespace tw::train

@@ -22,10 +22,10 @@ std::shared_ptr<Compressor> make_compressor(const ReplicaOptions& options) {
   return nullptr;
 }
 
-/// Ranks that do not sum gradients with this one; votes travel with gradients along one axis.
+/// A communicator with the ranks that do not sum gradients with this one. Votes travel with gradients along one axis only.
 const Communicator* beyond_sums(const Ranks& ranks) { return ranks.shard != nullptr && ranks.data.size() > 1 ? &ranks.all : ranks.parts; }
 
-/// Gradients are summed in every step. Each rank updates what it keeps: its part of the model, or its slices of that.
+/// Gradients are summed in every step. Each rank updates its part of the model, or its slices of that part.
 class EveryStep : public Strategy {
  public:
   EveryStep(const StrategySetup& setup, const std::shared_ptr<Compressor>& compressor)

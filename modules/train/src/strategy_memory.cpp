@@ -70,7 +70,7 @@ StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& 
   StrategyMemory memory = when_all_meet();
   switch (replicas.meet) {
     case Meeting::every_step:
-      if (sharded && shard.what == Sharded::parameters) memory.checkpoint /= mesh.data;  // shared out among those who have the same
+      if (sharded && shard.what == Sharded::parameters) memory.checkpoint /= mesh.data;  // divided among the ranks that have the same elements
       break;
     case Meeting::local_sgd: add_local_sgd(memory, mesh, model); break;
     case Meeting::diloco: add_diloco(memory, replicas, mesh, model); break;

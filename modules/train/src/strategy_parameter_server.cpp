@@ -25,7 +25,7 @@ using namespace parameter_server;
 void expect_nesterov(const torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups()) {
     const auto* sgd = dynamic_cast<const torch::optim::SGDOptions*>(&group.options());
-    TW_EXPECTS(sgd != nullptr && sgd->nesterov(), "algorithm eamsgd is easgd with torch::optim::SGD and its Nesterov momentum");
+    TW_EXPECTS(sgd != nullptr && sgd->nesterov(), "algorithm eamsgd needs torch::optim::SGD with Nesterov momentum");
   }
 }
 
@@ -53,7 +53,7 @@ std::string name_beside(const Ranks& ranks, const Model& model) {
   return name;
 }
 
-/// What several ranks of a replica train alike.
+/// Tensors that several ranks of a replica train in the same way.
 struct SharedTensors {
   const Communicator& holders;
   std::vector<OptimizedTensor> tensors;
@@ -69,8 +69,8 @@ bool are_equal_elements(const SharedTensors& shared) {
   return all_agree(shared.holders, text);
 }
 
-/// Replicas train through servers, and meet only in finish(). Where ranks hold a replica together, those along `data` have their own servers for what
-/// they train. What several ranks of a replica train alike, the first of them exchanges.
+/// Replicas train through servers, and meet only in finish(). If several ranks hold a replica, the ranks along `data` have their own servers for the
+/// tensors that they train. If several ranks of a replica train the same tensor, the first of them exchanges it.
 class ServerReplicas : public IndependentReplicas {
  public:
   explicit ServerReplicas(const StrategySetup& setup);
@@ -92,17 +92,17 @@ class ServerReplicas : public IndependentReplicas {
     return run.kind == ShardKind::counter ? std::vector{run} : places_in_model(run, served_);
   }
   const Traffic& traffic() const noexcept { return worker_ ? worker_->traffic() : no_traffic_; }
-  /// Gives other ranks of the replica what this one has exchanged, and vice versa.
+  /// Sends the tensors that this rank has exchanged to the other ranks of the replica, and receives theirs.
   void share();
 
   std::string name_;  // name of the servers' state in checkpoints
   OnCommunication on_communication_;
-  std::vector<OptimizedTensor> served_;      // what this rank exchanges
-  int64_t bytes_ = 0;                        // of these
-  std::unique_ptr<Worker> worker_;           // null: nothing
+  std::vector<OptimizedTensor> served_;      // tensors that this rank exchanges
+  int64_t bytes_ = 0;                        // bytes of these
+  std::unique_ptr<Worker> worker_;           // null: this rank exchanges nothing
   std::shared_ptr<const ModelParts> parts_;  // null: this rank has all of its replica
   std::vector<SharedTensors> shared_;
-  int64_t shared_bytes_ = 0;  // that this rank has given to others
+  int64_t shared_bytes_ = 0;  // bytes that this rank has sent to other ranks of the replica
   Traffic no_traffic_;
   Seconds exposed_{0};
 };
@@ -112,7 +112,7 @@ ServerReplicas::ServerReplicas(const StrategySetup& setup)
   if (setup.replicas.algorithm == ServerAlgorithm::eamsgd) expect_nesterov(setup.optimizer);
   if (setup.ranks.data.size() == setup.ranks.all.size()) {
     make_worker(setup);
-  } else {  // a line that fails leaves no other waiting
+  } else {  // an error along `data` is thrown on all ranks, so that no other one waits
     on_all_ranks(setup.ranks.all, "making workers of parameter servers", [&] { make_worker(setup); });
   }
   if (setup.ranks.parts != nullptr) find_shared(setup);
@@ -139,9 +139,8 @@ void ServerReplicas::find_shared(const StrategySetup& setup) {
     }
     are_equal = are_equal_elements(shared) && are_equal;
   }
-  on_all_ranks(setup.ranks.all, "finding what ranks train alike", [&] {
-    TW_EXPECTS(are_equal,
-               "stages have a tied parameter, which ranks along `shard` divide differently on each of them: with parameter servers, leave ",
+  on_all_ranks(setup.ranks.all, "finding the parameters that several ranks train", [&] {
+    TW_EXPECTS(are_equal, "stages have a tied parameter, which ranks along `shard` divide differently in each stage: with parameter servers, leave ",
                "out `shard` or the tie");
   });
 }

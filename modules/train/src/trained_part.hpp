@@ -7,7 +7,7 @@
 
 namespace tw::train {
 
-/// What a rank trains of the model: its parameters or, along `shard`, its slices of them; how their gradients are summed; and their optimizer.
+/// The part of the model that a rank trains: its parameters or, along `shard`, its slices of them; the sums of their gradients; and their optimizer.
 class TrainedPart {
  public:
   /// Collective. @param meets whether ranks along `data` sum gradients. @param compressor of these, or null
@@ -15,13 +15,13 @@ class TrainedPart {
 
   GradientSums& sums() const noexcept { return *sums_; }
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
-  /// Drops the gradients of all that is trained.
+  /// Drops all gradients of this part.
   void zero_grad();
-  /// What the optimizer updates, and its place in the model.
+  /// The tensors that the optimizer updates, and their places in the model.
   const std::vector<OptimizedTensor>& tensors() const noexcept { return tensors_; }
-  /// Those of them whose elements count here: of the ranks of a replica that have the same part, the first one's.
+  /// Those of tensors() whose elements count on this rank: if several ranks of a replica have a tensor, it counts on the first of them.
   std::vector<OptimizedTensor> counted() const;
-  /// What the optimizer updates, by the names of the parameters.
+  /// The tensors that the optimizer updates, by the names of the parameters.
   const std::vector<NamedTensor>& named() const noexcept { return named_; }
   /// Whether this rank has all of the model.
   bool is_whole() const noexcept { return !is_sharded_ && !model_.is_in_parts(); }
@@ -44,7 +44,7 @@ class TrainedPart {
   const Ranks& ranks_;
   const Model& model_;
   const bool is_sharded_;
-  std::vector<uint8_t> counted_;  // by tensor: whether its elements count here in a norm
+  std::vector<uint8_t> counted_;  // by tensor: whether its elements count on this rank, as in a norm
   std::unique_ptr<GradientSums> sums_;
   std::vector<OptimizedTensor> tensors_;
   std::vector<NamedTensor> named_;

@@ -238,7 +238,7 @@ Trained train_layers(LayerParallelOptions options, ComputeType compute, bool spl
   const std::shared_ptr<tw::TrainableModel> model =
       splines ? std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 4, .degree = 1}) : std::static_pointer_cast<tw::TrainableModel>(net);
   Trained trained = train(mesh, model_of(model), options_for("layers", compute), mesh["layer"]);
-  EXPECT_EQ(net->unbatchable("1"), compute == ComputeType::float32 ? "" : "they compute under autocast");
+  EXPECT_EQ(net->unbatchable("1"), compute == ComputeType::float32 ? "" : "the layers run under autocast");
   return trained;
 }
 

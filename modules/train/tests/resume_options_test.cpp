@@ -47,12 +47,12 @@ TEST(Resume, KeepsItsGlobalBatchAndItsOptimizer) {
   run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), 3);
   options.resume = Resume::resume;
   const auto adamw = [&] { run<torch::optim::AdamW>(world(), options, torch::optim::AdamWOptions(0.01), never); };
-  EXPECT_NE(tw::testing::message_of(adamw).find("was begun with the optimizer torch::optim::Adam, not torch::optim::AdamW"), std::string::npos)
+  EXPECT_NE(tw::testing::message_of(adamw).find("began with the optimizer torch::optim::Adam, not torch::optim::AdamW"), std::string::npos)
       << tw::testing::message_of(adamw);
   auto other = options;
   other.global_batch = 8;
   const auto larger = [&] { run<torch::optim::Adam>(world(), other, torch::optim::AdamOptions(0.01), never); };
-  EXPECT_NE(tw::testing::message_of(larger).find("was begun with a global batch of 6 samples"), std::string::npos) << tw::testing::message_of(larger);
+  EXPECT_NE(tw::testing::message_of(larger).find("began with a global batch of 6 samples"), std::string::npos) << tw::testing::message_of(larger);
   other.global_batch = 0;
   other.batch_size = 50;
   testing::internal::CaptureStderr();

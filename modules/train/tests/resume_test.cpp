@@ -248,7 +248,7 @@ TEST(Resume, RefusesOtherData) {
   const at::Tensor inputs = torch::rand({31, 4}, torch::kDouble);
   const tw::TensorDataset others(inputs, inputs.sum(1, /*keepdim=*/true));
   for (const tw::TensorDataset* wrong : {&fewer, &others, &one_changed}) {
-    const std::string line = "was begun with different data: it had, to train: 31 samples, content ";
+    const std::string line = "began with different data. It had, to train: 31 samples, content ";
     EXPECT_NE(message(*wrong, same, &same).find(line), std::string::npos);
     EXPECT_NE(message(same, *wrong, &same).find(line), std::string::npos);
     EXPECT_NE(message(same, same, wrong).find(line), std::string::npos);

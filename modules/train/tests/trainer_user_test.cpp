@@ -281,7 +281,7 @@ TEST(TrainerUser, EvaluatesNoModelThatIsYetToBeResumed) {
   options.resume = tw::train::Resume::resume;
   (void)trained(options, sgd, model, [&](auto& trainer) {
     const std::string error = message_of([&] { (void)trainer.evaluate(data); });
-    EXPECT_NE(error.find("before run(), the model is not the one of the checkpoint"), std::string::npos) << error;
+    EXPECT_NE(error.find("run() has not yet loaded the checkpoint that it resumes"), std::string::npos) << error;
   });
 }
 

@@ -6,8 +6,8 @@
 
 namespace tw {
 
-/// An ELF note, which the linker copies into every program and shared library that contains its module. A module has one, in the source file with
-/// the state: `[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};`
+/// An ELF note, which the linker copies into every program and shared library that contains its module. Such a module defines one in the source file
+/// that holds the state: `[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};`
 struct CopyMark {
   uint32_t owner_bytes = 12;
   uint32_t module_bytes = 16;
@@ -16,8 +16,8 @@ struct CopyMark {
   std::array<char, 16> module;
 };
 
-/// Two static copies of the library in one process, in two plug-ins for instance, would each believe to be the only one. They do not see each other's
-/// variables, but each finds the marks of all. @throws Error that names both files
+/// Checks that this process has only one copy of the library. Two static copies, for instance in two plug-ins, cannot see each other's variables, but
+/// each finds the marks of all copies. @throws Error that names both files if there are two
 void expect_only_copy();
 
 }  // namespace tw

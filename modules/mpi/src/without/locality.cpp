@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a build without hwloc, in place of ../locality.cpp: cores by the kernel's list of hardware threads, and nothing about devices.
+// Replaces ../locality.cpp in a build without hwloc: counts cores by the kernel's list of hardware threads, and knows nothing about devices.
 #include <tw/mpi/locality.hpp>
 
 #include <sched.h>

@@ -22,7 +22,7 @@ enum class Area : uint8_t {
 /// hold all blocks, each in its place.
 struct Run {
   Area area = Area::output;
-  int64_t block = 0;  ///< the first one
+  int64_t block = 0;  ///< index of the first block
   int64_t count = 1;
   int64_t slot = 0;  ///< in scratch, the slot of the first block; the other blocks use the following slots
   bool operator==(const Run&) const = default;
@@ -34,7 +34,7 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// `to` becomes a op b, element by element, or a copy of a.
+/// A local operation: `to` becomes `a` op `b`, element by element, or a copy of `a`.
 struct Local {
   enum class Kind : uint8_t { copy, reduce };
   Kind kind = Kind::copy;
@@ -71,7 +71,7 @@ enum class Algorithm : uint8_t {
 
 inline constexpr int algorithm_count = 8;
 
-/// Such as "recursive_doubling".
+/// The name of an algorithm, such as "recursive_doubling".
 std::string_view name_of(Algorithm algorithm) noexcept;
 
 /// One rank's part in a collective.

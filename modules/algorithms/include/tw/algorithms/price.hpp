@@ -25,25 +25,27 @@ struct Cluster {
 };
 
 struct Price {
-  std::chrono::duration<double> latency{};   ///< latency of consecutive messages
+  std::chrono::duration<double> latency{};   ///< sum of the latencies of consecutive messages
   std::chrono::duration<double> transfer{};  ///< transfer time of the bytes over shared links
   std::chrono::duration<double> total() const { return latency + transfer; }
 };
 
-/// The algorithm for an all-reduce or broadcast of a share between nodes. Small shares use the fewest rounds, large ones the steadiest links.
+/// The algorithm that exchanges one share of a tensor between nodes, for an all-reduce or a broadcast. Small shares use an algorithm with few rounds,
+/// large shares one in which each rank keeps its partners.
 Algorithm between_nodes(Collective collective, int nodes, int64_t share_bytes) noexcept;
 
-/// Task::pipelined for a tensor or chunk of `bytes` bytes. For `double_tree`, the smallest power of two that is at least sqrt(bytes / 1 KiB) and at
-/// least bytes / 32 KiB, such as 8 blocks of 8 KiB or 128 of 32 KiB. Powers of two keep the number of different plans small. 1 for all other
-/// algorithms.
+/// The value of Task::pipelined for a tensor or chunk of `bytes` bytes. For `double_tree` it is the smallest power of two that is at least
+/// sqrt(bytes / 1 KiB) and at least bytes / 32 KiB, such as 8 blocks of 8 KiB or 128 of 32 KiB. Powers of two keep the number of different plans
+/// small. For all other algorithms it is 1.
 int64_t pipelined_blocks(Algorithm algorithm, int64_t bytes) noexcept;
 
 /// The methods for `collective`: the names of the algorithms that support it, and "hierarchical" if nodes have several ranks and the collective has a
 /// hierarchical implementation.
 std::vector<std::string_view> methods_for(Collective collective, const Cluster& cluster);
 
-/// @param method one of methods_for(). @param bytes size of the tensor that is reduced or broadcast, of the full output of an all-gather, of the full
-/// input of a reduce-scatter, or of one rank's input of an all-to-all
+/// Predicts the cost of `collective` on `cluster`. @param method one of methods_for(). @param bytes size of the tensor that is reduced or broadcast,
+/// of the full output of an all-gather, of the full input of a reduce-scatter, or of one rank's input of an all-to-all
+/// @throws ContractError if `method` is not one of methods_for()
 Price price_of(std::string_view method, Collective collective, const Cluster& cluster, int64_t bytes);
 
 }  // namespace tw::algorithms

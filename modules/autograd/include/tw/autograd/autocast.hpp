@@ -14,13 +14,14 @@ class AutocastState {
   /// This thread's current settings.
   static AutocastState here();
 
-  /// The same, but on devices of `kind` the operators that autocast covers compute in `type`. @throws ContractError if LibTorch has no autocast to
-  /// `type` on such devices: operators would silently continue in float32.
+  /// Returns a copy with which the operators that autocast covers compute in `type` on devices of `kind`. @throws ContractError if LibTorch has no
+  /// autocast to `type` on such devices, because operators would silently compute in float32.
   AutocastState on(c10::DeviceType kind, c10::ScalarType type) const;
-  /// The same, switched off on all devices. Use it for backward passes: autograd computes in the dtypes of the forward pass by itself.
+  /// Returns a copy in which autocast is off on all devices. Use it for backward passes: autograd computes in the dtypes of the forward pass without
+  /// autocast.
   AutocastState off() const;
 
-  /// Whether it is on for any kind of device.
+  /// Whether autocast is on for any kind of device.
   bool is_on() const noexcept;
   bool operator==(const AutocastState&) const = default;
 
@@ -35,8 +36,8 @@ class AutocastState {
   bool keeps_casts_ = true;
 };
 
-/// Applies a state to this thread during its lifetime. Construction and destruction clear LibTorch's cached casts of parameters, so that parameter
-/// changes take effect and no graph is used in another run. This clears other threads' casts too, which costs them a cast each.
+/// Applies a state to this thread during its lifetime. Construction and destruction clear LibTorch's cache of cast parameters, so that changed
+/// parameters are cast again and no cast carries its graph into another run. This also clears the casts of other threads, which must cast again.
 class AutocastScope {
  public:
   explicit AutocastScope(const AutocastState& state);

@@ -9,10 +9,10 @@
 namespace tw {
 
 struct NodeFunctions {
-  /// The outputs; called at once, without gradient.
+  /// Computes the outputs. Called once, by make_node(), with grad mode off.
   std::function<std::vector<at::Tensor>()> forward;
-  /// Takes the cotangents of all outputs (zeros where there are none), and returns those of the inputs. An undefined cotangent means that the input
-  /// gets none.
+  /// Computes the cotangents of all inputs from those of all outputs (zeros for outputs without one). Return an undefined tensor for an input without
+  /// one.
   std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& cotangents)> backward;
 };
 

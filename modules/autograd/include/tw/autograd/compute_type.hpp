@@ -13,17 +13,17 @@
 
 namespace tw {
 
-/// The dtype in which operators compute, where LibTorch's autocast allows it. float32 stands for the parameters' dtype, without autocast.
+/// The dtype in which operators compute, where LibTorch's autocast allows it. float32 means the parameters' dtype, without autocast.
 enum class ComputeType { float32, bfloat16, float16 };
 
-/// By their names in options.
+/// The compute types and their names in options.
 const std::vector<std::pair<std::string, ComputeType>>& compute_type_names();
 
-/// @throws ContractError if `type` is not float32, and LibTorch has no autocast for devices of `kind`, or one of `parameters` is trained but not in
-/// float32, so that autocast would skip it; it is named
+/// Checks that operators can compute in `type`. @throws ContractError if `type` is not float32 and either LibTorch has no autocast for devices of
+/// `kind`, or a trained parameter is not in float32, so that autocast would skip it. The message names this parameter.
 void expect_autocast(ComputeType type, const std::vector<NamedTensor>& parameters, c10::DeviceType kind);
 
-/// `tensor`; in float32 if it is defined and in half precision.
+/// Returns `tensor`, converted to float32 if it is in float16 or bfloat16. It may be undefined.
 at::Tensor in_float32(const at::Tensor& tensor);
 
 /// While it exists, this thread's operators on devices of `kind` compute in `type`. For float32 it changes nothing.

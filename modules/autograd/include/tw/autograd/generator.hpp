@@ -46,7 +46,7 @@ inline void set_states(Generators generators, const std::vector<at::Tensor>& sta
 inline std::vector<at::Tensor> random_states() { return states_of(default_generators()); }
 inline void set_random_states(const std::vector<at::Tensor>& states) { set_states(default_generators(), states); }
 
-/// Restores the state of the default generators on destruction.
+/// On destruction, restores the states that the default generators had at construction.
 class GeneratorGuard {
  public:
   GeneratorGuard() = default;

@@ -17,7 +17,7 @@ namespace detail {
 
 struct Recomputation {
   std::vector<at::Tensor> inputs;
-  std::vector<at::Tensor> buffers;  ///< the second run must leave them unchanged
+  std::vector<at::Tensor> buffers;  ///< restored after the second run
   std::function<std::vector<at::Tensor>()> run;
 };
 
@@ -45,9 +45,9 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 
 }  // namespace detail
 
-/// Returns `function(inputs...)`, for less memory and more time: autograd saves only the inputs. The backward pass calls the function again and
-/// differentiates that second run. A chain of n segments holds their n inputs, and the intermediate results of one segment at a time. Gradients equal
-/// those of the plain call bit for bit, except for a tensor used in several segments: its gradient is the sum of one sum per segment.
+/// Returns `function(inputs...)`. It uses less memory and takes more time: autograd saves only the inputs, and the backward pass calls the function
+/// again and differentiates that second run. A chain of n segments holds their n inputs, and the intermediate results of one segment at a time.
+/// Gradients equal those of the plain call bit for bit, except for a tensor used in several segments: its gradient is the sum of one sum per segment.
 ///
 ///     auto y = tw::recomputed([&](const at::Tensor& h) { return block->forward(h); }, x);
 ///
@@ -65,16 +65,16 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 /// @param inputs copied (tensors without their data), and kept until the backward pass ends. Tensors in them must not change; they may be undefined
 /// or require no gradient. A module passed as an input or as the function (by holder, pointer or std::ref) keeps its buffers as the first run left
 /// them. Buffers of other modules, such as running statistics of batch norms, are changed by the second run too.
-/// @throws ContractError at once if the function changes an input in place. In the backward pass: if an input or a parameter has changed since; if
-/// the second run's outputs differ from the first's in number, shapes, dtypes or devices, in which require a gradient, or in the tensors that they
-/// depend on (always so, on devices, for functions that differentiate with create_graph); if an earlier backward pass freed what is needed.
-/// Exceptions of the function pass through.
+/// @throws ContractError at once if the function changes an input in place. In the backward pass: if an input or a parameter has changed since the
+/// first run; if an earlier backward pass freed what this one needs; if the outputs of the two runs differ in number, in shape, dtype or device, in
+/// whether they require a gradient, or in the tensors that they depend on (on devices, this is always so for functions that differentiate with
+/// create_graph). Exceptions of the function pass through.
 /// Ref: Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 template <class Function, class... Inputs>
 auto recomputed(Function&& function, Inputs&&... inputs) {
   using Result = std::decay_t<std::invoke_result_t<std::decay_t<Function>&, const std::decay_t<Inputs>&...>>;
   static_assert(HoldsTensors<Result>::value, "recomputed() is for functions that return tensors");
-  static_assert(!(std::is_convertible_v<std::decay_t<Inputs>*, at::TensorList*> || ...), "a TensorList holds nothing: hand on a std::vector");
+  static_assert(!(std::is_convertible_v<std::decay_t<Inputs>*, at::TensorList*> || ...), "a TensorList does not own its tensors: pass a std::vector");
   detail::Recomputation again;
   const auto add = [](const auto& value, std::vector<at::Tensor>& to, auto tensors) {
     for (at::Tensor& each : tensors(value)) to.push_back(std::move(each));

@@ -9,7 +9,8 @@
 
 namespace tw {
 
-/// Gradients of weights that a backward pass has left for later. It keeps what they need: the operators' inputs and cotangents.
+/// Postpones the gradients of weights: the backward pass computes only the gradients of the inputs, and accumulate() computes those of the weights.
+/// Until then this object keeps the operators' inputs and cotangents.
 ///
 /// ```
 /// WeightGradients later;
@@ -19,22 +20,23 @@ namespace tw {
 /// ```
 class WeightGradients {
  public:
-  /// An operator, as a function of copies of its tensors that share memory.
+  /// An operator. It receives copies of its tensors that share their memory.
   using Operator = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights)>;
 
   WeightGradients();
 
-  /// Runs `op`. Backward passes through the result make the gradients of `inputs`, and leave those of `weights` to accumulate(). Worth it for
-  /// operators whose two halves share no work, such as products of matrices. If nothing of `weights` requires a gradient, it just runs `op`.
-  /// @param weights parameters or views of them; what computes others must not be part of a pass before accumulate()
+  /// Runs `op`. Backward passes through the result compute the gradients of `inputs`, and leave those of `weights` to accumulate(). Use it for
+  /// operators whose two halves share no work, such as products of matrices. If no tensor in `weights` requires a gradient, it just runs `op`.
+  /// @param weights parameters or views of them. A computed weight is allowed if no backward pass before accumulate() runs through the operators that
+  /// compute it.
   at::Tensor record(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights, const Operator& op);
-  /// Makes the gradients that were left, in one backward pass if none of `weights` is itself a result, and adds them to the weights'; hooks on
-  /// weights run now. Frees what was kept.
+  /// Computes the postponed gradients and adds them to the weights' gradients; hooks on weights run now. Takes one backward pass, or more if a weight
+  /// is itself a result of record(). Frees the kept tensors.
   void accumulate();
-  /// Whether no gradient is left.
+  /// Whether no gradient is postponed.
   bool empty() const noexcept;
 
-  /// While it exists, this thread's interpreters of captured graphs record with `gradients`.
+  /// While it exists, interpreters of captured graphs on this thread call `gradients.record()`.
   class Recording {
    public:
     explicit Recording(WeightGradients& gradients);
@@ -45,7 +47,7 @@ class WeightGradients {
    private:
     WeightGradients* before_;
   };
-  /// That of the innermost Recording on this thread; null: there is none.
+  /// The object of the innermost Recording on this thread, or null if there is none.
   static WeightGradients* here() noexcept;
 
  private:

@@ -16,7 +16,7 @@ namespace tw {
 
 using Bytes = std::vector<std::byte>;
 
-/// The fields of a record in their order, as pointers to members: its `static constexpr auto fields`. Specialise it for a struct that has none.
+/// The fields of record `T` in order, as pointers to members. By default its `static constexpr auto fields`; specialize it for a struct without them.
 template <class T>
 struct Fields {};
 template <class T>
@@ -27,11 +27,12 @@ struct Fields<T> {
 
 template <class T>
 concept Record = requires { Fields<T>::all; };
-/// Copied byte by byte. Pointers and views are not flat, because they do not own what they refer to.
+/// A type that is copied byte by byte. Pointers and views are not flat, because they do not own what they refer to.
 template <class T>
 concept Flat = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> && !Record<T> && !requires(T value) { value.data(); };
 
-/// Appends a value: a record field by field, a text or list after its size. @throws ContractError for 2^32 elements or more
+/// Appends `value` to `bytes`: a record field by field, a text or list as its size (uint32) and its elements.
+/// @throws ContractError for a text or list of 2^32 elements or more
 template <class T>
 void put(Bytes& bytes, const T& value) {
   const auto append = [&](const void* from, size_t count) {
@@ -43,7 +44,7 @@ void put(Bytes& bytes, const T& value) {
   } else if constexpr (Flat<T>) {
     append(&value, sizeof value);
   } else {
-    TW_EXPECTS(value.size() <= std::numeric_limits<uint32_t>::max(), "a list of ", value.size(), " elements cannot be sent");
+    TW_EXPECTS(value.size() <= std::numeric_limits<uint32_t>::max(), "a list of ", value.size(), " elements cannot be packed: the limit is 2^32 - 1");
     put(bytes, static_cast<uint32_t>(value.size()));
     if constexpr (Flat<typename T::value_type>) {
       append(value.data(), value.size() * sizeof(typename T::value_type));
@@ -53,7 +54,7 @@ void put(Bytes& bytes, const T& value) {
   }
 }
 
-/// Reads what put() wrote. A read after the end fails, and so do all later ones; a failed read returns an incomplete value, not to be used.
+/// Reads what put() wrote. A read past the end fails, and so do all later reads. Do not use the value of a failed read: it is incomplete.
 class ByteReader {
  public:
   ByteReader(const std::byte* data, size_t size) : at_(data), end_(data + size) {}
@@ -61,7 +62,7 @@ class ByteReader {
 
   bool is_good() const noexcept { return good_; }
   bool at_end() const noexcept { return at_ == end_; }
-  /// What was read is not valid.
+  /// Marks the input as invalid, so that later reads fail.
   void fail() noexcept { good_ = false; }
 
   template <class T>
@@ -101,14 +102,14 @@ class ByteReader {
   bool good_ = true;
 };
 
-/// A value's bytes as a text, such as broadcast_string() takes.
+/// The bytes of `value` as a string, for example for broadcast_string().
 template <class T>
 std::string packed(const T& value) {
   Bytes bytes;
   put(bytes, value);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-/// The value of packed() bytes, which must be whole.
+/// Restores the value from the result of packed(). @throws ContractError if `bytes` are too few or too many
 template <class T>
 T unpacked(std::string_view bytes) {
   ByteReader reader(bytes);

@@ -30,8 +30,8 @@ inline constexpr int collectives = 13;
 
 std::string_view name_of(Collective collective) noexcept;
 
-/// The properties of a call on which its ranks must agree. Used in audits, in headers in shared memory, and in the record of a rank's last call.
-/// Plain bytes, since it lies in shared memory.
+/// The properties of a communication call on which its ranks must agree. Used in audits, in shared-memory headers, and in the record of a rank's last
+/// call. Trivially copyable, because it is stored in shared memory.
 struct Call {
   Collective collective = Collective::none;
   ReduceOp op = ReduceOp::sum;  ///< only for reductions
@@ -41,24 +41,24 @@ struct Call {
   int64_t count = 0;       ///< elements that this rank contributes (for a broadcast or scatter: receives)
 
   bool operator==(const Call&) const = default;
-  /// Such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64 on a device".
+  /// A description such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64 on a device".
   std::string describe() const;
 };
 
-/// One part of a call that is split into parts, which are begun in order. `refused` is set once ranks find that their calls differ. The other parts
-/// then end at once, so that ranks whose calls have different numbers of parts stay in step.
+/// One part of a call that is split into parts, which start in order. `refused` is set once ranks find that their calls differ. The other parts then
+/// end at once, so that ranks whose calls have different numbers of parts stay in step.
 struct CallPart {
-  Call moved;
+  Call moved;                     // the call, with the number of elements of this part
   std::shared_ptr<bool> refused;  // shared by all parts of the call
 };
 
 /// The last known call of a rank on one communicator.
 struct LastSeen {
-  uint64_t calls = 0;              ///< calls begun
-  uint64_t finished = 0;           ///< calls ended
+  uint64_t calls = 0;              ///< number of calls that have begun
+  uint64_t finished = 0;           ///< number of calls that have ended
   Call call;                       ///< the last call that was begun
-  std::chrono::nanoseconds ago{};  ///< time since its beginning, or since the last end if that is later
-  bool left = false;               ///< whether it has released the communicator and makes no further calls
+  std::chrono::nanoseconds ago{};  ///< time since a call last began or ended
+  bool left = false;               ///< whether the rank has released the communicator; it then makes no further calls
 };
 
 }  // namespace tw

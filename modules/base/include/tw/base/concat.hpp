@@ -16,7 +16,7 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-/// The `values` with `separator` between them, each as concat() formats what `text` makes of it.
+/// Joins `values` with `separator` between them. Applies `text` to each value and formats the result as concat() does.
 template <class Values, class Text = std::identity>
 std::string joined(const Values& values, std::string_view separator = ", ", const Text& text = {}) {
   TextWriter out;

@@ -30,8 +30,8 @@ class Config {
   };
 
   Config() = default;
-  /// The key `version` of a file is the number of its format, which is 1, also without this key. It is checked, and not a setting.
-  /// @throws FileError when the file cannot be read; ConfigError with the line when it is not TOML or of another version.
+  /// Reads a TOML file. Its optional key `version` is the version of the file format; only 1, the default, is supported. It is not a setting.
+  /// @throws FileError if the file cannot be read; ConfigError with the line if it is not TOML or has another version.
   static Config from_file(const std::filesystem::path& path);
 
   /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: text fields keep 42,
@@ -41,7 +41,7 @@ class Config {
   /// Sets one value to `text` as is, without parsing it as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
 
-  /// Binds all fields of an options struct, see OptionVisitor. A value outside its bounds is reported, and its field keeps the default.
+  /// Binds all fields of an options struct, see OptionVisitor. finish() reports values outside their bounds; their fields keep the defaults.
   template <class Options>
   void bind(Options& options);
 
@@ -50,19 +50,19 @@ class Config {
   void bind(std::string_view key, double& field);
   void bind(std::string_view key, std::string& field);
   void bind(std::string_view key, std::filesystem::path& field);
-  /// For fields with a fixed set of names.
+  /// Binds a field that must be one of `allowed`.
   void bind(std::string_view key, std::string& field, const std::vector<std::string>& allowed);
-  /// A list of values of any type, as text; a single value is a list of one.
+  /// Binds a list of values of any type, as text. A single value is a list of one.
   void bind(std::string_view key, std::vector<std::string>& field);
-  /// A list of numbers; a single one is a list of one.
+  /// Binds a list of numbers. A single number is a list of one.
   void bind(std::string_view key, std::vector<double>& field);
 
   bool is_set(std::string_view key) const { return find(key) != nullptr; }
   /// The keys that are set and begin with `prefix`, sorted.
   std::vector<std::string> keys(std::string_view prefix = "") const;
-  /// Extracts a table: "table.key" here is "key" in the result.
+  /// Moves a table out of this configuration: "table.key" becomes "key" in the result.
   Config extract(std::string_view table);
-  /// Settings of `other` replace those here.
+  /// Adds the settings and problems of `other`. Its settings replace existing ones.
   void overlay(const Config& other);
   /// All settings as TOML, one key per line; parsing the text restores the same settings.
   std::string toml() const;
@@ -80,7 +80,7 @@ class Config {
   /// Call it when every key has been bound. @throws ConfigError with all problems.
   void finish() const;
 
-  /// The bound entries, in the order of the calls, with their effective values.
+  /// The bound entries with their effective values, in the order in which they were bound.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
 
  private:
@@ -89,7 +89,7 @@ class Config {
   struct Setting {
     Value value;
     std::string origin;
-    std::string as_written = {};  // after the = of set(); empty: read from a file
+    std::string as_written = {};  // the text after "=" in set(); empty if read from a file
   };
 
   template <class T>

@@ -10,11 +10,11 @@ namespace tw::detail {
 
 }  // namespace tw::detail
 
-/// A precondition. If `condition` is false: throws ContractError with rank, source location and the concatenated message parts.
+/// Checks a precondition. If `condition` is false, throws ContractError with the rank, the source location and the concatenated message parts.
 #define TW_EXPECTS(condition, ...)                     \
   (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::tw::detail::throw_contract_error(#condition, __FILE__, __LINE__, ::tw::concat(__VA_ARGS__)))
 
-/// An internal invariant. If it is broken: throws ContractError, because Torchweave may be a guest in a process that must go on.
+/// Checks an internal invariant. If it is broken, throws ContractError. It does not abort, because the host process may have to continue.
 #define TW_ASSERT(condition) \
   (static_cast<bool>(condition) ? static_cast<void>(0) : ::tw::detail::throw_broken_invariant(#condition, __FILE__, __LINE__))

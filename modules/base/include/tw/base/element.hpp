@@ -24,9 +24,9 @@ inline constexpr int reduce_ops = 11;
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
 
-/// The reason why `op` is undefined for `type`, or the alternative, such as "complex numbers have no order"; empty if `op` is defined.
-/// sum, product, min, max: all numbers (complex has no order); average: floating point and complex; logical: integers and bool (the result is 0 or
-/// 1); bitwise: integers and bool.
+/// Why `op` is undefined for `type`, or what to use instead, such as "complex numbers have no order"; empty if `op` is defined.
+/// Defined are: sum and product for all numbers; min and max for bool and all numbers except complex ones; average for floating-point and complex
+/// numbers; logical operations for integers and bool (the result is 0 or 1); bitwise operations for integers and bool.
 std::string_view why_undefined(ReduceOp op, ElementType type) noexcept;
 
 }  // namespace tw

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-/// Base of failures of the environment: files, configuration, MPI. Catch it to survive such a failure.
+/// Base class of errors that the environment causes: files, configuration, MPI. A program can catch them and continue.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
@@ -20,7 +20,7 @@ class FileError : public Error {
  public:
   FileError(std::filesystem::path path, int64_t offset, const std::string& problem);
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Bytes from the start of the (uncompressed) content at which the problem was found.
+  /// Where the problem was found, in bytes from the start of the (uncompressed) content.
   int64_t offset() const noexcept { return offset_; }
 
  private:
@@ -38,7 +38,7 @@ class ConfigError : public Error {
   std::vector<std::string> problems_;
 };
 
-/// A bug: of the caller, found by TW_EXPECTS, or of Torchweave, found by TW_ASSERT. The message names the rank and the source location.
+/// A bug, either in the caller (found by TW_EXPECTS) or in Torchweave (found by TW_ASSERT). The message names the rank and the source location.
 class ContractError : public std::logic_error {
  public:
   explicit ContractError(const std::string& message);

@@ -14,8 +14,9 @@ void log(LogLevel level, std::string_view text);
 /// Drops lines below `level`. Default: info.
 void set_log_level(LogLevel level);
 
-/// Passes lines to `write` instead of standard error: level, and text with the rank. For programs with a log of their own. `write` is called by one
-/// thread at a time, must not log or communicate, and what it throws is dropped. Empty: standard error again. Thread-safe.
+/// Passes each line (its level, and its text with the rank) to `write` instead of standard error, for programs with their own log. Only one thread at
+/// a time calls `write`, which must not log or communicate. Exceptions from `write` are dropped. Pass an empty function to write to standard error
+/// again. Thread-safe.
 void set_log_function(std::function<void(LogLevel level, std::string_view line)> write);
 
 template <class... Parts>

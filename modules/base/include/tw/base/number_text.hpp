@@ -6,19 +6,19 @@
 
 namespace tw {
 
-/// With `digits` after the point: "0.50" with 2.
+/// `value` with `digits` digits after the decimal point: "0.50" with 2.
 std::string fixed_text(double value, int digits);
 
-/// With `digits` significant digits, and an exponent if that is shorter: "0.25", "1e-05" with 4.
+/// `value` with `digits` significant digits, and an exponent if that is shorter: "0.25", "1e-05" with 4.
 std::string brief_text(double value, int digits = 4);
 
-/// With one digit before the point and `digits` after it: "2.50e-05" with 2.
+/// `value` with one digit before the decimal point, `digits` digits after it, and an exponent: "2.50e-05" with 2.
 std::string scientific_text(double value, int digits);
 
 /// 16 hexadecimal digits, such as those of a content hash.
 std::string hex_text(uint64_t value);
 
-/// With leading zeros: "0042" with 4 digits. Longer numbers keep all digits.
+/// `value` with leading zeros: "0042" with 4 digits. Longer numbers keep all digits.
 std::string padded_text(int64_t value, int digits);
 
 }  // namespace tw

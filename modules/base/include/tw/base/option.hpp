@@ -22,7 +22,7 @@ struct Bounds {
   bool hold(double value) const noexcept;
 };
 
-/// An upper bound that no count exceeds.
+/// For at_least(): the count has no upper limit.
 constexpr double any_count = 9223372036854775807.0;
 /// The bounds of a count; by default at most the largest int.
 constexpr Bounds at_least(double least, double most = 2147483647) { return {.least = least, .most = most}; }
@@ -50,13 +50,12 @@ struct Option {
   bool is_whole = false;                  ///< for a list of numbers: whether each must be an integer
 };
 
-/// Visits the fields of an options struct; classes that read, check, compare or explain options derive from it. Next to each options struct stands
-/// a function `visit(options, visitor)` that calls field() once for each field, and group() for each nested struct, in the order of the
-/// documentation.
+/// Visits the fields of an options struct. Classes that read, check, compare or explain options derive from it. Each options struct has a function
+/// `visit(options, visitor)` that calls field() once for each field and group() for each nested struct, in the order of the documentation.
 ///
 /// ```
 /// void visit(CheckpointPolicy& policy, OptionVisitor& visitor) {
-///   visitor.field("keep", policy.keep, at_least(1), {.meaning = "as many of the newest checkpoints stay"});
+///   visitor.field("keep", policy.keep, at_least(1), {.meaning = "number of newest checkpoints that are kept"});
 /// }
 /// ```
 class OptionVisitor {
@@ -87,15 +86,15 @@ class OptionVisitor {
   void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
     lists(option(key, std::move(about), bounds), rows);
   }
-  /// Visits whether a value is set that only C++ can provide, such as a function.
+  /// An option that can be set only in C++, such as a function: the visitor receives only whether it is set.
   void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
-  /// An optional value. `rest` holds the same arguments as for a plain value.
+  /// An optional value, which is visited if it is set. `rest` holds the same arguments as for a plain value.
   template <class Value, class... Rest>
   void field(std::string_view key, std::optional<Value>& value, Rest&&... rest) {
     presence(key, value.has_value());
     if (value) field(key, *value, std::forward<Rest>(rest)...);
   }
-  /// An enumeration, by the names of its values.
+  /// A value of an enumeration, visited by its name.
   template <class Enum>
   void field(std::string_view key, Enum& value, const std::vector<std::pair<std::string, Enum>>& names, About about) {
     std::vector<std::string> choices;
@@ -109,7 +108,7 @@ class OptionVisitor {
       if (name == chosen) value = each;
     }
   }
-  /// A list of enumeration values. Unknown names are dropped.
+  /// A list of enumeration values, visited by their names. Unknown names are dropped.
   template <class Enum>
   void field(std::string_view key, std::vector<Enum>& values, const std::vector<std::pair<std::string, Enum>>& names, About about) {
     std::vector<std::string> chosen;
@@ -178,7 +177,7 @@ struct Problem {
 std::optional<Problem> problem_of(const Option& option, int64_t value);
 std::optional<Problem> problem_of(const Option& option, double value);
 
-/// Collects problems of values outside their bounds.
+/// Collects the problems of values outside their bounds or choices.
 class BoundsCheck final : public OptionVisitor {
  public:
   std::vector<Problem> problems;
@@ -192,7 +191,7 @@ class BoundsCheck final : public OptionVisitor {
   void texts(const Option&, std::vector<std::string>&) override {}
 };
 
-/// Writes values one per line, such as "epochs 3", with all digits. Options that may differ between ranks are left out.
+/// Writes the values, one per line, such as "epochs 3", with all digits. Options that may differ between ranks are left out.
 class ValueLines final : public OptionVisitor {
  public:
   std::vector<std::string> lines;
@@ -225,7 +224,7 @@ class OptionTable final : public OptionVisitor {
   void add(const Option& option, const std::string& value, const std::string& range);
 };
 
-/// Problems of values of `options` outside their bounds.
+/// The problems of values of `options` outside their bounds or choices.
 template <class Options>
 std::vector<Problem> out_of_bounds(Options options) {
   BoundsCheck check;
@@ -233,7 +232,7 @@ std::vector<Problem> out_of_bounds(Options options) {
   return std::move(check.problems);
 }
 
-/// The same with `prefix` before the keys.
+/// The same, with `prefix` and a dot before each key.
 template <class Options>
 std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
   BoundsCheck check;
@@ -249,7 +248,7 @@ std::vector<std::string> value_lines(Options options) {
   return std::move(values.lines);
 }
 
-/// @throws ContractError with the first problem, if any
+/// @throws ContractError with the first problem, if there is one
 void expect_none(const std::vector<Problem>& problems);
 
 }  // namespace tw

@@ -8,7 +8,8 @@
 
 namespace tw {
 
-/// The digits of exact_text() in the usual notation: without an exponent from 0.0001 to 2^53, up to which doubles represent every integer.
+/// The digits of exact_text(), without an exponent if the absolute value is 0 or lies between 0.0001 and 2^53, up to which doubles represent every
+/// integer.
 inline std::string plain_text(double value) {
   const double size = std::abs(value);
   if (value != 0 && !(size >= 1e-4 && size <= 0x1p53)) return exact_text(value);

@@ -10,8 +10,8 @@ namespace tw {
 /// The content of a progress display.
 struct Progress {
   std::string label;  ///< such as "epoch 1/2"
-  int64_t done = 0;   ///< units finished
-  int64_t total = 0;  ///< units in all
+  int64_t done = 0;   ///< number of finished units
+  int64_t total = 0;  ///< number of units
   Seconds elapsed{0};
   std::string unit;  ///< such as "images"; the rate is in units per second; empty: no rate
   std::string note;  ///< free text after the rate, such as "loss 0.412"

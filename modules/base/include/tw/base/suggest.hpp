@@ -8,7 +8,7 @@ namespace tw {
 
 /// The candidate with the smallest edit distance (Levenshtein) to `name`; the first one in a tie; "" without candidates.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-/// The error text for a name that is not among `choices`, such as: is "colum", which is unknown; it may be "row", "column".
+/// The text that follows the key in an error about a `name` that is not among `choices`, such as: is "colum", but must be one of "row", "column".
 std::string unknown_text(std::string_view name, std::span<const std::string> choices);
 
 }  // namespace tw

@@ -2,9 +2,9 @@
 #pragma once
 #include <string_view>
 
-/// Compiles a function once for each generation of x86-64 processors; the dynamic loader chooses when the program starts. The function contains its
-/// loops itself or inlines them: a function that it calls is not cloned. It is no template (clang
-/// refuses that), but may be a static member of one. Sanitizers cannot run that early, so their builds have one copy only.
+/// Compiles a function once for each generation of x86-64 processors; the dynamic loader chooses one copy when the program starts. The function must
+/// contain its loops or inline them, because functions that it calls are not cloned. It must not be a template, which clang rejects, but may be a
+/// static member of one. Sanitizers are not ready when the loader chooses, so sanitizer builds have only one copy.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define TW_VECTOR_CLONES
 #elif defined(__has_feature)
@@ -19,7 +19,7 @@
 
 namespace tw {
 
-/// The vector instructions of the copies that this processor runs, such as "AVX-512 (x86-64-v4)".
+/// The vector instructions of the copies that are chosen on this processor, such as "AVX-512 (x86-64-v4)".
 std::string_view vector_instructions() noexcept;
 
 }  // namespace tw

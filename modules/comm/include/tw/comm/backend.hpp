@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective is executed: by MPI, or through memory that the ranks of a node share. Device tensors use the same paths, staged through pinned
-// host memory, unless a backend accesses the device's memory directly.
+// How a collective is executed: by MPI's collectives, by algorithms over messages, or through memory that the ranks of a node share. Device tensors
+// use the same backends, staged through pinned host memory, unless a backend accesses the device's memory directly.
 #pragma once
 #include <c10/core/Stream.h>
 
@@ -24,10 +24,11 @@ enum class Passage {
   in_stream,  ///< in device memory, by work on a stream; the host does not wait
 };
 
-/// A collective as passed to a backend. Memory is contiguous and stays allocated until completion. It is device memory if the backend supports that.
+/// A collective as passed to a backend. Memory is contiguous and stays allocated until completion. It is host memory if Backend::passage() is
+/// `staged`, otherwise device memory.
 struct BoundCall {
   Call call;
-  const std::byte* input = nullptr;  ///< all elements of moved()
+  const std::byte* input = nullptr;  ///< the elements of moved()
   /// allreduce, reduce, broadcast: `input` itself. alltoall: separate memory. reduce_scatter: separate memory, or this rank's part of `input`.
   /// allgather: separate memory, or `input` is this rank's part of it.
   std::byte* output = nullptr;
@@ -35,7 +36,7 @@ struct BoundCall {
   std::optional<CallPart> part = {};       ///< the part that `input` and `output` belong to, if the call is split into parts
 };
 
-/// What to execute: the call, or the part of it.
+/// What to execute: the part if the call is split, otherwise the call.
 inline const Call& moved(const BoundCall& bound) { return bound.part ? bound.part->moved : bound.call; }
 
 /// One implementation of collectives on one communicator.
@@ -43,34 +44,35 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const noexcept = 0;
-  /// How it accesses device tensors. A backend for host tensors uses `staged`.
+  /// How it accesses device tensors; `staged` for a backend that works in host memory.
   virtual Passage passage() const noexcept { return Passage::staged; }
   /// To be called before the first call on tensors of `device`. Collective.
   virtual void prepare([[maybe_unused]] const Communicator& comm, [[maybe_unused]] c10::Device device) {}
-  /// Why it cannot do a `call`; empty if it can. The same on all ranks. For host memory this depends on the collective alone.
+  /// Why it does not support `call`; empty if it does. The same on all ranks. For backends in host memory this depends only on the collective.
   virtual std::string why_not(const Call& call) const = 0;
-  /// Whether it is the default for a `call` that it can do. If not, later backends are asked, and it runs only if chosen explicitly. The same on all
-  /// ranks.
+  /// Whether it is a good default for a `call` that it supports. If not, it runs only if it is chosen explicitly, and otherwise the next backend is
+  /// asked. The same on all ranks.
   virtual bool pays([[maybe_unused]] const Call& call) const { return true; }
   /// Whether it supports averages of elements of `type`. Backends that accumulate sums in the type itself do not support float16: the sum may
   /// overflow.
   virtual bool averages([[maybe_unused]] ElementType type) const { return true; }
   /// Begins the call; does not wait.
   virtual std::unique_ptr<mpi::Transfer> begin(const Communicator& comm, const BoundCall& call) = 0;
-  /// Aborts its work on streams, because other ranks may never do their part.
+  /// Aborts its work on streams, because other ranks may never do their part of it.
   virtual void give_up() {}
 };
 
-/// Whether a backend can do a collective, and if not, why.
+/// Whether a backend supports a collective, and if not, why.
 struct Availability {
   Collective collective;
   std::string backend;
   bool on_device;       ///< for tensors on a device, where "staged" stands for all host backends together
   std::string why_not;  ///< empty: available
-  bool chosen = false;  ///< it is used for calls of at least one size
+  bool chosen = false;  ///< whether it is used for calls of at least one size
 };
 
-/// Every collective x backend on this communicator: for host tensors, then for tensors on LibTorch's accelerator if this machine has one. Collective.
+/// Every combination of a collective and a backend on this communicator. For each collective, backends for host tensors come first, then those for
+/// tensors on LibTorch's accelerator, if this machine has one. Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
 /// Runs the collectives of `comm` on the backend `name`, at any size, where it supports them. The others run on the backend of selection(), or on the
@@ -87,7 +89,7 @@ const algorithms::Selection& selection(const Communicator& comm);
 /// call, if they have the same number of nodes and ranks. A call that a backend does not support runs on the first one that does. Collective.
 /// @throws ContractError for an unknown backend, or if ranks pass different selections.
 void select_backends(const Communicator& comm, const algorithms::Selection& selection);
-/// The cluster that the ranks of `comm` form; its ranks per node are those of the node with the most ranks. Collective.
+/// The number of nodes of `comm`, and of ranks on the node that has the most. Collective.
 algorithms::Cluster cluster_of(const Communicator& comm);
 /// The backend names that a selection may contain. Collective.
 std::vector<std::string> backend_names(const Communicator& comm);

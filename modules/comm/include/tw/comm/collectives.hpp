@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same dtypes and matching shapes. Audited
-// communicators check this before data move; shared memory checks it during the call. If calls differ, wait() throws on every rank and names the
-// ranks.
+// communicators check this before they move data; backends in shared memory check it during the call. If these checks find that calls differ, wait()
+// throws on every rank and names the ranks.
 //
 // - Functions named `i...` begin an operation and return at once; the others are complete when they return. Several may be in flight; wait for them
 //   in any order.
 // - dtypes: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128. Reductions: see ReduceOp in
 //   <tw/base/element.hpp>, which defines them for each type; the result has the same bits on all ranks.
 // - Tensors lie on the CPU or on an accelerator; all tensors of a call lie on one device. Any strides are allowed (non-contiguous tensors are packed
-//   and unpacked), and so are 0-dimensional and empty tensors. In a collective, the tensors of all ranks are on the CPU, or those of none.
-// - On an accelerator a call begins after the work in flight on the current stream, and moves data through pinned host memory, outside the stream. On
-//   completion the current stream waits for the remaining copies while the host continues (Work::wait_on_host() makes the host wait). Autograd does
-//   not record these calls; <tw/comm/differentiable.hpp> has differentiable ones.
-// - Every function throws ContractError for tensors that do not fit, RevokedError, and MpiError.
+//   and unpacked), and so are 0-dimensional and empty tensors. In a collective, either all ranks pass tensors on the CPU, or none does.
+// - On an accelerator a call begins after the work in flight on the current stream. Its data moves outside the current stream: in device memory, or
+//   through pinned host memory, see <tw/comm/backend.hpp>. On completion the current stream waits for the results while the host continues
+//   (Work::wait_on_host() makes the host wait).
+// - Autograd does not record these calls; <tw/comm/differentiable.hpp> has differentiable ones.
+// - Every function throws ContractError for invalid tensors, RevokedError, and MpiError.
 // - P is comm.size(). docs/algorithms.md has the cost of each.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -42,12 +43,12 @@ Work iallreduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op)
 void allreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors, ReduceOp op);
 Work iallreduce(const Communicator& comm, const std::vector<at::Tensor>& tensors, ReduceOp op);
 
-/// Reduces `tensor` over all ranks, in place on `root`; unchanged elsewhere. Collective.
+/// Reduces `tensor` over all ranks, in place on `root`; the other ranks' tensors stay unchanged. Collective.
 void reduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
 Work ireduce(const Communicator& comm, const at::Tensor& tensor, ReduceOp op, Rank root);
 
 /// Concatenates the `input` of all ranks in rank order. Collective.
-/// @param input separate memory, or (on all ranks) exactly this rank's part of `output`, which is then not copied.
+/// @param input separate memory, or exactly this rank's part of `output`, which then needs no copy; the same choice on all ranks.
 /// @param output P times the elements of `input`, such as shape [P, ...].
 void allgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
 Work iallgather(const Communicator& comm, const at::Tensor& input, const at::Tensor& output);
@@ -68,7 +69,7 @@ Work ialltoall(const Communicator& comm, const at::Tensor& input, const at::Tens
 void alltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 Work ialltoall(const Communicator& comm, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
 
-/// Copies the `input` of every rank to `root`. Collective. @param outputs one tensor per rank, of any sizes; used on the root only.
+/// Copies the `input` of rank r to outputs[r] of `root`. Collective. @param outputs one tensor per rank, of any sizes; used on the root only.
 void gather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 Work igather(const Communicator& comm, const at::Tensor& input, const std::vector<at::Tensor>& outputs, Rank root);
 
@@ -76,8 +77,8 @@ Work igather(const Communicator& comm, const at::Tensor& input, const std::vecto
 void scatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 Work iscatter(const Communicator& comm, const std::vector<at::Tensor>& inputs, const at::Tensor& output, Rank root);
 
-/// Sends `tensor` to one rank. The receiver's tensor must have the same dtype and size, or a ContractError names both. Between two ranks, messages
-/// with one tag arrive in order.
+/// Sends `tensor` to one rank. The receiver's tensor must have the same dtype and size: otherwise the receiver throws a ContractError that names
+/// both. Between two ranks, messages with the same tag arrive in order.
 void send(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 Work isend(const Communicator& comm, const at::Tensor& tensor, Rank to, Tag tag = Tag(0));
 void recv(const Communicator& comm, const at::Tensor& tensor, Rank from, Tag tag = Tag(0));

@@ -8,9 +8,9 @@
 
 namespace tw {
 
-/// Assembles each named tensor from the ranks' slices and calls `visit` with it, on every rank. Collective. Slices of one tensor have the same dtype;
-/// slices that several ranks hold are equal.
-/// @param shards this rank's slices; lists may differ between ranks.
+/// Assembles each named tensor from the ranks' slices and calls `visit` with it, on every rank. Collective. Slices of one tensor must have the same
+/// dtype; slices that several ranks hold must be equal.
+/// @param shards this rank's slices; ranks may pass different lists.
 void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
                           const std::function<void(const std::string& name, const at::Tensor& whole)>& visit);
 

@@ -12,7 +12,7 @@ namespace tw {
 /// One axis of a mesh.
 struct MeshAxis {
   std::string name;
-  int size = -1;  ///< -1: the remaining ranks; at most one axis
+  int size = -1;  ///< -1: all remaining ranks; at most one axis may have this
 };
 
 /// The arithmetic of a mesh: ranks laid out in a box, with the last axis fastest (as in a C array). Pure.
@@ -51,12 +51,12 @@ class MeshShape {
 class Mesh {
  public:
   /// Collective. @param comm the ranks, in this order; the mesh makes its own communicators.
-  /// @throws ContractError as MeshShape
+  /// @throws ContractError like MeshShape's constructor
   Mesh(const Communicator& comm, std::vector<MeshAxis> axes);
 
   /// A mesh with ranks reordered to fit the nodes that they run on. Neighbours along `tensor` share a node where possible, then those along `stage`,
-  /// `layer`, `shard`, other axes (last one first), `data` and `search`. Without any gain the order of `comm` stays. Rank 0 always stays rank 0.
-  /// Collective. @throws ContractError as MeshShape
+  /// `layer`, `shard`, other axes (last one first), `data` and `search`. If this gains nothing, ranks keep the order of `comm`. Rank 0 always stays
+  /// rank 0. Collective. @throws ContractError like MeshShape's constructor
   static Mesh on_nodes(const Communicator& comm, std::vector<MeshAxis> axes);
 
   const MeshShape& shape() const& noexcept { return shape_; }

@@ -13,8 +13,8 @@ std::vector<std::string> allgather_strings(const Communicator& comm, const std::
 /// The same on `root` only; empty elsewhere. Collective. @throws ContractError unless `root` is a rank of `comm`.
 std::vector<std::string> gather_strings(const Communicator& comm, const std::string& mine, Rank root);
 
-/// Returns the string of `texts` that is for this rank. Collective. @param texts one for each rank; used on the root only. @throws ContractError
-/// on every rank unless `root` is a rank of `comm` and has one string for each.
+/// Sends texts[r] of `root` to rank r, and returns this rank's text. Collective. @param texts one for each rank; used on the root only.
+/// @throws ContractError on every rank unless `root` is a rank of `comm` and has one text for each rank.
 std::string scatter_strings(const Communicator& comm, const std::vector<std::string>& texts, Rank root);
 
 /// Returns the `text` of `root` on every rank. Collective. @param text used on the root only. @throws ContractError unless `root` is a rank of

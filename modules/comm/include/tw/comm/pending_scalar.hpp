@@ -14,8 +14,8 @@ class PendingScalar {
   /// @param number 0-dimensional
   explicit PendingScalar(const at::Tensor& number);
 
-  /// Returns the number; waits unless it has arrived. It waits as for an operation of `comm`: communication progresses meanwhile, and late ranks are
-  /// reported. @throws RevokedError if `comm` is revoked meanwhile
+  /// Returns the number; waits until it has arrived. Like a wait for an operation of `comm`, this advances communication and reports late ranks.
+  /// @throws RevokedError if `comm` is revoked meanwhile
   double value(const Communicator& comm) const;
 
  private:

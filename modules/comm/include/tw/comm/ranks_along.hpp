@@ -21,7 +21,8 @@ std::vector<std::string> nontrivial_axes(const MeshShape& shape, const std::vect
 class RanksAlong {
  public:
   /// Collective over the mesh. @param mesh must outlive this object, and must not be moved
-  /// @param axes in which order ranks are counted, the last one fastest; those of size 1, or that the mesh does not have, are left out
+  /// @param axes the axes, in the order in which they number the ranks (the last one varies fastest). Axes of size 1, and axes that the mesh does not
+  /// have, are ignored
   RanksAlong(const Mesh& mesh, const std::vector<std::string>& axes);
 
   /// Null for a single rank.

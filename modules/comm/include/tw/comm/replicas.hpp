@@ -22,7 +22,7 @@ struct ReplicaReport {
 };
 
 /// Compares the ranks' copies of `tensor`: their content, and mean and variance of |x| in float64. Returns the same report on all ranks. Collective.
-/// @param tensor of the same shape and dtype on all ranks.
+/// @param tensor same shape and dtype on all ranks.
 ReplicaReport compare_replicas(const Communicator& comm, const at::Tensor& tensor);
 
 }  // namespace tw

@@ -7,8 +7,8 @@
 namespace tw {
 
 /// A tensor of zeros in memory that all ranks of this node have mapped. all-reduce, reduce-scatter, all-gather and broadcast need no intermediate
-/// copies if their tensors lie there on every rank, and are two to five times as fast. Views of it work equally well. Otherwise it is an ordinary
-/// tensor: contiguous, on the CPU, freed with its last handle. Collective; the same shape and dtype on all ranks.
+/// copies if every rank's tensor lies in such memory, and are two to five times as fast. Views of the tensor work equally well. Otherwise it is an
+/// ordinary tensor: contiguous, on the CPU, freed with its last handle. Collective; the same shape and dtype on all ranks.
 /// @throws ContractError on every rank if shapes or dtypes differ. @throws Error on every rank, naming the size, if it cannot be mapped. The cause is
 /// then a limit (ulimit -v), not lack of memory: pages are allocated on first access.
 /// @param options the dtype and the device; on a device other than the CPU, the result is an ordinary tensor.

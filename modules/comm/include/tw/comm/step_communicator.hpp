@@ -6,15 +6,15 @@
 
 namespace tw {
 
-/// The message of the exception that a catch block handles, without LibTorch's stack. Of a RevokedError it is the reason of the rank that failed
-/// first. Call it in a catch block only. Local.
+/// The message of the exception that is being handled, without LibTorch's backtrace. For a RevokedError, it is the reason that the rank which failed
+/// first has passed to revoke(). Call it in a catch block only. Local.
 std::string message_of_current_exception();
 
 /// A communicator for steps that may fail on one rank. The rank that fails revokes it, which ends the other ranks' waits; the next step replaces it.
 ///
 /// ```
 /// StepCommunicator steps(comm);
-/// if (steps.begin()) { ... }  // comm() is another one: make again what uses it
+/// if (steps.begin()) { ... }  // comm() was replaced: create all objects that use it again
 /// try { ... } catch (...) { steps.fail(); throw; }
 /// ```
 class StepCommunicator {
@@ -22,18 +22,18 @@ class StepCommunicator {
   /// Collective. @param comm duplicated
   explicit StepCommunicator(const Communicator& comm);
 
-  /// The communicator for operations inside a step. After a failure begin() replaces what it refers to; references to it stay valid.
+  /// The communicator for operations inside a step. After a failure, begin() replaces it in place, so that references to it stay valid.
   const Communicator& comm() const noexcept { return step_; }
 
-  /// A barrier that also works when comm() is revoked. Call it once all objects on comm() are made: otherwise a rank that fails in its first step
-  /// could revoke comm() while another one still makes them. Collective.
+  /// A barrier that also works when comm() is revoked. Call it once all objects that use comm() have been created: otherwise a rank that fails in its
+  /// first step could revoke comm() while another rank still creates them. Collective.
   void barrier() const { lasting_.barrier(); }
   /// Call it once a step, on every rank. Local while comm() is not revoked; otherwise collective: it then replaces comm(). @return whether comm() was
   /// replaced; the same on all ranks
-  /// @throws RevokedError if the others have begun more steps than this rank. Then call it again, until this rank has begun as many
+  /// @throws RevokedError if another rank has begun more steps than this one. Then call it again, until this rank has begun the same number
   bool begin();
-  /// Call it in the catch block of an exception that ends a step on this rank. It revokes comm() and the communicators that were made of it: other
-  /// ranks that wait in them throw a RevokedError with this exception's message. Local.
+  /// Call it in the catch block of an exception that ends a step on this rank. It revokes comm() and the communicators derived from it: other ranks
+  /// that wait in them throw a RevokedError with this exception's message. Local.
   void fail() const;
 
  private:

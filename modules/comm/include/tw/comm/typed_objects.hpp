@@ -22,8 +22,8 @@ std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root
   for (const std::string& each : gather_strings(comm, packed(mine), root)) all.push_back(unpacked<T>(each));
   return all;
 }
-/// Returns the object that is for this rank. Collective. @param objects one for each rank; used on the root only
-/// @throws ContractError on every rank unless `root` is a rank of `comm` and has one object for each
+/// Sends objects[r] of `root` to rank r, and returns this rank's object. Collective. @param objects one for each rank; used on the root only
+/// @throws ContractError on every rank unless `root` is a rank of `comm` and has one object for each rank
 template <class T>
 T scatter_objects(const Communicator& comm, const std::vector<T>& objects, Rank root) {
   std::vector<std::string> strings;

@@ -9,7 +9,8 @@
 namespace tw {
 
 enum class CsvHeader {
-  automatic,  ///< the first line is a header if none of its fields is a number; an error if only some are, or if one looks like a value (NA, true)
+  /// The first line is a header if none of its fields is a number. It is an error if only some are numbers, or if one looks like a value (NA, true).
+  automatic,
   present,
   absent,
 };
@@ -19,17 +20,18 @@ struct CsvOptions {
   CsvHeader header = CsvHeader::automatic;
 };
 
-/// Numbers in rows and columns.
+/// The numbers of a CSV file, in rows and columns.
 struct CsvTable {
   at::Tensor values;                 ///< float64 [rows, columns]
-  std::vector<std::string> columns;  ///< their names; empty where there is no header
+  std::vector<std::string> columns;  ///< names of the columns; empty if there is no header
 };
 
-/// Reads numbers separated by `delimiter`, one row per line (LF or CRLF). Blanks around fields are skipped, and so are blank lines; lines of empty
-/// fields are not. A field may be in double quotes (a doubled quote stands for one), but must end on its line. "nan" and "inf" are numbers. A first
-/// line that numbers the columns (0, 1, 2) is read as data, with a warning.
-/// @throws ContractError for a delimiter that occurs in numbers, quotes or line ends; FileError naming every malformed row (the first 20 in full) by
-/// line and byte offset. The exception's own offset is that of the first such row.
+/// Reads numbers separated by `delimiter`, one row per line (LF or CRLF). Blanks around fields and blank lines are ignored; a line of empty fields is
+/// an error. A field may be in double quotes (a doubled quote stands for one), but must end on its line. "nan" and "inf" are numbers. With
+/// CsvHeader::automatic, a first line that numbers the columns (0, 1, 2) is read as data, and a warning is logged.
+/// @throws ContractError for a delimiter that occurs in numbers, quotes or line ends. @throws FileError if there is neither a header nor a number, if
+/// `automatic` cannot decide, or if rows are malformed. It then lists the first 20 of them by line and byte offset, and counts the others;
+/// FileError::offset() is the first offset listed.
 CsvTable read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 
 }  // namespace tw

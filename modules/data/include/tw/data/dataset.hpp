@@ -16,14 +16,14 @@ struct Batch {
   int64_t size() const { return inputs.size(0); }
 };
 
-/// Samples, accessed by number.
+/// Samples, accessed by index.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  /// The number of samples; they are numbered from 0.
+  /// Number of samples; their indices begin at 0.
   virtual int64_t size() const = 0;
-  /// Returns the samples `indices`, in that order; there may be none or repeated ones. Called from several threads at once.
+  /// Returns the samples with these indices, in that order. `indices` may be empty or have repetitions. Called from several threads at once.
   /// @throws ContractError for an index outside [0, size()); Error for unusable data.
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
   /// The tensors that hold all samples, if they are in memory; otherwise empty. A resumed run compares their content to check that the data are the
@@ -38,7 +38,7 @@ class Dataset {
   Dataset& operator=(Dataset&&) = default;
 };
 
-/// Which part of a data set.
+/// Part of a data set.
 enum class Split { train, test };
 
 }  // namespace tw

@@ -16,14 +16,14 @@ enum class Uneven {
 
 /// Which part of the epoch's order each rank gets.
 enum class Dealing {
-  interleaved,  ///< every `size`-th sample from position `rank`; can be resumed on any number of ranks
-  blocks,       ///< one contiguous part, such as a rank's own files
+  interleaved,  ///< every `size`-th sample, beginning at position `rank`; can be resumed on any number of ranks
+  blocks,       ///< one contiguous part, such as the samples of a rank's own files; can be resumed on the same number of ranks only
 };
 
 struct SamplerOptions {
-  /// Whether every epoch has a new random order; otherwise 0, 1, 2, ...
+  /// Whether every epoch has a new random order; otherwise the order is 0, 1, 2, ...
   bool shuffle = true;
-  /// Seed of the order, which depends on seed and epoch only, not on the number of ranks.
+  /// Seed of the random order. The order depends on seed and epoch only, not on the number of ranks.
   uint64_t seed = 0;
   Uneven uneven = Uneven::exact;
   Dealing dealing = Dealing::interleaved;
@@ -32,7 +32,8 @@ struct SamplerOptions {
 /// Distributes the samples of an epoch among the ranks. All ranks make the same calls: each next_share() or next() advances the position for all
 /// ranks and returns this rank's part. So the ranks agree on the position without communicating.
 ///
-/// Also a sampler for LibTorch: `torch::data::make_data_loader(dataset, DistributedSampler(...), 64)` has the same number of batches on all ranks.
+/// It is also a sampler for LibTorch: `torch::data::make_data_loader(dataset, DistributedSampler(...), 64)` has the same number of batches on all
+/// ranks.
 class DistributedSampler {
  public:
   using BatchRequestType = std::vector<size_t>;  // the name that torch::data looks for
@@ -42,10 +43,10 @@ class DistributedSampler {
 
   /// Begins epoch `epoch`.
   void set_epoch(int64_t epoch);
-  /// Begins epoch `epoch` after its first `consumed` samples, as consumed() counted them. The remaining samples are distributed like an epoch of
-  /// their own: `drop` and `pad` apply to them with this number of ranks.
-  /// @param dealt_by the number of ranks that consumed them. Needed for `blocks` only, which can be resumed only on the same number of ranks.
-  /// @throws ContractError for `blocks` with a different or unknown `dealt_by`; also for more consumed samples than there are, except under `pad`,
+  /// Begins epoch `epoch` after its first `consumed` samples, a value that consumed() returned. With `interleaved`, the remaining samples are
+  /// distributed like a separate epoch: `drop` and `pad` apply to them with this number of ranks.
+  /// @param dealt_by the number of ranks that consumed the samples. Needed for `blocks` only, which can be resumed only on the same number of ranks.
+  /// @throws ContractError for `blocks` with a different or unknown `dealt_by`; also if `consumed` exceeds the number of samples, except with `pad`,
   /// whose order continues.
   void resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by = std::nullopt);
   /// Begins the next epoch, or epoch 0 the first time. An epoch begun by set_epoch() or resume() stays if no sample of it has been returned yet.
@@ -53,13 +54,14 @@ class DistributedSampler {
   /// @param samples the new size of the data set, if it has changed.
   void reset(std::optional<size_t> samples = std::nullopt);
 
-  /// Returns this rank's share of the epoch's next `global_batch` samples. The ranks' shares differ by at most one sample; so do their sums over an
-  /// epoch, or over its rest after resume(). A share is empty at the end of the epoch, and on some ranks if a step has fewer samples than ranks.
-  /// @param global_batch the same on every rank; under `drop` and `pad` a multiple of the number of ranks.
+  /// Returns this rank's share of the epoch's next `global_batch` samples. The sizes of the ranks' shares differ by at most one sample; so do their
+  /// totals over an epoch, or over its rest after resume(). A share is empty at the end of the epoch, and on some ranks if a step has fewer samples
+  /// than ranks.
+  /// @param global_batch the same on every rank; with `drop` and `pad` a multiple of the number of ranks.
   std::vector<int64_t> next_share(int64_t global_batch);
   /// Returns this rank's next indices, at most `batch_size`; nothing at the end of the epoch, which comes after the same number of calls on all
-  /// ranks. If one sample would decide whether a rank has a last batch, the last two batches are about half as large, so that every rank has both.
-  /// `exact` cannot do this for fewer samples than ranks, for batches of one sample, or with LibTorch's `drop_last`: use `drop` or `pad` there.
+  /// ranks. If fewer samples than ranks would remain for the last batch, the last two batches are about half as large, so that every rank has both.
+  /// With `exact`, this is impossible for fewer samples than ranks, for batches of one sample, or with LibTorch's `drop_last`: use `drop` or `pad`.
   std::optional<std::vector<size_t>> next(size_t batch_size);
 
   int64_t epoch() const noexcept { return epoch_; }  ///< -1 before the first epoch
@@ -71,7 +73,7 @@ class DistributedSampler {
   bool epoch_done() const noexcept { return consumed_ >= end_; }
   /// Number of calls of next_share(global_batch) in a whole epoch; the same on every rank. `global_batch` must be valid for next_share().
   int64_t steps(int64_t global_batch) const;
-  /// Number of calls that remain.
+  /// Number of calls of next_share(global_batch) that remain in this epoch.
   int64_t steps_left(int64_t global_batch) const;
 
   int size() const noexcept { return static_cast<int>(size_); }
@@ -91,7 +93,7 @@ class DistributedSampler {
   SamplerOptions options_;
   int64_t epoch_ = -1;          // -1: no epoch has begun
   bool is_set_ = false;         // epoch_ was set explicitly and none of its samples has been consumed
-  std::vector<int64_t> order_;  // of the whole epoch, without padding
+  std::vector<int64_t> order_;  // sample indices of the whole epoch, without padding
   int64_t consumed_ = 0;
   int64_t end_ = 0;  // consumed_ at the end of the epoch
 };

@@ -5,12 +5,12 @@
 
 namespace tw {
 
-/// Grey images with one label each, held in memory as bytes. A batch holds float32 inputs [n, 1, height, width], from -1 (black) to 1 (white), and
-/// int64 targets [n].
+/// Grayscale images with one label each, held in memory as bytes. A batch holds float32 inputs [n, 1, height, width], from -1 (black) to 1 (white),
+/// and int64 targets [n].
 class ImageDataset : public Dataset {
  public:
   /// @param images uint8 [n, height, width]; @param labels uint8 [n], each below `classes`.
-  /// @throws ContractError naming the first row that does not fit.
+  /// @throws ContractError for wrong shapes or dtypes; also naming the first row whose label is not below `classes`.
   ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes);
 
   int64_t size() const override { return labels_.size(0); }

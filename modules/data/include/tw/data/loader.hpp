@@ -13,22 +13,22 @@ namespace tw {
 struct LoaderOptions {
   static constexpr int max_workers = 256;
 
-  /// Samples of a step, over all ranks.
+  /// Number of samples per step, over all ranks.
   int64_t global_batch = 64;
   /// Number of threads that prepare batches in advance, at most max_workers; with 0, next() makes each batch itself. Each worker uses one thread
   /// inside LibTorch.
   int workers = 1;
-  /// Maximum number of batches being made or ready, over all workers. All of them take memory.
+  /// Maximum number of batches in preparation or ready, over all workers. Each occupies memory.
   int prefetch = 2;
   /// Applied to the inputs of every sample; empty: none.
   Augmentation augmentation = {};
   /// Seed of the augmentation.
   uint64_t seed = 0;
-  /// Device on which next() returns batches. For an accelerator, the thread that makes a batch copies it there, through pinned memory and in the
-  /// loader's own stream; workers do this before the batch is needed.
+  /// Device on which next() returns batches. For an accelerator, the thread that makes a batch also copies it to the device, through pinned memory
+  /// and in the loader's own stream. Workers do this before the batch is needed.
   c10::Device device = c10::Device(c10::kCPU);
 
-  /// @throws ContractError naming the field that is wrong.
+  /// @throws ContractError naming the wrong field.
   void validate() const;
 };
 void visit(LoaderOptions& options, OptionVisitor& visitor);
@@ -37,23 +37,23 @@ void visit(LoaderOptions& options, OptionVisitor& visitor);
 class Loader {
  public:
   /// @param dataset kept by reference, and used by the workers; @param sampler this rank's sampler, copied.
-  /// @throws ContractError for a wrong option, and under `drop` or `pad` for a global batch that is not a multiple of the number of ranks.
+  /// @throws ContractError for a wrong option, and with `drop` or `pad` for a global batch that is not a multiple of the number of ranks.
   Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options = {});
-  /// Waits only for batches that are being made.
+  /// Waits only for batches in preparation; drops the others.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   /// Begins an epoch, or resumes one after `consumed` samples; see DistributedSampler::resume(). Prefetched batches are dropped.
   void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> dealt_by = std::nullopt);
-  /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. On an accelerator it is ready for the current
-  /// stream, without making the host wait. All ranks get the same number of batches; a batch is empty if no sample is left for this rank.
+  /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. On an accelerator, the current stream waits for
+  /// the batch, the host does not. All ranks get the same number of batches; a batch is empty if no sample is left for this rank.
   /// @throws whatever the data set or the augmentation threw while making this batch; later calls throw it again until an epoch is begun.
   std::optional<Batch> next();
 
-  /// Batches in a whole epoch.
+  /// Number of batches in a whole epoch.
   int64_t steps() const;
-  /// Samples of the epoch that next() has returned on all ranks together, without prefetched ones. The position to resume from.
+  /// Number of samples of the epoch that next() has returned on all ranks together, not counting prefetched ones: the position to resume from.
   int64_t consumed() const noexcept;
   /// consumed() at the end of the current epoch.
   int64_t end() const noexcept;

@@ -12,21 +12,22 @@ namespace tw {
 struct NpyFormat;
 class MappedFile;
 
-/// Reads a file in NPY format, NumPy's own: format 1.0 to 3.0, little- or big-endian, C or Fortran order.
+/// Reads a file in NPY format (NumPy's), version 1.0 to 3.0, little- or big-endian, C or Fortran order.
 /// @return a contiguous CPU tensor of the file's shape; bool, integers of 8 to 64 bits with or without sign, float16, float32, float64,
 ///         complex64 or complex128.
-/// @throws FileError naming file and offset: missing, not NPY, elements of other types, ends early, has trailing bytes after the last element.
+/// @throws FileError naming file and offset if the file is missing, is not NPY, has elements of other types, ends early, or has trailing bytes after
+/// the last element.
 at::Tensor read_npy(const std::filesystem::path& path);
 
-/// Writes `tensor`, of any shape, device and memory order, as an NPY file (1.0, C order). Replaces an existing file.
-/// @throws FileError when it cannot be written; ContractError for a dtype that NumPy lacks, such as bfloat16.
+/// Writes `tensor`, of any shape, device and memory order, as an NPY file (version 1.0, C order). Replaces an existing file.
+/// @throws FileError if the file cannot be written; ContractError for a dtype that NumPy lacks, such as bfloat16.
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor);
 
-/// An NPY file opened for reading rows (by first index). It is memory-mapped, so it may be larger than the machine's memory. It must not be shortened
-/// while open. Any number of threads may read.
+/// An NPY file opened for reading single rows; a row is one index of the first dimension. The file is memory-mapped, so it may be larger than the
+/// machine's memory. It must not be shortened while open. Any number of threads may read.
 class NpyFile {
  public:
-  /// @throws FileError as read_npy(), and for an array without dimensions.
+  /// @throws FileError as read_npy() does, and for an array without dimensions.
   explicit NpyFile(const std::filesystem::path& path);
   ~NpyFile();
   NpyFile(NpyFile&&) noexcept;
@@ -35,15 +36,15 @@ class NpyFile {
   const std::filesystem::path& path() const noexcept;
   at::ScalarType dtype() const noexcept;
   int64_t rows() const noexcept;
-  /// The shape of one row: [...] of [rows, ...].
+  /// The shape of one row: without the first dimension.
   at::IntArrayRef row_shape() const noexcept;
   int64_t row_bytes() const noexcept { return row_bytes_; }
-  /// Where row `row` begins in the file, in bytes (its first element, in Fortran order).
+  /// Offset in bytes at which row `row` begins in the file. In Fortran order, the offset of its first element.
   int64_t offset_of(int64_t row) const noexcept;
 
   /// Copies row `row` in C order and this machine's byte order to `out`, row_bytes() long. @param row 0 to rows() - 1, not checked.
   void copy_row(int64_t row, void* out) const noexcept;
-  /// The rows `indices`, in that order: [n, ...]. @throws ContractError for a row that does not exist.
+  /// Returns the rows with these indices, in that order, shape [n, ...]. @throws ContractError for a row that does not exist.
   at::Tensor read_rows(std::span<const int64_t> indices) const;
 
  private:

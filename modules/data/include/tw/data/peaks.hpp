@@ -5,8 +5,8 @@
 
 namespace tw {
 
-/// Points uniform in [-3, 3]^2, each labelled with the level of MATLAB's function "peaks" there: five classes of about equal size. float32 inputs [n,
-/// 2], int64 targets [n]. Equal arguments return equal data.
+/// Generates points that are uniform in [-3, 3]^2. The label of a point is the level of MATLAB's function "peaks" at the point: five classes of about
+/// equal size. Inputs are float32 [n, 2], targets int64 [n]. Equal arguments return equal data. @param n at least 5.
 /// Ref: Haber & Ruthotto 2017, Inverse Problems 34:1, section 5.
 TensorDataset make_peaks(int64_t n, uint64_t seed);
 

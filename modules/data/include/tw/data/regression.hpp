@@ -9,8 +9,8 @@ namespace tw {
 
 /// Opens `directory`/train or `directory`/test, which holds either NPY shards (see ShardedDataset), or inputs.csv and targets.csv with one row per
 /// sample (float64 [n, columns]; `csv` is passed to read_csv()).
-/// @throws FileError naming a file that is missing or does not fit, or a folder that holds both kinds or neither; Error naming file and row of NaN or
-/// infinity (for NPY, when the row is read).
+/// @throws FileError naming a file that is missing, malformed or does not match its partner, or a folder that holds both kinds or neither.
+/// @throws Error for NaN or infinity, naming the row and its folder (CSV) or file (NPY; thrown when the row is read).
 std::unique_ptr<Dataset> load_regression(const std::filesystem::path& directory, Split split, const CsvOptions& csv = {});
 
 }  // namespace tw

@@ -13,12 +13,12 @@ struct ShardedDatasetOptions {
 };
 
 /// Samples spread over pairs of NPY files in one directory: inputs*.npy and targets*.npy with the same text for *, such as inputs_0007.npy and
-/// targets_0007.npy, or a single pair without any. Samples are numbered across the pairs, in the order of the names. The files are memory-mapped, so
-/// together they may exceed the machine's memory. A batch has their dtypes and row shapes.
+/// targets_0007.npy, or the single pair inputs.npy and targets.npy. Samples are numbered across the pairs, in the order of the names. The files are
+/// memory-mapped, so together they may exceed the machine's memory. Batches have the files' dtypes and row shapes.
 class ShardedDataset : public Dataset {
  public:
-  /// Reads the headers only. @throws FileError if there is no pair, or naming the file at fault: it has no partner, is not NPY, differs from the
-  /// first pair in dtype or row shape, or has more rows than its partner.
+  /// Reads the headers only. @throws FileError if there is no pair, or naming a file that has no partner, is not NPY, differs from the first pair in
+  /// dtype or row shape, or has a different number of rows than its partner.
   explicit ShardedDataset(const std::filesystem::path& directory, const ShardedDatasetOptions& options = {});
 
   int64_t size() const override { return ends_.back(); }
@@ -34,7 +34,7 @@ class ShardedDataset : public Dataset {
   ShardedDatasetOptions options_;
   std::vector<NpyFile> inputs_;
   std::vector<NpyFile> targets_;
-  std::vector<int64_t> ends_;  // the number of the first sample after each pair
+  std::vector<int64_t> ends_;  // index of the first sample after each pair
 };
 
 }  // namespace tw

@@ -14,7 +14,7 @@ class Subset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Batch batch(std::span<const int64_t> indices) const override;
-  /// The memory of the whole data set, and the indices.
+  /// The tensors of the whole data set, and the indices; empty if the data set is not in memory.
   std::vector<at::Tensor> memory() const override;
 
  private:
@@ -31,7 +31,7 @@ struct Holdout {
 /// Holds out `count` of the numbers 0 to samples - 1, drawn at random; the result depends on `seed` only. @param count 0 to `samples`
 Holdout hold_out(int64_t samples, int64_t count, uint64_t seed);
 
-/// The same, stratified: the number of each class is proportional to its share of all samples, rounded such that the sum is `count`.
+/// The same, stratified: the number held out of each class is proportional to the class's share of all samples, rounded so that the sum is `count`.
 /// @param classes integers [n], one for each sample
 Holdout hold_out(const at::Tensor& classes, int64_t count, uint64_t seed);
 

@@ -6,18 +6,19 @@
 namespace tw {
 
 struct TensorDatasetOptions {
-  /// Name of the data in messages, such as the file that they come from.
+  /// Name of the data in messages, such as the path of their file.
   std::string name = "the data";
   /// Whether to accept NaN and infinity, which are errors otherwise.
   bool allow_non_finite = false;
 };
 
-/// Samples held in memory as two tensors. A batch has their dtypes and row shapes.
+/// Samples held in memory as two tensors. Batches have the tensors' dtypes and row shapes.
 class TensorDataset : public Dataset {
  public:
   /// @param inputs [n, ...] and @param targets [n] or [n, ...], of any dtype, on the CPU. Contiguous tensors are shared, not copied: do not change
   /// them.
-  /// @throws ContractError when the shapes do not fit; Error naming the data and the first row that holds NaN or infinity.
+  /// @throws ContractError if a tensor is undefined or not on the CPU, or the shapes do not match; Error naming the data and the first row that holds
+  /// NaN or infinity.
   TensorDataset(at::Tensor inputs, at::Tensor targets, const TensorDatasetOptions& options = {});
 
   int64_t size() const override { return inputs_.size(0); }

@@ -14,10 +14,10 @@
 
 namespace tw {
 
-/// A tw::Dataset for LibTorch's loaders. These yield one Example<> per batch: `data` [n, ...] and `target` [n, ...].
+/// A tw::Dataset for use with LibTorch's loaders. They yield one Example<> per batch: `data` [n, ...] and `target` [n, ...].
 class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, torch::data::Example<>> {
  public:
-  /// @param dataset kept by reference, by copies too (LibTorch's loaders make one per thread).
+  /// @param dataset kept by reference, also by copies of this object (LibTorch's loaders make one per thread).
   explicit TorchBatches(const Dataset& dataset) : dataset_(&dataset) {}
 
   torch::data::Example<> get_batch(c10::ArrayRef<size_t> indices) override {
@@ -30,7 +30,7 @@ class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, to
   const Dataset* dataset_;
 };
 
-/// `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
+/// For LibTorch's loaders: `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
 inline TorchBatches to_torch(const Dataset& dataset) { return TorchBatches(dataset); }
 TorchBatches to_torch(Dataset&& dataset) = delete;
 
@@ -40,14 +40,14 @@ class FromTorch : public Dataset {
  public:
   explicit FromTorch(Source source) : source_(std::make_unique<Guarded>(std::move(source))) {
     const auto size = source_->dataset.size();
-    TW_EXPECTS(size.has_value(), "a data set without a size cannot be divided among ranks");
+    TW_EXPECTS(size.has_value(), "the torch::data data set does not report a size, so it cannot be divided among ranks");
     size_ = static_cast<int64_t>(*size);
   }
 
   int64_t size() const override { return size_; }
 
   Batch batch(std::span<const int64_t> indices) const override {
-    for (const int64_t index : indices) TW_EXPECTS(index >= 0 && index < size_, "there is no sample ", index, "; there are ", size_);
+    for (const int64_t index : indices) TW_EXPECTS(index >= 0 && index < size_, "there is no sample ", index, "; the number of samples is ", size_);
     if (!indices.empty()) return ask({indices.begin(), indices.end()});
     if (size_ == 0) return {at::empty({0}), at::empty({0})};
     const Batch first = ask({0});  // for shape and dtype
@@ -82,8 +82,9 @@ class FromTorch : public Dataset {
   int64_t size_ = 0;
 };
 
-/// Wraps a map-style data set of torch::data, such as torch::data::datasets::MNIST, with or without `.map(...)`. Its get_batch(indices) returns one
-/// Example<> per sample (these are stacked) or one for all samples. get_batch() is not const and may not be thread-safe, so calls are serialised.
+/// Wraps a map-style data set of torch::data, such as torch::data::datasets::MNIST, with or without `.map(...)`. Its get_batch(indices) may return
+/// one Example<> per sample, which are then stacked, or one for all samples. get_batch() is not const and may not be thread-safe, so calls are
+/// serialized.
 template <class Source>
 FromTorch<std::decay_t<Source>> from_torch(Source&& source) {
   return FromTorch<std::decay_t<Source>>(std::forward<Source>(source));

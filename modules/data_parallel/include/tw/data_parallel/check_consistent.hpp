@@ -11,14 +11,14 @@ namespace tw {
 
 /// Whether the ranks hold the same tensors, and where they drifted apart.
 struct ConsistencyReport {
-  bool consistent = true;  ///< all tensors are equal bit for bit, by 64-bit hashes
+  bool consistent = true;  ///< whether all tensors are equal bit for bit, compared by 64-bit hashes
   int ranks = 1;
   int64_t tensors = 0;         ///< number of tensors compared
   int64_t drifted = 0;         ///< number of tensors that differ from rank 0's on some rank
-  std::string tensor;          ///< name of the first that differs; empty if none does
+  std::string tensor;          ///< name of the first tensor that differs; empty if none does
   std::vector<int> differing;  ///< ranks whose `tensor` differs from rank 0's
-  /// Largest |x - x of rank 0| in `tensor` over ranks and elements, in float64. Infinite if only one of the two is a number. 0 if only bits differ,
-  /// such as the sign of a zero.
+  /// Largest |x - x of rank 0| in `tensor` over ranks and elements, in float64. Infinite if they differ and one of them is not finite. 0 if only bits
+  /// differ, such as the sign of a zero.
   double largest_difference = 0;
 
   /// One line, such as "12 tensors are identical on 4 ranks" or "conv1.weight differs from rank 0 on rank 2, by at most 0.25; 3 of 12 tensors

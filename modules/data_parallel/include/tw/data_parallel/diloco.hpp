@@ -54,8 +54,8 @@ void visit(DiLoCoOptions& options, OptionVisitor& visitor);
 /// Ref: Douillard et al. 2023, "DiLoCo: distributed low-communication training of language models", arXiv 2311.08105, Algorithm 1.
 class DiLoCo {
  public:
-  /// Collective. @param comm duplicated. @param module trained parameters are those that require a gradient; it must keep its parameters during this
-  /// object's lifetime.
+  /// Collective. @param comm duplicated. @param module its parameters that require a gradient are trained; it must keep them during this object's
+  /// lifetime.
   /// @throws ContractError on every rank: naming ranks and the parameter or option that differs, the wrong field of `options`, or a complex parameter
   /// under half precision.
   DiLoCo(const Communicator& comm, const torch::nn::Module& module, const DiLoCoOptions& options = {});
@@ -68,22 +68,22 @@ class DiLoCo {
   DiLoCo& operator=(const DiLoCo&) = delete;
 
   /// Call this after each step of the inner optimizer. After `period` inner steps it makes an outer step: one all-reduce per dtype and 25 MiB,
-  /// collective. The parameters must be those of the construction: a ContractError names one that was converted, or is trained but was frozen.
+  /// collective. The parameters must be the same as at construction: a ContractError names one that was converted, or is trained now but was frozen.
   /// @return whether it made an outer step
   bool step();
   /// Makes an outer step unless the last step() did. Collective. @return whether it did
   bool finish();
 
   /// Anchor, momentum and the count of inner steps, for checkpoints; equal on all ranks. They share memory, so loading restores them. The parameters
-  /// are not included: save them with OnReshard::mean, which restores each rank's values, or their mean on a different number of ranks. Make this
-  /// object before loading.
+  /// are not included: save them with OnReshard::mean, which restores each rank's values, or their mean if the number of ranks differs. Construct
+  /// this object before loading.
   std::vector<NamedShard> shards() const;
 
   /// Bytes of the buffers for averages.
   int64_t buffer_bytes() const noexcept;
   /// Bytes that this rank has contributed to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
-  /// Total time that this rank only communicated.
+  /// Total time that this rank spent only on communication.
   Seconds exposed_time() const noexcept;
 
  private:

@@ -56,13 +56,14 @@ class DistributedOptimizer {
 
   /// Reduces all gradients and makes the optimizer's step. Collective. A gradient that is missing on this rank counts as zero. If all ranks miss it,
   /// it stays missing, and the optimizer skips the parameter. Afterwards `.grad()` is the reduced gradient, a view of a permanent buffer.
-  /// @throws ContractError naming a parameter that was converted since construction, is trained but was frozen then, or was added to the optimizer.
+  /// @throws ContractError naming a parameter that was converted since construction or is trained now but was frozen then; also if parameters were
+  /// added to the optimizer.
   void step();
 
   /// Calls the optimizer's zero_grad().
   void zero_grad(bool set_to_none = true);
 
-  /// Total time, over all steps, that this rank only communicated.
+  /// Total time, over all steps, that this rank spent only on communication.
   Seconds exposed_time() const noexcept;
   const BucketPlan& plan() const noexcept;
 
@@ -71,7 +72,7 @@ class DistributedOptimizer {
   torch::optim::Optimizer& optimizer_;
   Reduction reduction_;
   std::optional<int64_t> samples_;
-  std::unique_ptr<WrappedModelCheck> wrapped_;  // the optimizer's parameters
+  std::unique_ptr<WrappedModelCheck> wrapped_;  // checks the optimizer's parameters
   std::vector<NamedTensor> parameters_;         // the reduced ones
   size_t members_;                              // number of the optimizer's parameters
   std::unique_ptr<Reducer> reducer_;

@@ -9,11 +9,11 @@
 
 namespace tw {
 
-/// Frees the memory of `tensor`, whose handles stay. Whatever takes its values, such as an operator or a file, then fails with the message `why`
-/// (before LibTorch 2.13 with LibTorch's own). Earlier views keep the old values.
+/// Frees the memory of `tensor`; its handles stay valid. Reading its values then fails with the message `why` (before LibTorch 2.13, with LibTorch's
+/// own message), for example in an operator or when it is written to a file. Views that were made earlier keep the old values.
 void drop_values(const at::Tensor& tensor, const std::string& why);
 
-/// Whether `tensor` has memory, now or when FullySharded gathers it: neither did drop_values() free it, nor is it on LibTorch's meta device.
+/// Whether `tensor` has memory, now or when FullySharded gathers it. False after drop_values(), and on LibTorch's meta device.
 bool has_values(const at::Tensor& tensor);
 
 /// @throws ContractError naming one of `tensors` that has no values

@@ -28,11 +28,12 @@ struct FullyShardedOptions {
   std::vector<std::string> units = {};
   /// Number of units to prefetch, in the order of the previous pass. Use 0 on one node, where copies occupy the cores that compute.
   int prefetch_units = 0;
-  /// Bytes of units, smallest first, that stay gathered until their slices change, so they are gathered once per step. A model of one or two units,
-  /// which are all in memory anyway, always stays gathered.
+  /// Total bytes of units that stay gathered until their slices change, so they are gathered once per step. The smallest units are chosen first. All
+  /// units stay gathered if the model has at most 1 + max(prefetch_units, 1) of them, because they all fit into the buffers for gathered units
+  /// anyway.
   int64_t resident_bytes = 0;
-  /// One permanent copy of the parameters per node, in shared memory: n/P bytes per rank, and nothing is gathered. All ranks must be on one node. On
-  /// several nodes, shard over the ranks of each node, and use FullyShardedSetup::replicas between nodes.
+  /// Keep one permanent copy of the parameters per node, in shared memory: n/P bytes per rank, and nothing is gathered. All ranks must be on one
+  /// node. On several nodes, shard over the ranks of each node, and use FullyShardedSetup::replicas between nodes.
   bool one_copy_per_node = false;
   /// dtype in which parameters are gathered and gradients reduced, while slices keep theirs: bfloat16 or float16 for a float32 model halves the bytes
   /// of gathered units and messages. Unset: the parameters' dtype. Not for one_copy_per_node.
@@ -44,7 +45,7 @@ struct FullyShardedOptions {
 };
 void visit(FullyShardedOptions& options, OptionVisitor& visitor);
 
-/// Optional arguments of a FullySharded. Borrowed.
+/// Optional arguments of a FullySharded. Borrowed during construction.
 struct FullyShardedSetup {
   /// Ranks with the same slices as this one, for hybrid sharding (HSDP): each group of ranks, such as a node, shards the model, and gradients are
   /// also reduced over `replicas`. Duplicated.
@@ -69,15 +70,17 @@ struct FullyShardedSetup {
 /// Memory per rank, for n bytes of parameters and k n bytes of optimizer state: (n + n + k n) / P, 2 + prefetch_units units, and activations. Per
 /// step, a rank contributes n / P bytes to each of two all-gathers, and n bytes to one reduction.
 ///
-/// All ranks must use units in the same order. The order may change between steps, at the cost of prefetching. If ranks use different units, also in
-/// an evaluation, all of them throw before the use; the message lists which rank used which unit. A rank that waits elsewhere gets a RevokedError
-/// with the same message. The object cannot be used afterwards, unless this happened in a train_step(). Unsupported: pointers into parameters
-/// obtained while these were gathered, and in-place changes of parameters (change the slices instead). The exceptions name a parameter.
+/// All ranks must use units in the same order. The order may change between steps; units are then gathered when they are used, not prefetched. If
+/// ranks use different units, even in an evaluation, all of them throw before the use; the message lists which rank used which unit. A rank that
+/// waits elsewhere gets a RevokedError with the same message. The object cannot be used afterwards, unless this happened in a train_step(). Not
+/// supported: pointers into parameters that were obtained while these were gathered, and in-place changes of parameters (change the slices instead).
+/// The exceptions name a parameter.
 ///
 /// `.grad()` of a parameter holds no gradient. Code that uses it throws, such as an optimizer over the module's parameters; so does clip_grad_norm_()
-/// on a slice's gradient. zero_grad() of the module drops the slices' gradients at the next backward pass. Graphs that saved a parameter cannot run
-/// after its slices have changed: LibTorch throws. Sparse gradients are not supported. Use it from one thread at a time; for passes, the rules of
-/// DataParallel apply. Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
+/// on a slice's gradient. zero_grad() of the module drops the slices' gradients at the next backward pass. Autograd graphs that saved a parameter
+/// cannot run after its slices have changed: LibTorch throws. Sparse gradients are not supported. Use the object from one thread at a time; for
+/// backward passes, the rules of DataParallel apply.
+/// Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
 class FullySharded {
  public:
   /// Collective. Every rank gets rank 0's parameters and buffers, and keeps its slices of the parameters. @param comm duplicated. @param module its
@@ -91,20 +94,20 @@ class FullySharded {
   FullySharded(const FullySharded&) = delete;
   FullySharded& operator=(const FullySharded&) = delete;
 
-  /// This rank's slices, for an optimizer: one for each trained parameter, in their order, shape [n], n >= 0. After a backward pass `.grad()` is the
-  /// reduced gradient of the slice. The optimizer must update all slices on every rank.
+  /// This rank's slices, for an optimizer: one for each trained parameter, in the parameters' order, of shape [n], n >= 0. After a backward pass,
+  /// `.grad()` is the reduced gradient of the slice. The optimizer must update all slices on every rank.
   std::vector<at::Tensor> slices() const;
   /// slices() with the names of their parameters.
   const std::vector<NamedTensor>& named_slices() const noexcept;
-  /// Scales gradients down so that their 2-norm is at most `max_norm`. The norm counts each element once, over all ranks, also along the axis of
-  /// split layers. Collective. (LibTorch's clip_grad_norm_ would use this rank's slices only.) @return the norm before scaling
+  /// Scales gradients down so that their 2-norm is at most `max_norm`. The norm counts each element once, over all ranks, including those
+  /// along the axis of split layers. Collective. (LibTorch's clip_grad_norm_ would use this rank's slices only.) @return the norm before scaling
   double clip_gradient_norm(double max_norm);
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs FullyShardedOptions::check_finite.
   bool gradients_finite() const noexcept;
 
-  /// Makes a step that may fail on one rank, as DataParallel::train_step(): `f()` computes the loss and calls backward(), and if it throws on one
-  /// rank, it ends on all. The next step follows as if this one had not been: slices and the buffers of a module are as before it. Gradients are
-  /// dropped, those from earlier passes, too. Collective; costs no message.
+  /// Runs a step that may fail on one rank, like DataParallel::train_step(): `f()` computes the loss and calls backward(); if it throws on one rank,
+  /// it ends on all. You can then run the next step: slices and the buffers of a module are as before the failed step. All gradients are dropped,
+  /// including those of earlier passes. Collective, without messages of its own.
   template <class F>
   auto train_step(const F& f) {
     const std::shared_ptr<void> step = begin_step();
@@ -115,35 +118,35 @@ class FullySharded {
       throw;
     }
   }
-  /// For a FullySharded over a communicator that a failure has revoked: goes on over another one of the same ranks. Parameters and optimizer stay,
-  /// and gradients are dropped. Collective. @param comm as in the constructor. @param replicas as FullyShardedSetup::replicas
+  /// Continues after a failure has revoked the communicator, with another communicator of the same ranks. Slices and optimizer stay valid; gradients
+  /// are dropped. Collective. @param comm as in the constructor. @param replicas as FullyShardedSetup::replicas
   void restart_over(const Communicator& comm, const Communicator* replicas = nullptr);
 
-  /// Call this on all ranks after writing slices by other means than LibTorch's operators: it marks gathered values as out of date. Local.
+  /// Marks gathered values as out of date. Call it on all ranks after you have written slices by other means than LibTorch's operators. Local.
   void slices_changed();
-  /// The slices and their place in the parameters, for OptimizerState.
+  /// The slices and their places in the parameters, for OptimizerState.
   std::vector<OptimizedTensor> optimized() const;
   /// This rank's slices of all parameters, the frozen ones too, for checkpoints; shares memory.
   std::vector<NamedShard> shards() const;
 
-  /// Begins an update of several passes, as DataParallel::update(): what is written to the parameters' `.grad()` from now on is this rank's share.
+  /// Begins an update of several passes, like DataParallel::update(). What you then write to the parameters' `.grad()` is this rank's share.
   [[nodiscard]] std::shared_ptr<void> update();
 
   /// The DataParallel that reduces gradients; for statistics, and for passes with several losses.
   DataParallel& parallel() noexcept;
   const DataParallel& parallel() const noexcept;
-  /// Total time, over all passes, that this rank only communicated.
+  /// Total time, over all passes, that this rank spent only on communication.
   Seconds exposed_time() const noexcept;
-  /// Bytes, over all passes, that this rank contributed to collectives.
+  /// Bytes that this rank has contributed to collectives so far.
   int64_t payload_bytes() const noexcept;
   /// Bytes of the buffers for gathered units; 0 with one_copy_per_node.
   int64_t buffer_bytes() const noexcept;
-  /// Number of units gathered so far, and number of those that were not prefetched in time.
+  /// Number of gathers of units so far, and how many of these began only when an operator used the unit.
   int64_t gatherings() const noexcept;
   int64_t blocking_gathers() const noexcept;
 
  private:
-  /// @return ends the step when dropped
+  /// @return a handle; the step ends when it is dropped
   std::shared_ptr<void> begin_step();
   void fail_step();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank keeps the parameters that it trains, and how their gradients are summed over the ranks with other samples: the same interface whether
-// every rank keeps all of its model, or a part of it.
+// Where a rank keeps the parameters that it trains, and how their gradients are summed over the ranks with other samples. The interface is the same
+// whether a rank keeps its parameters whole (whole_parameters()) or a part of each (sharded_parameters()).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@ namespace tw {
 
 /// The ranks over which gradients are summed. Borrowed.
 struct SumRanks {
-  const Communicator* data = nullptr;   ///< ranks with the same elements and other samples; null: none with which this rank sums
+  const Communicator* data = nullptr;   ///< ranks with the same elements and other samples; null: there are none
   const Communicator* shard = nullptr;  ///< ranks with other elements and other samples
   const Communicator* model = nullptr;  ///< ranks that hold the model together and have the same samples; null: this rank alone
 };
@@ -26,32 +26,32 @@ class GradientSums {
  public:
   virtual ~GradientSums() = default;
 
-  /// From now on, a backward pass to the parameters is an error with this message, except between update() and the end of its result. Local.
+  /// From now on, a backward pass that reaches the parameters throws with the message `otherwise`, except while the result of update() exists. Local.
   virtual void only_in_updates(const std::string& /*otherwise*/) {}
-  /// Begins an update: gradients that are there are those of all ranks, and count once. Local. @return ends the update when dropped
+  /// Begins an update. Gradients that exist now are sums over all ranks, and count once. Local. @return a handle; the update ends when it is dropped
   virtual std::shared_ptr<void> update() { return nullptr; }
-  /// Until the next update(), operators that combine gradients of this rank alone, such as those of LibTorch's clip_grad_norm_() and LBFGS, are
-  /// errors if other ranks have parts of the model. Local.
+  /// Until the next update(), operators that combine the elements of this rank's gradients, as in LibTorch's clip_grad_norm_() and LBFGS, throw if
+  /// other ranks have parts of the model. Local.
   virtual void guard_gradients() {}
   /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
-  /// Sums gradients without a pass of this rank. Collective with the other ranks' passes.
+  /// Sums gradients without a backward pass on this rank. Collective with the other ranks' passes.
   virtual void join() {}
-  /// Call after the optimizer's tensors were written: what was gathered is out of date. Local.
+  /// Call it after the optimizer's tensors were written: it marks gathered values as out of date. Local.
   virtual void parameters_written() {}
-  /// Goes on over other communicators of the same ranks, after those before were revoked. Collective over the mesh.
+  /// Continues with other communicators of the same ranks, after the previous ones were revoked. Collective over the mesh.
   virtual void restart(const SumRanks& ranks) = 0;
-  /// Whether passes gather parameters, so that all ranks must make equally many.
+  /// Whether passes gather parameters. All ranks must then make the same number of passes.
   virtual bool gathers_in_passes() const { return false; }
 
-  /// What the optimizer updates, in the order of the model's trained parameters, and its place in the model.
+  /// The tensors that the optimizer updates, in the order of the model's trained parameters, and their places in the model.
   virtual std::vector<OptimizedTensor> optimized() const = 0;
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;
 
   // For trainers; see the functions of the same name of DataParallel and FullySharded.
 
-  /// What reduces gradients, for votes and statistics; null: nothing is reduced.
+  /// The object that reduces gradients, for votes and statistics; null: nothing is reduced.
   virtual DataParallel* parallel() const = 0;
   virtual bool gradients_finite() const = 0;
   virtual Seconds exposed_time() const = 0;
@@ -65,18 +65,18 @@ class GradientSums {
   GradientSums& operator=(const GradientSums&) = default;
 };
 
-/// Every rank keeps the parameters of `model`; gradients are summed over SumRanks::data. Collective over the ranks. @param model must outlive the
-/// result. @param options with Reduction::sum; `sparse` and `parts` are set here
+/// Every rank keeps the parameters of `model` whole; gradients are summed over SumRanks::data. Collective over the ranks. @param model must outlive
+/// the result. @param options with Reduction::sum; `sparse` and `parts` are set by this function
 std::unique_ptr<GradientSums> whole_parameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options);
 
 /// Arguments of sharded_parameters().
 struct ShardedParametersSetup {
   FullyShardedOptions options;                ///< with Reduction::sum
-  const torch::nn::Module* module = nullptr;  ///< what FullySharded divides; null: the parameters of the model
+  const torch::nn::Module* module = nullptr;  ///< the module that FullySharded shards; null: the parameters of the model
   const InitialValues* initial = nullptr;     ///< see FullyShardedSetup
 };
-/// Every rank keeps its part along SumRanks::shard of the parameters of `model`, whose other tensors stay whole. Gradients are also summed over
-/// SumRanks::data. Collective over the ranks. @param model must outlive the result
+/// Shards the parameters of `model` over SumRanks::shard; its other tensors stay whole. Gradients are summed over SumRanks::shard and SumRanks::data.
+/// Collective over the ranks. @param model must outlive the result
 std::unique_ptr<GradientSums> sharded_parameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup);
 
 }  // namespace tw

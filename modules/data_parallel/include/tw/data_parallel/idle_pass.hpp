@@ -9,15 +9,17 @@
 
 namespace tw {
 
-/// Lets a rank without samples run a pass over any samples of the right shape, which do not count, so that it makes the same collective calls as the
-/// other ranks' layers. During its lifetime, SyncBatchNorm ignores its input's statistics on this thread. Destruction restores the buffers, such as
-/// the running statistics of plain batch norms. Buffers that a SyncBatchNorm updated are the same on all ranks, and stay.
+/// Lets a rank without samples run a pass over any samples of the right shape, so that its layers make the same collective calls as on the other
+/// ranks. These samples do not count. During its lifetime, SyncBatchNorm ignores its input's statistics on this thread. Destruction restores the
+/// buffers, such as the running statistics of plain batch norms. Buffers that a SyncBatchNorm updated are the same on all ranks, and are not
+/// restored.
 ///
 /// ```
 /// const IdlePass idle(buffers);
 /// (loss_of(model->forward(any_samples)) * 0).backward();
 /// ```
-/// Gradients that DataParallel and FullySharded get in it on this thread are zero. With Reduction::sample_weighted also call set_samples(0).
+/// During its lifetime, gradients that DataParallel and FullySharded receive on this thread become zero. With Reduction::sample_weighted, also call
+/// set_samples(0).
 class IdlePass {
  public:
   /// @param buffers the model's buffers
@@ -28,7 +30,7 @@ class IdlePass {
 
   /// Whether an IdlePass exists on this thread.
   static bool in_progress() noexcept;
-  /// Excludes `buffer` from the restoration: its value is the same on all ranks.
+  /// Makes the passes in progress on this thread not restore `buffer`: its value is the same on all ranks.
   static void keep(const at::Tensor& buffer);
 
  private:

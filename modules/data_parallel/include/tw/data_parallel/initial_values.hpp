@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models constructed without memory, for models too large for one rank, and their initial values.
+// Construction of models without memory, for models that are too large for one rank, and computation of their initial values.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -16,7 +16,8 @@ namespace tw {
 /// ```
 /// While record() constructs a model, large floating-point tensors get no memory. The operations that fill them are recorded, so that any part can be
 /// filled later: uniform_, normal_, zero_, fill_, and adding, multiplying, dividing and clamping by numbers. Random numbers depend only on the seed,
-/// the tensor's number and the element, not on which rank fills which part. They differ from those of a model constructed with memory.
+/// the tensor's number in order of construction and the element, not on which rank fills which part. They differ from those of a model constructed
+/// with memory.
 class InitialValues {
  public:
   /// Minimum number of elements of a tensor without memory; smaller tensors are allocated as usual.
@@ -37,7 +38,7 @@ class InitialValues {
   /// Fills `part` with the elements of `tensor` from `begin`. @param part [n], any floating-point dtype @param name the tensor's name, for messages
   /// @throws ContractError naming an operation that cannot be done in parts, because it depends on other tensors or on the whole tensor
   void fill(const at::Tensor& part, const at::Tensor& tensor, int64_t begin, const std::string& name) const;
-  /// Puts `tensor`, if it has no memory, on the CPU with its initial values. All handles to it see them. @throws as fill()
+  /// If `tensor` has no memory, allocates it on the CPU and fills in its initial values. All handles to `tensor` see them. @throws like fill()
   void allocate(const at::Tensor& tensor, const std::string& name) const;
 
  private:

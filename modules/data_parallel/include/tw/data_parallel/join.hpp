@@ -27,8 +27,7 @@ namespace tw {
 ///
 /// @param next moves to this rank's next input, and returns whether there is one; called once before each step, and not after it has returned false.
 /// @param step one step of training; the same collectives on all ranks, whether or not this rank has an input.
-/// @return the number of steps, the same on all ranks. Exceptions of `next` or `step` pass through; the other ranks then wait for this one, as
-/// always.
+/// @return the number of steps, the same on all ranks. Exceptions of `next` or `step` propagate; the other ranks then wait for this one.
 int64_t join(const Communicator& comm, const std::function<bool()>& next, const std::function<void(bool has_input)>& step);
 
 }  // namespace tw

@@ -37,8 +37,8 @@ void visit(LocalSgdOptions& options, OptionVisitor& visitor);
 /// Stich 2019, "Local SGD converges fast and communicates little".
 class LocalSgd {
  public:
-  /// Collective. @param comm duplicated. @param module parameters that require a gradient are averaged; it must keep them during this object's
-  /// lifetime.
+  /// Collective. @param comm duplicated. @param module its parameters that require a gradient are averaged; it must keep them during this
+  /// object's lifetime.
   /// @throws ContractError on every rank: naming ranks and the parameter or option that differs, or the wrong field of `options`.
   LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options = {});
 
@@ -50,20 +50,21 @@ class LocalSgd {
   LocalSgd& operator=(const LocalSgd&) = delete;
 
   /// Call this after each step of the optimizer. After `period` steps it averages: one all-reduce per dtype and 25 MiB, collective. The parameters
-  /// must be those of the construction: a ContractError names one that was converted, or is trained but was frozen. @return whether it averaged
+  /// must be the same as at construction: a ContractError names one that was converted, or is trained now but was frozen.
+  /// @return whether it averaged
   bool step();
   /// Averages unless the last step() did. Collective. @return whether it averaged
   bool finish();
 
   /// The count of steps since the last average, for checkpoints; shares memory, so loading restores it. The parameters are not included: save them
-  /// with OnReshard::mean, which restores each rank's values, or their mean on a different number of ranks. Make this object before loading.
+  /// with OnReshard::mean, which restores each rank's values, or their mean if the number of ranks differs. Construct this object before loading.
   std::vector<NamedShard> shards() const;
 
   /// Bytes of the buffers for averages.
   int64_t buffer_bytes() const noexcept;
   /// Bytes that this rank has contributed to all-reduces so far.
   int64_t bytes_communicated() const noexcept;
-  /// Total time that this rank only communicated.
+  /// Total time that this rank spent only on communication.
   Seconds exposed_time() const noexcept;
 
  private:

@@ -20,8 +20,8 @@ namespace tw {
 ///   return tw::reduced(comm, loss, tw::Reduction::mean);         // and all ranks make the same number of passes
 /// });
 /// ```
-/// Collective: 16 bytes a rank. @param loss one element. @param reduction the gradients' reduction. @param samples n_r of Reduction::sample_weighted;
-/// if 0, `loss` is ignored. @return shape [], float64, without a graph
+/// Collective: 16 bytes per rank. @param loss one element. @param reduction the gradients' reduction. @param samples the number of this rank's
+/// samples, n_r of Reduction::sample_weighted; if 0, `loss` is ignored. @return shape [], float64, without a graph
 at::Tensor reduced(const Communicator& comm, const at::Tensor& loss, Reduction reduction, int64_t samples = 1);
 
 }  // namespace tw

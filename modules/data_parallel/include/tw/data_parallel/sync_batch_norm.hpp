@@ -21,8 +21,8 @@ namespace tw {
 ///
 /// Gradients. A rank's backward pass begins with its own loss L_r, and DataParallel then computes the gradients of L = sum_r w_r L_r: w_r is 1 for
 /// Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So the gradient of this layer's input
-/// is (1 / w_r) dL/dx_r, and those of its weight and bias are of L_r only. From these, DataParallel computes the gradient of L, as in one process
-/// with the whole batch. With g_i = w_r dL_r/dy_i for sample i of rank r, N values per channel, and s = weight / sqrt(variance + eps):
+/// is (1 / w_r) dL/dx_r, and the gradients of its weight and bias are those of L_r only. From these, DataParallel computes the gradient of L, as in
+/// one process with the whole batch. With g_i = w_r dL_r/dy_i for sample i of rank r, N values per channel, and s = weight / sqrt(variance + eps):
 ///
 ///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
 ///
@@ -47,7 +47,7 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   }
 
   /// @param input [N, C, ...], float32 or float64; N may differ between ranks, and be 0. @return the same shape.
-  /// @throws ContractError for other inputs; on every rank alike if statistics would be computed from fewer than 2 values per channel.
+  /// @throws ContractError for other inputs, and on every rank if statistics would be computed from fewer than 2 values per channel.
   torch::Tensor forward(const torch::Tensor& input);
 
   Reduction reduction() const noexcept { return reduction_; }
@@ -77,8 +77,8 @@ TORCH_MODULE(SyncBatchNorm);
 /// Replaces each torch::nn::BatchNorm1d, 2d and 3d in `net`, and in modules derived from Sequential inside it, by a SyncBatchNorm. Names and
 /// parameters stay, so optimizers remain valid. Batch norms inside other modules cannot be replaced, because these hold their children in data
 /// members. Not collective.
-/// @param comm, reduction as for SyncBatchNorm. @return number of replaced modules.
-/// @throws ContractError naming a batch normalisation inside another module, before anything is replaced.
+/// @param comm, reduction as for SyncBatchNorm. @return the number of replaced modules.
+/// @throws ContractError naming a batch normalisation inside another module; nothing is replaced then.
 int64_t synchronize_batch_norms(torch::nn::SequentialImpl& net, const Communicator& comm, Reduction reduction);
 
 }  // namespace tw

@@ -24,11 +24,11 @@ void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank
 /// Copies the state of `root`'s optimizer to every rank: its state for each parameter (moments, step counts), and all options of its groups and
 /// defaults (learning rates, ...). State that a rank lacks is created; state that `root` lacks is dropped. Parameters are not changed. Collective.
 /// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad, over the same number of parameters, of the same shapes in the same groups, on every rank.
-/// @throws ContractError on every rank, naming what differs, or an unsupported kind of optimizer.
+/// @throws ContractError on every rank, naming what differs, or for an unsupported kind of optimizer.
 void synchronize(const Communicator& comm, torch::optim::Optimizer& optimizer, Rank root = Rank(0));
 
-/// Sets LibTorch's default CPU generator to the state of `root`'s, so that all ranks draw the same numbers from then on, such as for initial values
-/// and shuffles. Dropout and augmentation need different numbers on each rank; seed those by rank. Collective.
+/// Sets LibTorch's default CPU generator to the state that it has on `root`, so that all ranks draw the same numbers from then on, such as for
+/// initial values and shuffles. Dropout and augmentation need different numbers on each rank; seed those by rank. Collective.
 void synchronize_generator(const Communicator& comm, Rank root = Rank(0));
 
 }  // namespace tw

@@ -9,7 +9,7 @@
 namespace tw::search {
 
 enum class Method {
-  sobol,  ///< cover the space
+  sobol,  ///< an even cover of the space
   genetic,
   gaussian_process,
   tpe,     ///< densities of good and of bad configurations
@@ -25,13 +25,13 @@ struct Choice {
   std::string reason;  ///< one sentence
 };
 
-/// Chooses NSGA-II for several objectives. Otherwise the first rule below that applies decides. It counts the evaluations of all workers together; D
-/// is space.dimensions(). A space counts as numeric if D is at most 200, at least half of its parameters lie on a scale, and fewer than a quarter
-/// have conditions. Real parameters lie on a scale, and so do integer and ordinal ones with at least 8 values.
+/// Chooses NSGA-II for several objectives. Otherwise the first rule below that applies decides. Evaluations are those of all workers together; D is
+/// space.dimensions(). A space counts as numeric if D is at most 200, at least half of its parameters lie on a scale, and fewer than a quarter have
+/// conditions. Real parameters lie on a scale, and so do integer and ordinal ones with at least 8 values.
 /// a. fewer than 3 D evaluations, too few to learn from: cover the space evenly;
 /// b. a numeric space: quadratic models of the loss at first, then CMA-ES with restarts;
 /// c. at most 300 evaluations in at most 200 dimensions: a Gaussian process; at most 2,000: TPE;
-/// d. otherwise genetic.
+/// d. otherwise: genetic search.
 /// @throws ContractError for less than one evaluation or objective
 Choice choose(const Space& space, int64_t evaluations, size_t objectives = 1);
 

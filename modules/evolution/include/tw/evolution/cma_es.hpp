@@ -31,22 +31,22 @@ void visit(CmaOptions& options, OptionVisitor& visitor);
 ///
 /// The distribution is updated after every lambda results of the current run, from any version of the distribution and any worker. ask() may be
 /// called any number of times in between. Results of older versions and of other workers are used as injected solutions of limited length (Hansen
-/// 2011). Many proposals in flight cost 1.3 to 2 times the evaluations; if there are many minima, set lambda to the number in flight. If one worker
-/// asks for lambda proposals and then reports them all, this is the algorithm as published. Failed and infeasible trials rank last. A generation of
-/// only these changes nothing.
+/// 2011). With many proposals in flight, a search needs 1.3 to 2 times the evaluations; if there are many minima, set lambda to the number in flight.
+/// If one worker asks for lambda proposals and then reports them all, this is the algorithm as published. Trials with a known violation rank after
+/// all allowed ones, and other infeasible or failed trials rank last. A generation that contains only the latter changes nothing.
 ///
 /// A proposal's tag is {run, version, number of the sample}; each restart has a larger run number. Workers with the same space, options and seed
 /// start the same runs from the same points. A worker that receives an individual of a later run joins that run. Other islands have their own runs:
 /// their individuals are used only if the run number is the same.
 ///
-/// Bounds are handled by a smooth map (see box_transform.hpp). Parameters with finitely many values keep a minimum deviation: each coordinate still
-/// changes its value in one of lambda n samples (after Hamano et al. 2022).
+/// Bounds are handled by a smooth map (see box_transform.hpp). Parameters with finitely many values keep a minimum deviation, so that each coordinate
+/// still changes its value in about one of lambda n samples (after Hamano et al. 2022).
 ///
 /// Costs O(n^2) per proposal and result on average, and O(n^3) for an eigendecomposition every max(1, 1 / (10 n (c_1 + c_mu))) generations. Memory:
 /// O(n^2 + n lambda), for any number of results.
 class CmaEs final : public Propagator {
  public:
-  /// @param space copied. @throws ContractError as validate()
+  /// @param space copied. @throws ContractError like validate()
   CmaEs(const Space& space, CmaOptions options, uint64_t seed);
   ~CmaEs() override;
 
@@ -61,7 +61,7 @@ class CmaEs final : public Propagator {
     double sigma;
     double deviation;  ///< the largest deviation of a coordinate, as a share of its range; at most 1
     double condition;  ///< condition number of the covariance
-    bool ended;        ///< the run is over and restarts are off
+    bool ended;        ///< whether the run is over and restarts are off
   };
   State state() const;
 

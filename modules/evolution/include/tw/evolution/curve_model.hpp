@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning-curve models: they predict a trial's final loss from the losses that it has reported. Pure.
+// Learning-curve models: they predict a trial's final loss from the losses that it has reported. Pure computation.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,13 +44,13 @@ void visit(CurveModelOptions& model, OptionVisitor& visitor);
 ///   y(t) = s h(t) + c (1 - h(t)),   h(t) = (g(t) - g(T)) / (g(t0) - g(T)),   g(t) = (t + b)^-d or exp(-t / tau).
 /// For each of some 150 shapes (b, d) or tau, and 6 sizes of noise, c has a normal posterior by linear regression; each is weighted by its marginal
 /// likelihood and by how well it predicted ended trials. Ended trials also provide the priors of s and c. Ref: Domhan, Springenberg & Hutter 2015,
-/// with samples of weighted sums of eleven families; Viering & Loog 2021 on power laws; Bishop 2006, sections 3.3 and 3.4. Cost with the defaults:
+/// with weighted sums of eleven families; Viering & Loog 2021 on power laws; Bishop 2006, sections 3.3 and 3.4. Cost with the defaults:
 /// 0.2 ms for a prediction, 10 ms for the first one after a trial has ended.
 std::unique_ptr<CurveModel> parametric_curves(const CurveModelOptions& options = {});
 
 /// Stops a trial that is unlikely to become the best: the probability that it ends below the best complete trial's loss is less than `probability`.
 /// Curves are extrapolated to the last step of the longest complete trial. Reports must be in the same measure as the loss.
-/// Ref: Domhan, Springenberg & Hutter 2015, also with 0.05.
+/// Ref: Domhan, Springenberg & Hutter 2015, with the same 0.05.
 struct CurveRuleOptions {
   int64_t grace = 1;          ///< steps that every trial may run
   size_t min_complete = 5;    ///< complete trials required before any is stopped

@@ -25,17 +25,18 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// b. The model: losses, warped to have light tails, are a function of the position in Space::encode() with covariance
 ///      k(u, v) = a (1 + s + s^2 / 3) exp(-s) + q (1 + 4 u.v)^2 + noise [u = v],   s^2 = 5 sum_d ((u_d - v_d) / length_d)^2.
 ///    It contains the trials that are nearest to the best one. All choices of a categorical parameter share a length. Parameters that do not exist
-///    have a fixed position, so that they add no distance between configurations that both lack them. Failed and infeasible trials have the worst
-///    loss.
+///    have a fixed position, so that they add no distance between configurations that both lack them. Trials with a known violation rank after all
+///    allowed ones; other infeasible trials and failed ones have the worst loss.
 ///    Ref: Rasmussen & Williams 2006.
 /// c. Lengths, a, q and noise maximise the posterior density, with the prior length ~ log-normal(sqrt 2 + log(D) / 2, sqrt 3) (Hvarfner et al. 2024).
 ///    They are fitted again, starting from the previous values, whenever the number of known trials has grown by a tenth.
-/// d. A proposal maximises the logarithm of the expected improvement on the lowest mean (Jones, Schonlau & Welch 1998; Ament et al. 2023), in a box
-///    around that trial. The best few of random and local candidates are improved by L-BFGS, and by exchanging values of parameters that have few.
-///    Proposals in flight count as if they had returned their predicted loss (kriging believer; Ginsbourger et al. 2010), so that many may be in
-///    flight.
-/// e. Distances and the box adapt to the curvature of the model over the box, for parameters on a scale that always exist. Coordinates go halfway to
-///    those in which the model is a sphere. The search can thus follow narrow valleys that are not parallel to an axis.
+/// d. A proposal maximises the logarithm of the expected improvement (Jones, Schonlau & Welch 1998; Ament et al. 2023) on the lowest mean at a trial,
+///    in a box around that trial. The best few of random and local candidates are improved by L-BFGS, and by exchanging values of parameters with few
+///    values. Proposals in flight count as if they had returned their predicted loss (kriging believer; Ginsbourger et al. 2010), so that many may be
+///    in flight.
+/// e. Distances and the box adapt to the curvature of the model over the box, for parameters on a scale that always exist. They use
+///    coordinates that go halfway to a system in which the model is a sphere. The search can thus follow narrow valleys that are not parallel to an
+///    axis.
 /// f. The box doubles after three improving trials in a row, and is halved after max(4, D) trials that do not improve. When it has collapsed, a new
 ///    search begins at a). Ref: Eriksson et al. 2019, "Scalable global optimization via local Bayesian optimization".
 /// g. A branch is one choice for every categorical parameter. It is exhausted once the greatest expected improvement is below 0.01 of the distance
@@ -46,9 +47,10 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor);
 /// index, the number of the proposal (modulo 2^31).
 /// Within 50 evaluations per dimension it reaches 0.47, 0.29 and 0.27 of BBOB's targets in 2, 5 and 10 dimensions (medians of three seeds; one seed
 /// in 10 dimensions). With 16 in flight it reaches 0.34 and 0.26 in 2 and 5 dimensions. It does not know the proposals that other workers have in
-/// flight. An ask() takes 12 ms with 300 trials in 30 dimensions, and 20 to 32 ms while c) is due; c) is spread over several calls and begins with 70
-/// of the trials. Cost of ask() with n trials in the model and D dimensions: O(n^3 + candidates n (n + D)), and O(n^3 + n^2 D) for each likelihood of
-/// c); one ask() computes at most max(1, 6e7 / n^3) of these. Of tell(): O(D).
+/// flight. An ask() takes 12 ms with 300 trials in 30 dimensions, and 20 to 32 ms while c) is due. The first fit in c) uses at most 70 trials and
+/// is done in one call; later fits are spread over several calls. Cost of ask() with n trials in the model and D dimensions: O(n^3 + candidates n (n
+/// + D)), and O(n^3 + n^2 D) for each likelihood of c). After the first fit, one ask() computes at most max(1, 6e7 / n^3) likelihoods. Cost of
+/// tell(): O(D).
 class GaussianProcess final : public Propagator {
  public:
   /// @param space copied. @param seed for the trials that cover the space; workers that search together must pass different seeds.

@@ -8,17 +8,16 @@
 namespace tw::search {
 
 /// Combines three propagators. A trust region comes first, since it needs few evaluations when losses are smooth. CMA-ES with restarts follows and
-/// needs no smoothness; it begins at the best known point, with a tenth of the ranges as its deviation. Genetic search is added last and succeeds
-/// when there are many minima. The region makes 95 % of the first 150 D proposals, and a tenth of later ones to explore new places. From 1000 D
-/// proposals on, genetic search over all individuals makes three quarters of the others.
+/// needs no smoothness; it begins at the best known point, with a tenth of the ranges as its deviation. Genetic search is added last, for losses with
+/// many minima. The region makes 95 % of the first 150 D proposals, and a tenth of later ones to explore new places. From 1000 D proposals on,
+/// genetic search over all individuals makes three quarters of the remaining proposals.
 ///
-/// The region and CMA-ES each receive only their own individuals. A tag's run is that of CMA-ES, -1 for genetic proposals, or lower than -1 for the
-/// region.
+/// The region and CMA-ES each receive only their own individuals. The `run` of a tag is the run of CMA-ES, -1 for genetic proposals, or lower than -1
+/// for the region.
 class Hybrid final : public Propagator {
  public:
-  /// @param space copied. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a
-  /// wrong share,
-  /// or more than 1,000 dimensions
+  /// @param space copied. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a wrong
+  /// share, or more than 1,000 dimensions
   Hybrid(const Space& space, uint64_t seed, Share share = {});
 
   Proposal ask(const Population& population, CounterRng& random) override;

@@ -11,20 +11,20 @@ namespace tw::search {
 
 enum class TrialState : uint8_t {
   running,
-  complete,    ///< with a finite loss
+  complete,    ///< evaluated, with a finite loss
   pruned,      ///< stopped early; its loss is its last report
-  failed,      ///< threw, returned NaN, timed out, or lost its process
-  infeasible,  ///< violates a constraint of the space (then it was not evaluated), or one that its evaluation returned
+  failed,      ///< threw, returned NaN or infinity, timed out, or lost its process
+  infeasible,  ///< violates a constraint of the space (it was then not evaluated), or its evaluation returned a positive constraint value
 };
 
-/// "running", "complete", ...
+/// The name of a state: "running", "complete", ...
 const char* name_of(TrialState state) noexcept;
 
 /// A propagator's label on a proposal, by which it recognises the result.
 struct Tag {
-  int32_t run = 0;         ///< number of restarts of the optimizer before it
-  int32_t generation = 0;  ///< such as the version of a distribution
-  int32_t index = 0;       ///< such as a particle, or a sample of the generation
+  int32_t run = 0;         ///< number of restarts of the optimizer before this proposal
+  int32_t generation = 0;  ///< for example, the version of a distribution
+  int32_t index = 0;       ///< for example, the index of a particle, or of a sample in its generation
   bool operator==(const Tag&) const = default;
 };
 
@@ -42,13 +42,13 @@ struct Individual {
   int32_t moves = 0;   ///< number of migrations between islands
   double seconds = 0;  ///< duration of the evaluation
 
-  /// Whether its losses can be compared. False for failed and infeasible trials, and for a loss of NaN.
+  /// Whether its losses can be compared. False for running, failed and infeasible trials, and for a loss of NaN.
   bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
   /// Whether its violation is known, so that it may be a parent if no better individual exists. Ref: Deb 2000.
   bool violates() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
-  /// The key by which propagators compare individuals; with several objectives, by the first.
+  /// The key by which propagators compare individuals. With several objectives, it uses the first one.
   Standing standing() const noexcept { return counts() ? Standing{0, loss} : violates() ? Standing{violation, loss} : Standing{}; }
-  /// All objectives, also if there is only one.
+  /// All objectives; the loss alone if there is only one.
   std::span<const double> all_objectives() const noexcept { return objectives.empty() ? std::span(&loss, 1) : std::span(objectives); }
 };
 

@@ -51,21 +51,20 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 /// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of the others. On a sphere in 8 dimensions that stagnates with P = 4, and P
 /// = 2 is no faster than P = 1.)
 ///
-/// Another propagator's individual that is better than the best vertex replaces the worst one, unless the simplex is still being placed. Failed
+/// If another propagator's individual is better than the best vertex, it replaces the worst vertex, unless the simplex is still being placed. Failed
 /// trials are worse than all others.
 ///
 /// Restarts when the simplex has collapsed or all vertices are equally good, alternately around the best individual of all and at a random place.
 /// Also restarts when the simplex has shrunk to a tenth of its first width but its losses still spread over 0.3 of their first range: the differences
 /// are then noise, and the vertices were lucky.
 ///
-/// Tags: run, the number of restarts; generation, the number of earlier moves and placements (modulo 2^31); index, which point of the move, -1 for
-/// random ones.
+/// Tags: run, the number of restarts; generation, the number of earlier moves and placements (modulo 2^31); index, which point of the move it is, or
+/// -1 for random points.
 /// Cost of ask() and tell(): O(dimensions^2).
 class NelderMead final : public Propagator {
  public:
-  /// @param space copied. @param seed for the first vertices of simplexes; workers that search together must pass different seeds, or they all do
-  /// the same.
-  /// @throws ContractError for a wrong option, or more than 2,000 dimensions
+  /// @param space copied. @param seed for the first vertices of simplexes; workers that search together must pass different seeds, or they all
+  /// propose the same points. @throws ContractError for a wrong option, or more than 2,000 dimensions
   NelderMead(const Space& space, NelderMeadOptions options, uint64_t seed);
   Proposal ask(const Population& population, CounterRng& random) override;
   void tell(const Individual& individual) override;
@@ -80,7 +79,7 @@ class NelderMead final : public Propagator {
     std::vector<double> position = {};
     Standing standing = {};
   };
-  /// A point evaluated in this stage, which is the placing of a simplex or one move.
+  /// A point evaluated in this stage. A stage is the placing of a simplex, or one move.
   struct Candidate {
     Point point = {};
     std::optional<Proposal> proposal = std::nullopt;

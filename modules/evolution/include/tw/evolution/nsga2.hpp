@@ -23,10 +23,10 @@ struct Nsga2Options {
 };
 void visit(Nsga2Options& options, OptionVisitor& visitor);
 
-/// NSGA-II without generations: results arrive one by one. Once the new results number an eighth of the parents, a selection keeps the best
-/// `population` of both. It keeps whole fronts first, and from the last front the points with the greatest crowding distance. A child has two
-/// parents, each the winner of a tournament of two, by front and then by crowding distance. Simulated binary crossover and polynomial mutation make
-/// the child. Children are uniform until there are `population` results.
+/// NSGA-II without generations: results arrive one by one. Once the number of new results reaches an eighth of `population`, a selection keeps the
+/// best `population` of parents and new results. It keeps whole fronts first, and from the last front the points with the greatest crowding distance.
+/// A child has two parents, each the winner of a tournament of two, by front and then by crowding distance. Simulated binary crossover and polynomial
+/// mutation make the child. Children are uniform until there are `population` results.
 ///
 /// Mixed and conditional spaces: numeric genes vary in their own scale; a categorical gene comes from a parent or is redrawn. Individuals that
 /// violate constraints rank after all others, by the amount of violation. Failed ones are left out. A single objective also works.
@@ -51,9 +51,9 @@ class Nsga2 final : public Propagator {
   Nsga2Options options_;
   size_t objectives_ = 0;            // 0: not known yet
   std::vector<Individual> parents_;  // sorted: the best first
-  std::vector<Individual> arrived_;  // since they were selected
-  Breeder breeder_;                  // from parents
-  Breeder starter_;                  // while there are none
+  std::vector<Individual> arrived_;  // results since the last selection
+  Breeder breeder_;                  // makes children from parents
+  Breeder starter_;                  // proposes while there are no parents
 };
 
 }  // namespace tw::search

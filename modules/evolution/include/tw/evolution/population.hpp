@@ -9,15 +9,15 @@
 
 namespace tw::search {
 
-/// All known individuals, ranked by loss; those that violate constraints follow, ranked by the amount (Deb 2000). Adding one or reading the best
-/// costs at most the logarithm of their number.
+/// All known individuals, ranked by loss. Individuals that violate constraints follow, ranked by the size of the violation (Deb 2000). Adding an
+/// individual or reading the best one costs at most O(log n).
 class Population {
  public:
   /// Adds an individual; does nothing if its trial is known. @return whether it is new
   bool add(const Individual& individual);
   /// Removes a trial from the ranking, since it has moved to another island; it stays known. @return whether it was ranked
   bool deactivate(int64_t trial);
-  /// Ranks a trial again that has returned. @return whether it is now ranked and was not before
+  /// Ranks a trial again after it has returned from another island. @return whether it is now ranked and was not before
   bool activate(int64_t trial);
 
   /// All individuals in the order in which they were added.
@@ -52,9 +52,9 @@ class Population {
   std::vector<Individual> all_;
   std::unordered_map<int64_t, size_t> index_;  // by trial
   std::vector<size_t> active_;
-  std::vector<size_t> place_;  // in `active_`, by individual
+  std::vector<size_t> place_;  // index in `active_`, by individual
   std::vector<Key> best_;      // sorted
-  std::set<Key> rest_;         // the active ones after these
+  std::set<Key> rest_;         // the active individuals after `best_`
   int64_t best_ever_ = -1;
 };
 

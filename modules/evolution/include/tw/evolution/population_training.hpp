@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Population-based training: decides which member of a population copies which other, and the values that the copy tries. Pure.
+// Population-based training: decides which member of a population copies which other, and the values that the copy tries. Pure computation.
 // Ref: Jaderberg et al. 2017, arXiv 1711.09846.
 #pragma once
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace tw::search {
 
 struct PopulationTrainingOptions {
   int64_t interval = 1;                  ///< steps between two comparisons of a member with the others
-  int64_t max_steps = 1 << 30;           ///< steps of a member; from there on it runs to its end without further comparisons
+  int64_t max_steps = 1 << 30;           ///< steps after which a member runs to its end without further comparisons
   double quantile = 0.25;                ///< share of members at the bottom (at least one) that copy the same share at the top
   double resample = 0.25;                ///< probability that a copy's value is redrawn
   double up = 1.2;                       ///< factor for numbers that are not redrawn
@@ -35,17 +35,18 @@ class PopulationTraining {
  public:
   explicit PopulationTraining(const PopulationTrainingOptions& options) : options_(options) {}
 
-  /// Records a report of any member, once. Ignores reports that are not after the member's last step.
+  /// Records a report of any member; call it once per report. Ignores reports that are not after the member's last step.
   void observe(const Report& report);
   /// Marks a member as ended: it is no longer copied, but others are still compared with it.
   void end(int64_t trial) { ended_.insert(trial); }
-  /// Whether this report, which was observed, has passed a multiple of the interval since the member's previous report. False at the end.
+  /// Whether this report, which must have been observed, has passed a multiple of the interval since the member's previous report. False if
+  /// is_at_end().
   bool is_due(const Report& report) const;
   bool is_at_end(const Report& report) const noexcept { return report.step >= options_.max_steps; }
   /// The member that the reporting one is to copy, if any. Members are ranked by their last report at or before this step. Members are left out if
   /// their last report precedes the reporting member's own report from an interval ago. Ties are broken at random, so that a plateau is still
-  /// searched. Of m members, the worst n = max(1, floor(quantile m)) and all with a non-finite value copy. The original is drawn uniformly from the
-  /// best n better-ranked members that have not ended; it always has a finite value.
+  /// searched. Of m members, the worst n = max(1, floor(quantile m)) copy, and so do all with a non-finite value. The original is drawn uniformly
+  /// from the n best members that rank better and have not ended; it always has a finite value.
   std::optional<int64_t> original_for(const Report& report, CounterRng& random) const;
 
  private:
@@ -54,9 +55,9 @@ class PopulationTraining {
   std::unordered_set<int64_t> ended_;
 };
 
-/// The values that a copy of `values` tries. Each is redrawn with probability `resample`. Otherwise a number is multiplied by `up` or `down`, an
-/// integer moves by at least 1, an ordinal value moves to a neighbour, and a categorical value stays. The result is within limits and feasible; after
-/// ten infeasible attempts, `values` itself.
+/// The values that a copy of `values` tries. Frozen parameters stay. Each other value is redrawn with probability `resample`. Otherwise a number is
+/// multiplied by `up` or `down`, an integer moves by at least 1, an ordinal value moves to a neighbour, and a categorical value stays. The result is
+/// within limits and feasible; after ten infeasible attempts, it is `values` itself.
 std::vector<double> explored(const Space& space, const std::vector<double>& values, const PopulationTrainingOptions& options, CounterRng& random);
 
 }  // namespace tw::search

@@ -10,11 +10,11 @@ namespace tw::search {
 
 class PromotionRung;
 
-/// The last rung lies at or before `max_steps`, not before it as with halving_rule().
+/// The last rung lies at or before `max_steps`; with halving_rule() it lies strictly before.
 struct PromotionOptions : HalvingOptions {};
 
-/// Promotion form of asynchronous successive halving: a trial pauses at its rung, and is promoted when it is among the best 1/eta there, so that
-/// nothing is spent on a trial before it has earned it. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
+/// Promotion form of asynchronous successive halving. A trial pauses at each rung, and is promoted when it is among the best 1/eta there. No steps
+/// are thus spent on a trial before it has earned them. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
 ///
 /// Cost of a report or a query: O(log m) with m values at a rung.
 class Promotion {
@@ -29,8 +29,8 @@ class Promotion {
   int64_t steps(int rung) const;
   int rungs() const noexcept;
 
-  /// Records a report of a trial that next() may promote. Infinity is the worst value of a rung; NaN is not accepted. @return whether the trial
-  /// pauses, because it has reached the end of a rung that is not the last
+  /// Records a report of a trial that next() may promote. Infinity is the worst value of a rung; reports of NaN are ignored. @return whether the
+  /// trial pauses, because it has reached the end of a rung that is not the last
   bool arrive(const Report& report);
   /// Records a report of a trial that another process promotes: it counts at the rungs that it has reached.
   void observe(const Report& report);
@@ -39,7 +39,7 @@ class Promotion {
     int64_t trial = -1;
     int rung = 0;  ///< the rung that it continues to
   };
-  /// Promotes a trial, from the highest rung that has a candidate, and returns it. Trial -1: there is none, so start a new trial at rung 0.
+  /// Promotes a trial, from the highest rung that has a candidate, and returns it. If there is none, `trial` is -1: start a new trial at rung 0.
   Promoted next();
 
  private:
@@ -47,7 +47,7 @@ class Promotion {
   std::pair<int, int> reached(const Report& report);
 
   std::vector<int64_t> steps_;                  // by rung
-  std::vector<PromotionRung> rungs_;            // the same
+  std::vector<PromotionRung> rungs_;            // by rung
   std::unordered_map<int64_t, int> next_rung_;  // by trial, for trials that have arrived
 };
 

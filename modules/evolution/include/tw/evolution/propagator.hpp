@@ -8,10 +8,10 @@
 
 namespace tw::search {
 
-/// Proposes configurations. A proposal depends only on the ordered results received, the population and the random numbers: equal inputs lead to
-/// equal proposals.
+/// Proposes configurations. A proposal depends only on the results received so far, their order, the population and the random numbers: equal inputs
+/// lead to equal proposals.
 ///
-/// Several propagators may search together: each receives the results of all, and may use those of others like its own.
+/// Several propagators may search together: each receives the results of all, and may use results of others like its own.
 class Propagator {
  public:
   virtual ~Propagator() = default;
@@ -19,7 +19,7 @@ class Propagator {
   /// Returns the next configuration to evaluate. Calls need not alternate with tell(): many proposals may be in flight.
   /// @param population holds all individuals that tell() has received. @param random this trial's own random numbers
   virtual Proposal ask(const Population& population, CounterRng& random) = 0;
-  /// Receives an individual that has ended, here or elsewhere. Called once for each, including failed ones.
+  /// Receives an individual that has ended, on this worker or another. Called once for each individual, including failed ones.
   virtual void tell(const Individual& individual) { static_cast<void>(individual); }
 };
 

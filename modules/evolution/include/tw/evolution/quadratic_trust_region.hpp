@@ -28,29 +28,29 @@ void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor);
 /// b. The model m(x) = c + g y + y H y / 2, y = A (x - b) / radius, is fitted to the losses nearest to b by least squares with weights 1 / (1 + (|y|
 ///    / 2)^4). It uses 3/2 times as many losses as coefficients (at most 150). With fewer losses than coefficients, the model with the smallest |H|
 ///    is chosen (Powell 2004).
-/// c. If the model has all the losses it needs, the region's shape goes halfway to the model's level lines: A <- |H|^(1/4) A, with determinant 1.
-///    Eigenvalues of |H| are at least a hundredth of the largest, and the condition number of A is at most 1e5.
-/// d. A proposal is the model's minimum in the region (More & Sorensen 1983). If the minimum is within a twentieth of the radius of a known point,
-///    the proposal is instead the one of twenty random points that is farthest from all others. If the minimum is also within a tenth of the radius
-///    of b, the radius is multiplied by 0.3.
+/// c. If there are at least as many losses as coefficients, the region's shape goes halfway to the model's level lines: A <- |H|^(1/4) A, with
+///    determinant 1. Eigenvalues of |H| are raised to at least a hundredth of the largest, and the condition number of A is at most 1e5.
+/// d. A proposal is the model's minimum in the region (More & Sorensen 1983). If a known point is nearer to the minimum than a twentieth of the
+///    radius, the proposal is instead the one of twenty random points that is farthest from all others. If b is then also nearer to the minimum than
+///    a tenth of the radius, the radius is multiplied by 0.3.
 /// e. If a proposal gains less than a tenth of the predicted gain, the radius is multiplied by 0.7. If it gains at least 0.7 of the prediction, the
 ///    radius becomes at least twice the step.
 /// f. When a region has collapsed, a new one begins at a random place.
-/// g. Predictions may fail because losses are noisy. After two failed predictions in a row, a trial right next to b checks for noise; it is repeated
-///    when errors have fallen to a millionth. With noise, models have 300 points, and a ridge on H follows the noise that the residuals show. The
-///    centre is the trial with the lowest model value, whatever its own loss. Proposals lie within a fifth of the radius around the minimum of a
-///    model with random weights. The radius starts again from at least 0.2. It is multiplied by 0.95 only when the minimum is well inside and gains
-///    four standard errors. Such a region does not end.
+/// g. Predictions may fail because losses are noisy. After two failed predictions in a row, a trial right next to b checks for noise. The check is
+///    repeated once errors have fallen to a millionth of the checked one. Once noise is found, models have 300 points, and the ridge on H follows the
+///    noise in the residuals. The centre is the trial with the lowest model value, whatever its own loss. A proposal lies a fifth of the radius away
+///    from the minimum of a model with random weights. The radius is reset to at least its first value. It is multiplied by 0.95 only when the
+///    minimum is well inside and gains four standard errors, so that such a region normally does not end.
 ///
 /// With several proposals in flight, here or on other workers, models differ by random weights (the bootstrap of Rubin 1981). A proposal too near to
-/// a known point moves to a distance of radius 10^-3u from the minimum, with a uniform u, so that all scales are tried. With more than two in flight,
-/// results come too late for e). The radius is then 0.6 10^(u - 1/2) times the distance from b to the 2 D-th nearest trial, with a new u for each
-/// proposal. Models have twice as many points, and the weight of the r-th best is multiplied by 1 / (1 + r / 2 D)^2. A is updated once in D
-/// proposals, or once in a third of the number in flight.
+/// a known point moves to a distance of radius * 10^(-3 u) from the minimum, with a uniform u, so that all scales are tried. With more than two in
+/// flight, results come too late for e). The radius is then 0.6 * 10^(u - 1/2) times the distance from b to the 2 D-th nearest trial, with a new u
+/// for each proposal. Models have twice as many points, and the weight of the r-th best is multiplied by 1 / (1 + r / 2 D)^2. A is updated once in
+/// max(D, a third of the number in flight) proposals.
 ///
-/// Workers with the same space, options and seed but different shares go through the same runs together. Models leave out failed and infeasible
-/// trials. A worker repeats a proposal only if twenty places near it are known too. Choices and integers are rounded, which smooth models do not
-/// represent: use this for parameters on scales.
+/// Workers with the same space, options and seed but different shares go through the same runs together. Models leave out failed trials, and
+/// infeasible ones whose violation is not known. A worker repeats a proposal only if twenty places near it are known too. Use this propagator for
+/// parameters on scales: choices and integers are rounded, which smooth models do not represent.
 ///
 /// Tags: run, the number of restarts; generation 0; index, the number of the proposal. Cost of ask(): O(p q^2 + D^3), 1 ms in 10 dimensions, with q =
 /// (D + 1) (D + 2) / 2 coefficients and p = min(150, 3/2 q) points.
@@ -65,7 +65,7 @@ class QuadraticTrustRegion final : public Propagator {
   void tell(const Individual& individual) override;
 
   int32_t restarts() const noexcept;
-  /// As a share of the ranges.
+  /// The current radius, as a share of the ranges.
   double radius() const noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Propagators that ignore results: they cover the space, each parameter in its scale, choices with equal shares. They ignore constraints.
-// (Random search is a Breeder with uniform_child().)
+// A propagator that ignores results and covers the space evenly: each parameter in its scale, and choices with equal shares. It also ignores
+// constraints. (Random search is a Breeder with uniform_child().)
 #pragma once
 #include <tw/evolution/propagator.hpp>
 #include <tw/evolution/sobol_sequence.hpp>
@@ -16,9 +16,9 @@ struct Share {
   void validate() const;
 };
 
-/// A Sobol sequence, scrambled by the seed, which workers that share the sequence must have in common. Depends only on the seed. Any 2^m points that
-/// begin at a multiple of 2^m cover each of the first 64 parameters evenly. Further parameters are uniformly random. The sequence repeats after 2^32
-/// points.
+/// A Sobol sequence, scrambled by the seed. Workers that share the sequence must pass the same seed. The proposals depend only on the seed and the
+/// share. Any 2^m points that begin at a multiple of 2^m cover each of the first 64 parameters evenly. Further parameters are uniformly random. The
+/// sequence repeats after 2^32 points.
 /// Ref: Owen 2020, "On dropping the first Sobol' point", explains why the first point is kept.
 class Sobol final : public Propagator {
  public:

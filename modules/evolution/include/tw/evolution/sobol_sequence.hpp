@@ -7,9 +7,9 @@
 
 namespace tw::search {
 
-/// Points that fill the unit cube evenly. Of the first 2^m points, each interval of length 2^-m in a dimension contains one, and equal boxes in two
-/// dimensions contain equal numbers. Ref: Sobol' 1967; Joe & Kuo 2008, "Constructing Sobol sequences with better two-dimensional projections"
-/// (direction numbers new-joe-kuo-6). Points are in the order of Antonov & Saleev 1979.
+/// Points that fill the unit cube evenly. Of the first 2^m points, each interval of length 2^-m in a dimension contains exactly one, and equal boxes
+/// in two dimensions contain equal numbers of points. Ref: Sobol' 1967; Joe & Kuo 2008, "Constructing Sobol sequences with better two-dimensional
+/// projections" (direction numbers new-joe-kuo-6). Points are in the order of Antonov & Saleev 1979.
 class SobolSequence {
  public:
   static constexpr size_t max_dimensions = 64;
@@ -25,8 +25,8 @@ class SobolSequence {
   std::vector<std::array<uint32_t, 32>> directions_;  // by dimension and bit of the Gray code
 };
 
-/// Scrambles `x`: a hash of `seed` and of the higher bits decides whether each bit is flipped. An even sequence stays even, and over all seeds each
-/// point is uniformly distributed. Ref: Owen 1995; Laine & Karras 2011 and Burley 2020, "Practical hash-based Owen scrambling".
+/// Scrambles `x`: a hash of `seed` and of the higher bits decides whether each bit is flipped. A sequence that fills the cube evenly still does, and
+/// over all seeds each point is uniformly distributed. Ref: Owen 1995; Laine & Karras 2011 and Burley 2020, "Practical hash-based Owen scrambling".
 uint32_t owen_scrambled(uint32_t x, uint32_t seed) noexcept;
 
 }  // namespace tw::search

@@ -24,7 +24,7 @@ struct Parameter {
   double high = 0;                        ///< upper limit, inclusive
   Scale scale = Scale::linear;            ///< scale of real and integer parameters
   double step = 0;                        ///< real parameters: values are low + k step; 0: any value
-  std::vector<std::string> choices = {};  ///< of ordinal and categorical parameters, as text
+  std::vector<std::string> choices = {};  ///< choices of an ordinal or categorical parameter, as text
   std::vector<double> numbers = {};       ///< numbers of an ordinal parameter's choices
   std::string parent = {};                ///< name of the parameter that decides whether this one exists; empty: it always does
   std::vector<std::string> allowed = {};  ///< values of the parent, as text, for which this one exists
@@ -38,7 +38,7 @@ struct Parameter {
   bool has_choices() const noexcept { return kind == Kind::ordinal || kind == Kind::categorical; }
   /// Number of values; 0: continuous.
   int64_t count() const noexcept;
-  /// Such as "0.01", "4", "relu".
+  /// The value as text, such as "0.01", "4", "relu"; "-" for NaN.
   std::string text_of(double value) const;
   /// The inverse of text_of(); NaN if `text` is not a value of this parameter.
   double value_of(const std::string& text) const;
@@ -82,11 +82,11 @@ class Space {
   /// that exists but is NaN gets the first choice, or the middle of its scale. @throws ContractError if the number of values is wrong
   void repair(std::vector<double>& values) const;
   /// Adds a configuration that a search tries before its own proposals: values as text by parameter name. Parameters that are not named get their
-  /// starting_at() value. Call it again for more configurations. @throws ContractError naming the parameter if it is unknown, does not have the
-  /// value, or does not exist under the other values
+  /// starting_at() value, or else the first choice or the middle of their scale. Call it again for more configurations. @throws ContractError naming
+  /// the parameter if it is unknown, does not have the value, or does not exist under the other values
   void start_at(const std::map<std::string, std::string>& values);
-  /// The configurations that a search tries first. One is made of the `initial` values, with the first choice or the middle of the scale for other
-  /// parameters. Those of start_at() follow in order.
+  /// The configurations that a search tries first. If any parameter has an `initial` value, the first configuration has these values, and the first
+  /// choice or the middle of the scale for other parameters. The configurations of start_at() follow in order.
   const std::vector<std::vector<double>>& starts() const& noexcept { return starts_; }
   std::vector<std::vector<double>> starts() && noexcept { return std::move(starts_); }
   /// Whether `values` are valid, so that repair() would change nothing.
@@ -95,13 +95,13 @@ class Space {
   /// Size of a position. A position is a vector of numbers between 0 and 1: one for each real, integer or ordinal parameter, in its scale, and one
   /// for each choice of a categorical parameter.
   size_t dimensions() const noexcept { return dimensions_; }
-  /// The position of a configuration. A parameter with finitely many values lies at the middle of its share. All entries of a parameter that does not
-  /// exist are 0.5. @throws ContractError if the number of values is wrong
+  /// The position of a configuration. If a parameter has finitely many values on a linear scale, each lies at the middle of its share. All entries of
+  /// a parameter that does not exist are 0.5. @throws ContractError if the number of values is wrong
   std::vector<double> encode(const std::vector<double>& values) const;
-  /// The inverse of encode(). The largest entry determines a categorical parameter's choice. Positions outside are clipped. @throws ContractError if
-  /// the size is wrong
+  /// The inverse of encode(). The largest entry determines a categorical parameter's choice. Positions outside the unit cube are clipped.
+  /// @throws ContractError if the size is wrong
   std::vector<double> decode(const std::vector<double>& position) const;
-  /// Maps a value of parameter `index` to 0..1, in its scale. Choices, also categorical ones, have equal shares in their order.
+  /// Maps a value of parameter `index` to 0..1, in its scale. Choices, including categorical ones, have equal shares in their order.
   double to_unit(size_t index, double value) const;
   double from_unit(size_t index, double unit) const;
 

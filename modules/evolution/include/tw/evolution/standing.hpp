@@ -7,8 +7,8 @@
 
 namespace tw::search {
 
-/// A sort key for individuals. Allowed ones are ordered by loss. Those that violate constraints follow, ordered by violation. Failed ones rank last:
-/// both values are infinite. Ref: Deb 2000.
+/// A sort key for individuals. Allowed individuals are ordered by loss. Individuals that violate constraints follow, ordered by violation. Failed
+/// individuals rank last: both values are infinite. Ref: Deb 2000.
 struct Standing {
   double violation = std::numeric_limits<double>::infinity();
   double loss = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which trials continue, from the reports so far. Pure.
+// Decides which trials continue, from the reports so far. Pure computation.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -30,12 +30,12 @@ class StoppingRule {
 };
 
 /// Stops a trial whose best value so far is worse than the median of the other trials' best values up to this step. Only trials that have reached
-/// this step count. Of an even number, the larger middle value is the median.
+/// this step count. If their number is even, the larger of the two middle values is used.
 /// Ref: Golovin et al. 2017, Google Vizier, section 3.2, which uses means of the others' values instead of their best. With falling values, such a
 /// mean is far above the current value, and hardly any trial is stopped.
 struct MedianOptions {
   int64_t grace = 1;      ///< steps that every trial may run
-  size_t min_trials = 3;  ///< other trials that must have reached the step
+  size_t min_trials = 3;  ///< number of other trials that must have reached the step; otherwise the trial continues
   /// @throws ContractError naming the field that is wrong
   void validate() const;
 };

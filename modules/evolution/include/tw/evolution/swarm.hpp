@@ -11,8 +11,8 @@ namespace tw::search {
 
 /// How particles move, in the unit cube of Space::encode():
 ///   v_d <- inertia v_d + cognitive r_d (p_d - x_d) + social s_d (g_d - x_d), then within +-velocity_limit;   x <- x + v
-/// with the best positions p of the particle and g of all, and r_d, s_d uniform in [0, 1), drawn again for each dimension. The defaults are the basic
-/// swarm.
+/// where p is the particle's best position, g is the best position of all, and r_d, s_d are uniform in [0, 1), drawn again for each dimension. The
+/// defaults are those of the basic swarm.
 /// Ref: Eberhart & Shi 2000, for the coefficients.
 struct SwarmOptions {
   double inertia = 0.729;
@@ -28,15 +28,14 @@ struct SwarmOptions {
 };
 void visit(SwarmOptions& swarm, OptionVisitor& visitor);
 
-/// The factor chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without a velocity limit. @param phi cognitive + social, above
-/// 4.
-/// @throws ContractError otherwise. Ref: Clerc & Kennedy 2002.
+/// The factor chi = 2 / (phi - 2 + sqrt(phi (phi - 4))), with which a swarm converges without a velocity limit.
+/// @param phi cognitive + social, above 4. @throws ContractError otherwise. Ref: Clerc & Kennedy 2002.
 double constriction(double phi);
 
 /// The basic swarm, with velocities clamped. Ref: Eberhart, Simpson & Dobbins 1996.
 SwarmOptions clamped_swarm(double velocity_limit = 0.2);
-/// v <- chi (v + cognitive r (p - x) + social s (g - x)), with chi = constriction(cognitive + social). @throws ContractError unless that sum is above
-/// 4
+/// v <- chi (v + cognitive r (p - x) + social s (g - x)), with chi = constriction(cognitive + social).
+/// @throws ContractError unless cognitive + social is above 4
 SwarmOptions constricted_swarm(double cognitive = 2.05, double social = 2.05);
 /// Constricted, with velocities clamped to the range. Ref: Bratton & Kennedy 2007; Eberhart & Shi 2000.
 SwarmOptions canonical_swarm(double cognitive = 2.05, double social = 2.05);

@@ -23,28 +23,29 @@ struct TpeOptions {
 void visit(TpeOptions& options, OptionVisitor& visitor);
 
 /// Tree-structured Parzen estimator. Draws configurations x from l and proposes the one with the greatest l(x) / g(x), where l is the density of the
-/// good trials and g that of all others. It has the greatest expected improvement if these densities are right.
+/// good trials and g that of all others. If these densities are right, it has the greatest expected improvement.
 ///
 ///     l(x), g(x) = sum_i w_i prod_a k_a(x_a | c_ia)    over trials c_i and parameters a that exist in x; one component is uniform
 ///     numbers:     normal, truncated at the limits, in the scale; deviation b s N^(-1 / (D + 4)), with b = `bandwidth`, the deviation s of the N
 ///                  trials and the uniform density as one more, and D parameters. Scott 1992, theorem 6.4
-///     ordered, at most 64 values: the same at their places, with deviation at least 1 / K, times the share of the scale
-///                  that each of the K has
-///     choices:     (N + 2) / (N + 1 + K) for c's choice, and 1 / (N + 1 + K) for each other one of the K
-///     not in c:    uniform
+///     ordered, at most 64 values: the same, at the positions of the K values, with deviation at least 1 / K, times each
+///                  value's share of the scale
+///     choices:     (N + 2) / (N + 1 + K) for c's choice, and 1 / (N + 1 + K) for each other one of the K choices
+///     not in c:    uniform, if c lacks the parameter
 ///     Over a few values and over choices, a tenth of each kernel is uniform, so that one parameter may change while the others stay.
 ///     w of l:      log(m + 1) - log(r), r = 1 .. m by loss, as CMA-ES has it; of g: equal
 ///
-/// Kernels cover all parameters jointly, so that the model sees how they interact, also parents with their children. A parameter that exists only in
-/// x has no influence except through its parents. This worker's proposals in flight count as bad trials, so that simultaneous proposals keep a
-/// distance (constant liar; Ginsbourger et al. 2010). Failed and infeasible trials also count as bad. Trials with a known violation rank after all
-/// allowed ones. Repeated and infeasible configurations are proposed only if 240 candidates contain nothing else.
+/// Kernels cover all parameters jointly, so that the model sees how they interact, and how children depend on their parents. A parameter that exists
+/// only in x has no influence except through its parents. This worker's proposals in flight count as bad trials, so that simultaneous proposals keep
+/// a distance (constant liar; Ginsbourger et al. 2010). Failed trials, and infeasible ones whose violation is not known, also count as bad. Trials
+/// with a known violation rank after all allowed ones. Repeated and infeasible configurations are proposed only if ten rounds of `candidates` contain
+/// nothing else.
 ///
 /// Tags: generation, the number of earlier proposals (modulo 2^31).
-/// Cost of ask(): O(candidates n D) for n trials: 1.2 ms at 1,000 of them in 30 dimensions. Of tell(): O(n). Memory: O(n D).
+/// Cost of ask(): O(candidates n D) for n trials: 1.2 ms with 1,000 trials in 30 dimensions. Cost of tell(): O(n). Memory: O(n D).
 class Tpe final : public Facade {
  public:
-  /// @param space copied. @throws ContractError as validate()
+  /// @param space copied. @throws ContractError like validate()
   explicit Tpe(const Space& space, TpeOptions options = {});
 };
 

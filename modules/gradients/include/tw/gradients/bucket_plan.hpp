@@ -28,9 +28,9 @@ struct Bucket {
   int owner = -1;                  ///< rank that owns the whole bucket; -1: none
 };
 
-/// Position of a gradient.
+/// Position of a gradient in a plan.
 struct Placement {
-  int64_t bucket = -1;  ///< -1: none
+  int64_t bucket = -1;  ///< -1: the gradient is in no bucket
   int64_t offset = 0;   ///< elements from the bucket's start
 };
 
@@ -38,7 +38,7 @@ struct Placement {
 struct Arrangement {
   /// Gradient ids in order of arrival; ids left out stay out of the plan. Unset: reverse order of registration.
   std::optional<std::vector<int64_t>> order = {};
-  /// Number of equal slices, each of whole cache lines, that every bucket can be cut into.
+  /// Number of equal slices into which every bucket can be cut. Each slice consists of whole cache lines.
   int64_t slices = 1;
   /// Owning rank of each gradient, by id. Gradients of different owners share no bucket. Empty: no owners.
   std::vector<int> owners = {};
@@ -53,7 +53,7 @@ struct BucketPlan {
 };
 
 /// Fills buckets with gradients in order of arrival. If that is unknown, it uses the reverse order of registration, roughly the order in which a
-/// backward pass computes them. Gradients begin on cache lines. Buckets are ordered by their last gradient. Pure.
+/// backward pass computes them. Gradients begin on cache lines. Buckets are ordered by the arrival of their last gradient. Pure.
 /// @param gradients at least one; the id of a gradient is its index.
 BucketPlan plan_buckets(std::span<const TensorSpec> gradients, const BucketOptions& options = {}, const Arrangement& arrangement = {});
 

@@ -22,13 +22,14 @@ struct GradientShare {
 /// @return norm, the same on all ranks. If it is not finite, the gradients stay unchanged. Ref: Pascanu et al. 2013.
 double clip_gradient_norm(const GradientShare& share, double max_norm);
 
-/// Gradients that are spread over the ranks of `comm`. @param gradients this rank's share, which may be empty; no element is on two ranks.
+/// Clips gradients that are spread over the ranks of `comm`. Collective. @param gradients this rank's share, which may be empty; no element is on two
+/// ranks
 double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor>& gradients, double max_norm);
 
 /// Clips the reduced gradients of `module`: an ordinary module, equal on every rank, or one with split layers (SlicedModule). Collective over the
-/// ranks that hold slices. For sharded gradients use ShardedOptimizer::clip_gradient_norm() or FullySharded::clip_gradient_norm(), for a pipeline
-/// Pipeline::clip_grad_norm(), for a LayerParallel the function above.
-/// @throws ContractError if no rank has a gradient, as after a sharded backward pass, and for a TrainableModel that has axes()
+/// ranks that hold slices. For sharded gradients use ShardedOptimizer::clip_gradient_norm() or FullySharded::clip_gradient_norm(), for a Pipeline
+/// Pipeline::clip_grad_norm(), and for a LayerParallel clip_gradient_norm(comm, gradients, max_norm).
+/// @throws ContractError if no rank has a gradient, as after a sharded backward pass, or if `module` is a TrainableModel with axes()
 double clip_gradient_norm(const torch::nn::Module& module, double max_norm);
 
 /// The same for a list of parameters. @param parts see model_parts()

@@ -34,11 +34,11 @@ class Compressor {
   /// Begins to sum bucket number `bucket` over the ranks, in place; the result, after BucketSum::finish, has the same bits on all ranks. Other
   /// buckets may be in flight. Collective. @param values shape [numel of the bucket]
   virtual BucketSum begin(const Communicator& comm, size_t bucket, const at::Tensor& values) = 0;
-  /// Takes back the `sum` of gradient `id`, which no rank used in this step, so that its content is not lost. Called after BucketSum::finish, on all
-  /// ranks alike.
+  /// Adds `sum`, the reduced gradient `id`, back to the residuals. It is not handed out, because no rank used the parameter in this step, so its
+  /// content would be lost otherwise. Called after BucketSum::finish, on all ranks.
   /// @param sum the result of begin() for this gradient
   virtual void take_back(int64_t /*id*/, const at::Tensor& /*sum*/, int /*ranks*/) {}
-  /// Multiplies its residuals by `factor`, by which the scale of the loss has grown. See LossScaler.
+  /// Multiplies the residuals by `factor`, by which the scale of the loss was multiplied. See LossScaler.
   virtual void rescale(double /*factor*/) {}
   /// State kept from step to step; shares memory. Each gradient's residual is called compression/GRADIENT/residual.
   virtual std::vector<NamedShard> shards() const { return {}; }

@@ -14,29 +14,31 @@
 
 namespace tw {
 
-/// The sum of the weights of all targets that a cross-entropy counts: the denominator of its mean. Pure; a device is waited for.
-/// @param targets class indices of any shape, or probabilities [n, classes, ...], which all count alike. @param class_weights undefined: 1 each
+/// The sum of the weights of all targets that a cross-entropy counts: the denominator of its mean. Pure. If the targets are on a device, the host
+/// waits for it.
+/// @param targets class indices of any shape, or probabilities of shape [n, classes, ...], where each distribution has weight 1
+/// @param class_weights undefined: 1 each
 double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_weights, std::optional<int64_t> ignore_index);
 
-/// A loss of 0 whose gradients are zero, for outputs of which no target counts, whatever they are. Undefined outputs are left out.
+/// A loss of 0 with zero gradients, for outputs whose targets do not count, even if the outputs are not finite. Undefined outputs are ignored.
 at::Tensor zero_loss(const std::vector<at::Tensor>& outputs);
 
-/// A loss module of LibTorch, as a holder.
+/// The holder of a loss module of LibTorch.
 template <class Holder>
 concept TorchLoss = requires(Holder holder) { holder->options.reduction(); };
 
-/// A loss that is a mean, and the weight that this mean is divided by. The mean over all micro-batches and ranks is then sum(weight * mean) /
-/// sum(weight), as if one process had computed it over all samples at once, also if some targets do not count, or count more than others.
+/// A loss that is a mean, and its weight: the denominator of the mean. The mean over all micro-batches and ranks is then sum(weight * mean) /
+/// sum(weight), as if one process had computed it over all samples at once, even if some targets do not count, or count more than others.
 ///
-/// LibTorch's losses state their weight: the valid targets of `ignore_index`, the sum of class weights, or the elements. For any other function it is
-/// the number of rows; pass another weight by `Loss::weighted(function, weight)`.
+/// For LibTorch's losses, the weight is the number of targets other than `ignore_index`, the sum of the targets' class weights, or the number of
+/// elements. For any other function, it is the number of rows; pass another weight by `Loss::weighted(function, weight)`.
 class Loss {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Mean = std::function<at::Tensor(const Tensors& outputs, const Tensors& targets)>;
   using Weight = std::function<double(const Tensors& targets)>;
 
-  /// The mean over rows, for a model with one output and one target.
+  /// A function that returns the mean over rows, for a model with one output and one target.
   template <class Function>
     requires(!TorchLoss<Function>) && std::is_invocable_r_v<at::Tensor, Function&, const at::Tensor&, const at::Tensor&>
   Loss(Function function) : mean_(of_one(std::move(function))) {}  // NOLINT(google-explicit-constructor): an argument as users have it
@@ -60,15 +62,15 @@ class Loss {
     }
   }
 
-  /// A mean over something other than rows. @param mean of one output and one target, or of lists. @param weight the denominator of the mean, at
-  /// least 0; a part of weight 0 is left out, because its mean is not a number
+  /// A mean over something other than rows. @param mean a function of one output and one target, or of two lists. @param weight returns the
+  /// denominator of the mean, at least 0; a part of weight 0 is left out, because its mean is not a number
   template <class Function>
   static Loss weighted(Function mean, Weight weight) {
     Loss loss(std::move(mean));
     loss.weight_ = std::move(weight);
     return loss;
   }
-  /// A sum over samples: the sums of all parts are added, and nothing is divided.
+  /// A sum over samples: the sums of all parts are added and not divided.
   template <class Function>
   static Loss summed(Function sum) {
     Loss loss(std::move(sum));
@@ -76,7 +78,7 @@ class Loss {
     return loss;
   }
 
-  /// The same loss, with gradients times `factor`, such as LossScaler::scale(); its values stay. @param factor above 0
+  /// The same loss, with gradients multiplied by `factor`, such as LossScaler::scale(). Its values stay the same. @param factor above 0
   Loss scaled_by(double factor) const {
     TW_EXPECTS(factor > 0, "a loss must be scaled by a positive factor, got ", factor);
     Loss loss = *this;
@@ -84,7 +86,7 @@ class Loss {
     return loss;
   }
 
-  /// No loss, but a weight of one for each row.
+  /// For passes without a loss, such as an evaluation: each row has weight 1.
   static Loss over_rows() {
     return Loss([](const Tensors& outputs, const Tensors& /*targets*/) { return outputs.front(); });
   }
@@ -93,7 +95,7 @@ class Loss {
   bool weighs_rows() const noexcept { return !weight_; }
   double scale() const noexcept { return scale_; }
   at::Tensor mean(const Tensors& outputs, const Tensors& targets) const { return mean_(outputs, targets); }
-  /// The weight of a part of a batch. @param rows of the part
+  /// The weight of a part of a batch. @param rows the number of rows in the part
   double weight(const Tensors& targets, int64_t rows) const { return weight_ ? weight_(targets) : static_cast<double>(rows); }
 
  private:
@@ -108,7 +110,8 @@ class Loss {
   /// @return whether the mean is over rows, whatever the number of elements
   template <class Reduction>
   bool read(const Reduction& /*reduction*/) {
-    TW_EXPECTS((!std::is_same_v<Reduction, torch::enumtype::kNone>), "a loss with the reduction 'none' is a list, and has no gradient: use 'mean'");
+    TW_EXPECTS((!std::is_same_v<Reduction, torch::enumtype::kNone>),
+               "a loss with the reduction 'none' is a list and has no gradient: use 'mean' or 'sum'");
     is_sum_ = std::is_same_v<Reduction, torch::enumtype::kSum>;
     return std::is_same_v<Reduction, torch::enumtype::kBatchMean>;
   }

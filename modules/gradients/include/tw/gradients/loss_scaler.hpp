@@ -9,8 +9,8 @@ namespace tw {
 
 struct LossScalerOptions {
   double scale = 65536;  ///< initial scale; a power of two leaves mantissas unchanged
-  double growth = 2;     ///< factor after `growth_interval` updates without overflow
-  double backoff = 0.5;  ///< factor after an overflow
+  double growth = 2;     ///< factor of the scale after `growth_interval` updates without overflow
+  double backoff = 0.5;  ///< factor of the scale after an overflow
   int64_t growth_interval = 2000;
 
   /// @throws ContractError naming the wrong field.
@@ -18,20 +18,20 @@ struct LossScalerOptions {
 };
 void visit(LossScalerOptions& options, OptionVisitor& visitor);
 
-/// Scales the loss so that half-precision gradients neither vanish nor overflow. The factor depends on the arguments of update() alone, so ranks that
-/// pass the same arguments have the same factor. Ref: Micikevicius et al. 2018, Mixed Precision Training.
+/// Scales the loss so that half-precision gradients neither vanish nor overflow. The scale depends only on the arguments of update(), so ranks that
+/// pass the same arguments have the same scale. Ref: Micikevicius et al. 2018, Mixed Precision Training.
 class LossScaler {
  public:
   /// @param compressor the compressor, if any, of the Reducer that reduces the scaled gradients: its residuals are rescaled with the loss
   explicit LossScaler(const LossScalerOptions& options = {}, std::shared_ptr<Compressor> compressor = {});
 
-  /// The factor for the next loss.
+  /// The factor by which to multiply the next loss.
   double scale() const noexcept { return scale_; }
   /// Adjusts the scale after a step. @param finite whether the gradients of all ranks were finite.
   void update(bool finite);
-  /// Updates since the scale changed. A checkpoint needs only this and scale().
+  /// Number of updates without overflow since the scale changed. A checkpoint needs only this and scale().
   int64_t good_updates() const noexcept { return good_updates_; }
-  /// Restores the state of another scaler. A compressor's restored residuals already have that scale.
+  /// Restores a saved state. It does not rescale the compressor's residuals, which are restored with that scale.
   void restore(double scale, int64_t good_updates) noexcept;
 
  private:

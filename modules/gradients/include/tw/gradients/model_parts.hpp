@@ -22,7 +22,7 @@ struct ReplicatedParameters {
 /// The ranks that hold one model in parts, as this rank sees them.
 struct ModelParts {
   Communicator ranks;
-  std::vector<ReplicatedParameters> replicated = {};  ///< those that this rank holds
+  std::vector<ReplicatedParameters> replicated = {};  ///< those that this rank holds, by set of holders
   std::set<std::string> counted_elsewhere = {};       ///< parameters whose elements another rank counts, such as in a norm
 };
 /// Model parts along several axes, one entry per axis.
@@ -30,18 +30,18 @@ using ModelPartsList = std::vector<std::shared_ptr<const ModelParts>>;
 
 /// A parameter of which a rank holds a slice.
 struct SlicedParameter {
-  std::string name;                   ///< in its module
-  std::vector<int64_t> global_shape;  ///< of the whole parameter
-  std::vector<int64_t> offsets;       ///< where the slice begins, by dimension; its lengths are the parameter's sizes on this rank
+  std::string name;                   ///< name in its module
+  std::vector<int64_t> global_shape;  ///< shape of the whole parameter
+  std::vector<int64_t> offsets;       ///< where the slice begins, by dimension; its lengths are the sizes of the parameter on this rank
 };
 
 /// A module with parameters of which each rank holds a slice, such as a tensor-parallel layer.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  /// The ranks with the other slices.
+  /// The ranks that hold the slices, including this one.
   virtual const Communicator& holders() const noexcept = 0;
-  /// Those of its own parameters that are slices; the others are replicated.
+  /// The module's own parameters that are slices. Its other parameters are replicated.
   virtual const std::vector<SlicedParameter>& sliced_parameters() const noexcept = 0;
 
  protected:
@@ -50,27 +50,29 @@ class SlicedModule {
   SlicedModule& operator=(const SlicedModule&) = default;
 };
 
-/// The slices in `model`, which is a SlicedModule or contains some, by every name that they have in it: a tied parameter has several.
+/// The slices in `model`, which is or contains a SlicedModule, by parameter name. A tied parameter appears under each of its names.
 std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& model);
 
 /// The parts of `module`. Its sliced modules define the holders of slices; all other parameters are replicated on them. If `module` is a
-/// TrainableModel that knows its holders, such as a Pipeline, its parts follow, and the call is collective over the holders. Otherwise it is local.
+/// TrainableModel that knows its holders, such as a Pipeline, its own parts are appended, and the call is collective over the holders. Otherwise it
+/// is local.
 ModelPartsList model_parts(const torch::nn::Module& module);
 
-/// The parts of `model`: tensors that several ranks map to the same place (see OptimizedTensor) are replicated. Collective.
+/// The parts of `model`: tensors that several ranks map to the same place in the whole model (see OptimizedTensor) are replicated. Collective.
 /// @param ranks the ranks that hold `model` together
 std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model);
 
 /// Compares the replicated tensors among `tensors`. Collective over all holders.
-/// @throws ContractError on all holders, naming ranks and tensor, where values differ
+/// @throws ContractError on all holders, naming ranks and tensor, if values differ
 void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors);
 
-/// The bucket group of each gradient. Replicated parameters share no bucket with others, so all holders lay out their sharded gradients alike. Pure.
+/// The bucket group of each gradient. Replicated parameters share no bucket with others, so all holders have the same layout of sharded gradients.
+/// Pure.
 /// @param groups the caller's groups, which are subdivided; empty: one group
 std::vector<int64_t> groups_of_replicas(const std::vector<TensorSpec>& gradients, const ModelPartsList& parts, const std::vector<int64_t>& groups);
 
-/// By tensor: whether this rank counts its elements, such as in a norm. Of the ranks with the same part of the model, the first one does.
-/// Collective. @param ranks those that hold a model together; null: this rank alone
+/// For each tensor, whether this rank counts its elements, such as in a norm. If several ranks hold the same part of the model, only the first one
+/// counts it. Collective. @param ranks the ranks that hold one model together; null: this rank alone
 std::vector<uint8_t> counted_here(const Communicator* ranks, const std::vector<OptimizedTensor>& tensors);
 
 }  // namespace tw

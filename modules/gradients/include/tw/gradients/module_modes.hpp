@@ -28,7 +28,7 @@ class ModuleModes {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-/// Implements TrainableModel::set_training() for a module; submodules that you froze by eval() stay frozen.
+/// Implements TrainableModel::set_training() for a module. Submodules that you put into evaluation mode yourself stay in it.
 class TrainingSwitch {
  public:
   /// @param training false: puts all submodules into evaluation mode. True: restores each one's previous mode; if there is none and `module` is in

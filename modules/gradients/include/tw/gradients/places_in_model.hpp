@@ -7,14 +7,14 @@
 
 namespace tw {
 
-/// Where the parameters that a rank has lie in the whole model.
+/// The places of this rank's parameters in the whole model.
 class PlacesInModel {
  public:
   explicit PlacesInModel(const TrainableModel& model);
 
-  /// @param name of a parameter in ModelTensors::parameters. @return its shard, without the tensor
+  /// @param name a name in ModelTensors::parameters. @return the parameter's shard, without the tensor
   const NamedShard& at(const std::string& name) const { return places_.at(name); }
-  /// @param part of the parameter that this rank calls `part.name`. @return the same elements as a part of the whole model's parameter
+  /// @param part a part of the parameter that this rank calls `part.name`. @return the same elements as a part of the whole model's parameter
   NamedShard in_whole(NamedShard part) const;
 
  private:

@@ -35,29 +35,29 @@ struct ReducerOptions {
   /// Start each bucket's reduction as soon as its last gradient is ready, while others are still being computed. Otherwise all start in wait().
   /// Unset: true only if the ranks span several nodes; on one node the cores are busy computing, and overlap gains nothing.
   std::optional<bool> overlap = {};
-  /// Keep buckets in memory shared by the ranks of a node, where they are reduced without copies. Creating it takes some milliseconds, which is not
-  /// worth it for a single step.
+  /// Keep buckets in memory shared by the ranks of a node, where they are reduced without copies. Creating this memory takes a few milliseconds,
+  /// which does not pay for a single step.
   bool shared_memory = true;
   /// Check whether the reduced gradients are finite, in the pass that scales them.
   bool check_finite = false;
-  /// Which ranks get the reduced gradients. Unless all do, half as much is communicated, and a ShardedOptimizer must use the gradients.
+  /// Which ranks get the reduced gradients. Sharded gradients take half as much communication; a ShardedOptimizer must then use them.
   Sharding sharding = Sharding::none;
   /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket then has memory only from its first gradient to the end of
-  /// its reduction, which begins at once, regardless of `overlap`. At most three buckets have memory at a time, unless gradients of more arrive
-  /// together. If false, buckets keep their memory (ZeRO 1).
+  /// its reduction, which begins as soon as the bucket is complete, regardless of `overlap`. At most three buckets have memory at a time, unless the
+  /// gradients of several buckets arrive interleaved. If false, buckets keep their memory (ZeRO 1).
   bool release = false;
-  /// The order in which the dense gradients become ready. Empty: with overlap and several buckets, rank 0 observes it in the first step, and buckets
-  /// are rebuilt. Pass Reducer::arrival_order() of an earlier run to reproduce its results bit for bit.
+  /// Ids of the dense gradients, in the order in which they become ready. Empty: with overlap and several buckets, rank 0 observes the order in the
+  /// first step, and buckets are rebuilt in it. Pass Reducer::arrival_order() of an earlier run to reproduce its results bit for bit.
   std::vector<int64_t> arrival_order = {};
   /// The group of each gradient: gradients of different groups share no bucket. Empty: one group.
   std::vector<int64_t> groups = {};
   /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, all holders of a replicated parameter get
   /// the first holder's gradient bit for bit: their own may differ, because the order of additions depends on an element's place in its bucket. So
-  /// all holders must reduce the same steps. DataParallel finds the parts of a module.
+  /// all holders must run the same steps. DataParallel finds the parts of a module.
   ModelPartsList parts = {};
-  /// Names of sparse gradients, such as those of embeddings: only the rows that occur are sent.
+  /// Names of sparse gradients, such as those of embeddings: only the rows that have a gradient are sent.
   std::vector<std::string> sparse = {};
-  /// Lossy compression; see compression.hpp. Buckets are then never rebuilt. With Reduction::sample_weighted reductions begin in wait(), because
+  /// Lossy compression; see compression.hpp. Buckets are then never rebuilt. With Reduction::sample_weighted, reductions begin in wait(), because
   /// residuals must be weighted too.
   std::shared_ptr<Compressor> compressor = {};
   /// The device of gradients and buckets. On an accelerator, gradients must be dense; they are packed and sent on a separate stream.
@@ -76,7 +76,8 @@ void visit(ReducerOptions& options, OptionVisitor& visitor);
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
 /// DataParallel and the replicas of a pipeline's stage use it. Gradients keep their memory from step to step, except once, when buckets are rebuilt.
-/// Ranks that share memory sum in rank order; otherwise MPI chooses the order. Equal runs on the same number of ranks are equal bit for bit.
+/// Ranks that share memory sum in rank order; otherwise MPI chooses the order. Identical runs on the same number of ranks have results that are
+/// equal bit for bit.
 class Reducer {
  public:
   /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
@@ -88,22 +89,23 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a step. If an exception ended the previous step, it first calls end_failed_step(). @param samples n_r of Reduction::sample_weighted;
-  /// ignored by other reductions. If no rank has samples, all gradients become zero.
+  /// Begins a step. If an exception ended the previous step, it first calls end_failed_step(). @param samples the number of this rank's samples, n_r
+  /// of Reduction::sample_weighted; ignored by other reductions. If no rank has samples, all gradients become zero.
   void begin(int64_t samples = 1);
 
   /// Ends a step that an exception interrupted on this rank. Dense gradients become zero, unless buckets are released. On the other ranks, wait()
   /// throws. Collective with their wait().
   void end_failed_step();
 
-  /// Drops the step that a failure ended, and makes again what belongs to comm(), which you have replaced by another communicator of the same ranks;
-  /// see StepCommunicator. Gradients get other memory; plan and steps() stay. Collective.
+  /// Continues after a failed step. First replace what comm() refers to by another communicator of the same ranks; see StepCommunicator. restart()
+  /// then drops the failed step and rebuilds everything that uses comm(). Gradients get new memory; plan() and steps() do not change. Collective.
+  /// @throws ContractError if why_no_restart() is not empty
   void restart();
-  /// Why restart() cannot follow a failed step; empty if it can.
+  /// Why restart() is impossible after a failed step; empty if it is possible.
   std::string why_no_restart() const;
 
-  /// Marks a gradient that is complete in `value`, of the same shape, dtype and device. `value` is copied, unless it is `gradient(id)`: at once on
-  /// the CPU, on an accelerator once the whole bucket is marked. Do not change it before then.
+  /// Marks gradient `id` as complete. @param value the gradient, with the shape and dtype of its spec, on ReducerOptions::device. Unless it is
+  /// `gradient(id)` itself, it is copied: on the CPU at once, on an accelerator when the whole bucket is marked. Do not change it before that.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// Marks a gradient that this rank does not have in this step: it counts as zero.
   void mark_unused(int64_t id);
@@ -111,23 +113,23 @@ class Reducer {
   /// Sends a vote to all ranks with this step, at no extra cost; notices() counts the votes after wait(). Call it before wait(), which clears the
   /// vote. @param kind 0 or 1; you define the meaning.
   void vote(int kind);
-  /// Sets this rank's fingerprint of the step, also sent with the step; after wait(), fingerprints_agree() compares those of all ranks. The last call
-  /// counts; the default is 0.
+  /// Sets this rank's fingerprint of the step, which is also sent with the step. After wait(), fingerprints_agree() reports whether all ranks set the
+  /// same one. The last call before wait() counts; the default is 0.
   void set_step_fingerprint(uint64_t mark) noexcept { step_fingerprint_ = mark; }
 
   /// Ends the step; every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), holds the reduced gradients.
-  /// @throws Error if the step failed on another rank, whose contribution is missing: skip this step. The next begin() works as usual
+  /// @throws Error if the step failed on another rank, whose contribution is missing: skip this update. The next begin() works as usual
   void wait();
   /// Whether a step has begun and not ended.
   bool in_step() const noexcept { return in_step_; }
 
   /// The buffer of a gradient: contiguous, of the spec's shape. After wait() it holds the reduced gradient; if sharded, only this rank's pieces are
-  /// valid. For a sparse gradient it is the result of the last wait(). @throws ContractError with ReducerOptions::release: then there are no such
-  /// buffers.
+  /// valid. For a sparse gradient it is the result of the last wait(). @throws ContractError if the gradient has no memory: it is sparse and not
+  /// reduced yet, or was released (ReducerOptions::release)
   const at::Tensor& gradient(int64_t id) const;
   /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if it has none.
   at::Tensor shard(int64_t bucket) const;
-  /// Memory for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
+  /// The buffer for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
   const at::Tensor& kept_buffer() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
@@ -138,22 +140,22 @@ class Reducer {
   const ReducerOptions& options() const noexcept { return options_; }
   /// Whether gradient `id` is one of ReducerOptions::sparse.
   bool is_sparse(int64_t id) const { return sparse_.at(static_cast<size_t>(id)) != 0; }
-  /// Whether gradient `id` is marked in the step that began last.
+  /// Whether gradient `id` was marked in the current or, between steps, in the last step.
   bool marked(int64_t id) const;
   /// After wait(): whether any rank had gradient `id` in this step.
   bool used(int64_t id) const;
   /// After wait(): number of ranks that voted `kind` in this step.
   int64_t notices(int kind) const;
-  /// After wait(): whether all ranks set the same fingerprint, with an error probability of 2^-40.
+  /// After wait(): whether all ranks set the same fingerprint. The probability that different fingerprints count as equal is 2^-40.
   bool fingerprints_agree() const noexcept { return fingerprints_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
   bool finite() const noexcept { return finite_; }
   /// Number of steps that wait() has ended.
   int64_t steps() const noexcept { return steps_; }
-  /// Total time, over all steps, that this rank only communicated.
+  /// Total time, over all steps, that this rank spent only on communication.
   Seconds exposed_time() const noexcept { return exposed_time_; }
-  /// Bytes that this rank has contributed to reductions and all-gathers so far. On the wire, an all-reduce of n bytes moves up to 2n per rank, a
-  /// sharded reduction n.
+  /// Bytes that this rank has contributed to reductions and all-gathers so far. On the wire, an all-reduce of n bytes moves up to 2n bytes per
+  /// rank, a sharded reduction n.
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
   /// The arrival order used by the plan; see ReducerOptions::arrival_order. Empty: unknown.
@@ -164,9 +166,9 @@ class Reducer {
 
   /// The ranks' combined status of a step.
   struct Status {
-    double samples = 0;  ///< over all ranks
+    double samples = 0;  ///< number of samples on all ranks
     double unused = 0;   ///< number of gradients missing on some rank
-    double failed = 0;   ///< ranks on which an exception ended the step
+    double failed = 0;   ///< number of ranks on which an exception ended the step
     std::array<double, 2> notices{};
     std::array<double, 4> mark{};  ///< sum and sum of squares of each half of the fingerprint
   };

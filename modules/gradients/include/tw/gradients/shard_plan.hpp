@@ -19,7 +19,7 @@ const std::vector<std::pair<std::string, Sharding>>& sharding_names();
 
 /// Consecutive elements of one gradient.
 struct ShardPiece {
-  int64_t gradient = 0;  ///< its id
+  int64_t gradient = 0;  ///< id of the gradient
   int64_t begin = 0;     ///< index of the first element in the flattened gradient
   int64_t count = 0;     ///< at least 1
   int64_t bucket = 0;
@@ -29,7 +29,7 @@ struct ShardPiece {
 };
 
 /// The pieces of a sharded plan that `rank` holds, in bucket order. Pure.
-/// @param plan made for Arrangement::slices = ranks, or with owners. @param gradients the gradients that it was made for.
+/// @param plan made with Arrangement::slices = ranks, or with owners. @param gradients the gradients that the plan was made for.
 std::vector<ShardPiece> shard_pieces(const BucketPlan& plan, std::span<const TensorSpec> gradients, int rank, int ranks);
 
 }  // namespace tw

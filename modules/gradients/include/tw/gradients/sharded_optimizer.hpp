@@ -21,15 +21,15 @@ namespace tw {
 /// parameter's shape). A rank may have no pieces.
 using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<NamedTensor>& pieces)>;
 
-/// Makes optimizers of the same kind, groups and options as `prototype`, an optimizer over `parameters`: SGD, Adam, AdamW, RMSprop or Adagrad.
-/// @throws ContractError for other kinds, a prototype that has made steps, and naming a parameter that is in no group of the prototype.
+/// Makes optimizers with the kind, groups and options of `prototype`, which is an SGD, Adam, AdamW, RMSprop or Adagrad over `parameters`.
+/// @throws ContractError for other kinds, for a prototype that has made steps, and for a parameter in no group of the prototype, which it names.
 /// @param prototype borrowed by the result.
 OptimizerFactory optimizer_like(const torch::optim::Optimizer& prototype, const std::vector<NamedTensor>& parameters);
 OptimizerFactory optimizer_like(const torch::optim::Optimizer&& prototype, const std::vector<NamedTensor>& parameters) = delete;
 
 struct ShardedOptimizerOptions {
   /// Maximum gradient norm; larger gradients are scaled down before an update. It is the 2-norm of all gradients of the model, each element counted
-  /// once, also if the model is in parts (ReducerOptions::parts). 0: no clipping.
+  /// once, even if the model is in parts (ReducerOptions::parts). 0: no clipping.
   double max_gradient_norm = 0;
   /// One copy of the parameters for all ranks of a node, in shared memory, instead of one per rank. All ranks must be on one node.
   bool one_copy_per_node = false;
@@ -73,8 +73,8 @@ class ShardedOptimizer {
   bool step(LossScaler& scaler);
   /// Skips an update. Local.
   void skip();
-  /// Between the backward pass and step(): scales the reduced gradients as tw::clip_gradient_norm() does, if the maximum norm differs from step to
-  /// step. Collective. @param loss_scale the factor by which the loss was multiplied @return the norm of gradients / loss_scale
+  /// Scales the reduced gradients as tw::clip_gradient_norm() does. Call it between the backward pass and step() if the maximum norm differs from
+  /// step to step. Collective. @param loss_scale the factor by which the loss was multiplied @return the norm of gradients / loss_scale
   double clip_gradient_norm(double max_norm, double loss_scale = 1);
   /// Drops gradients that passes under no_sync() left in the parameters.
   void zero_grad();
@@ -83,12 +83,12 @@ class ShardedOptimizer {
   torch::optim::Optimizer& local() noexcept { return *optimizer_; }
   /// The 2-norm of all gradients of the last step(), before clipping. Needs ShardedOptimizerOptions::max_gradient_norm.
   double gradient_norm() const noexcept { return gradient_norm_; }
-  /// Total time, over all updates, that this rank only gathered parameters.
+  /// Total time, over all updates, that this rank spent only on gathering parameters.
   Seconds exposed_time() const noexcept { return exposed_time_; }
-  /// Bytes, over all updates, that this rank contributed to all-gathers.
+  /// Bytes that this rank has contributed to all-gathers so far.
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
 
-  /// The tensors that local() updates, and their place in the parameters, for OptimizerState.
+  /// The tensors that local() updates, and their places in the parameters, for OptimizerState.
   std::vector<OptimizedTensor> optimized() const;
   /// This rank's slices of the master weights, called master/PARAMETER, for checkpoints. Empty without half-precision parameters.
   std::vector<NamedShard> master_shards() const;
@@ -118,7 +118,7 @@ class ShardedOptimizer {
   std::vector<FlatBuffer> buffers_;  // the parameters, by bucket
   std::vector<Piece> pieces_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  int64_t steps_ = 0;  // the reducer's steps at the last update, made or skipped
+  int64_t steps_ = 0;  // number of the reducer's steps at the last update, made or skipped
   double gradient_norm_ = 0;
   Seconds exposed_time_{0};
   int64_t payload_bytes_ = 0;

@@ -38,7 +38,8 @@ struct ModelTensors {
   int64_t trained_elements() const;
   /// The tensors of `parameters` alone, for an optimizer.
   std::vector<at::Tensor> tensors() const;
-  /// @throws ContractError, with a name, unless `renormalised` is empty: each replica would change other rows, so that replicas would drift apart
+  /// @throws ContractError naming a parameter unless `renormalised` is empty: each replica would change different rows, so the replicas would drift
+  /// apart
   void expect_replicable() const;
 };
 
@@ -55,11 +56,11 @@ struct TrainingPass {
   const at::Tensor& inputs;   ///< [n, ...], n > 0
   const at::Tensor& targets;  ///< [n] or [n, ...]
   const LossFunction& loss;
-  double weight = 1;   ///< factor of the loss in the gradients, such as its scale times the pass's share of the update's samples
-  int64_t number = 0;  ///< of the passes of the run, from 0; random layers' draws may depend on it
-  int64_t epoch = 1;   ///< from 1
-  /// Called once, after the loss is known and before gradients are reduced; `outputs` is undefined if this rank has none. It may replace `loss` by
-  /// another one where TrainableModel::makes_one_backward_pass(); elsewhere that has no effect (the Trainer throws). May be empty.
+  double weight = 1;   ///< factor of the loss in the backward pass, such as the loss scale times the pass's share of the update's samples
+  int64_t number = 0;  ///< index of the pass in the run, from 0; random layers may derive their numbers from it
+  int64_t epoch = 1;   ///< index of the epoch, from 1
+  /// Called once, after the loss is known and before gradients are reduced; `outputs` is undefined if this rank has none. It may replace `loss` if
+  /// TrainableModel::makes_one_backward_pass(); otherwise that has no effect (the Trainer throws). May be empty.
   std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};
 };
 
@@ -76,23 +77,23 @@ class TrainableModel {
 
   /// The mesh axes along which ranks hold the model together. Empty: each rank has the whole model.
   virtual std::vector<std::string> axes() const { return {}; }
-  /// Communicator of the ranks along axes(), if several of them may have the same parameter. Null: none have, or the model does not know. See
+  /// Communicator of the ranks along axes(), if several of them may have the same parameter. Null: no two ranks have, or the model does not know. See
   /// model_parts().
   virtual const Communicator* holders() const { return nullptr; }
   /// The communicators on which passes wait for other ranks. A Trainer revokes them if its run ends with an exception, so that the other ranks' waits
-  /// end, too. Default: holders(), if it is not null, and those of the SlicedModules among the layers.
+  /// end, too. Default: holders(), if it is not null, and SlicedModule::holders() of all layers that are SlicedModules.
   virtual std::vector<const Communicator*> communicators() const;
   /// This rank's tensors; the same ones at each call.
   virtual ModelTensors tensors() const = 0;
   /// The module that contains this rank's layers; the model owns it. Null: there is none.
   virtual const torch::nn::Module* module() const { return nullptr; }
-  /// Calls `on_layer` for each layer on this rank. Default: those of module(), if it is not null. Override it if there are others.
+  /// Calls `on_layer` for each layer on this rank. Default: the layers of module(), if it is not null. Override it if there are others.
   virtual void for_each_layer(const OnLayer& on_layer) const;
   /// Parameters, buffers and all other state for a checkpoint; shares memory. Default: tensors(), whole on each rank.
   virtual std::vector<NamedShard> shards() const;
   /// All parameters of this rank, frozen ones too, with their place in the whole model, for OptimizerState. Default: each is whole.
   virtual std::vector<OptimizedTensor> optimized_tensors() const;
-  /// Those of optimized_tensors() that require a gradient.
+  /// The elements of optimized_tensors() that require a gradient.
   std::vector<OptimizedTensor> trained_tensors() const;
   /// Parameters and buffers of the whole model on rank 0 of `holders`, with the names and shapes that they have in one process; empty elsewhere.
   /// Collective over `holders`. Default: assembled from shards(). @param holders the ranks that hold one model together
@@ -110,14 +111,15 @@ class TrainableModel {
   /// Whether pass() calls autograd's backward pass exactly once, so that a reducer can use each gradient as soon as it is ready. Otherwise gradients
   /// are complete when pass() returns.
   virtual bool makes_one_backward_pass() const { return true; }
-  /// Whether this rank reads inputs or targets. Others get tensors with as many rows, whose values mean nothing.
+  /// Whether this rank reads inputs or targets. Other ranks get tensors with the same number of rows and meaningless values.
   virtual bool needs_samples() const { return true; }
-  /// false: evaluation mode. true: every submodule gets the mode that it had before false, see TrainingSwitch. Default: nothing.
+  /// Sets the mode. false: evaluation mode. true: every submodule gets back the mode that it had before set_training(false); see TrainingSwitch.
+  /// Default: does nothing.
   virtual void set_training(bool /*training*/) {}
   /// Sets the model's index along a `data` axis, from 0, so that each replica draws different random numbers. Called with the same value on all of
-  /// the model's ranks. Default: nothing; the trainer seeds LibTorch's generators by rank along that axis.
+  /// the model's ranks. Default: does nothing; the trainer seeds LibTorch's generators by rank along that axis.
   virtual void set_replica(int64_t /*replica*/) {}
-  /// Calls `on_phase` for each phase of all later passes; an empty function ends this. Default: nothing.
+  /// Calls `on_phase` for each phase of all later passes; an empty function ends this. Default: does nothing.
   virtual void report_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): overrides store it
 
  protected:
@@ -129,8 +131,8 @@ class TrainableModel {
 /// A model that each rank has whole. @param forward returns the output of `module`
 std::shared_ptr<TrainableModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
 
-/// A model that passes each call on to another one, `inner`, and of which a derived class overrides some. Only evaluate() is not passed on: it calls
-/// forward() of this object.
+/// A model that forwards each call to another model, `inner`. Derived classes override some of the functions. Only evaluate() is not forwarded: it
+/// calls forward() of this object.
 class ModelDecorator : public TrainableModel {
  public:
   explicit ModelDecorator(std::shared_ptr<TrainableModel> inner) : inner_(std::move(inner)) {}

@@ -7,8 +7,8 @@
 namespace tw::graph {
 
 /// Splits the graph into units, the smallest pieces of a stage. Each is a range of nodes in the graph's order, without nodes that depend on no input.
-/// Only values with batch rows (in any dimension) cross a cut between units, none of them changed in place on the other side. A buffer that a pass
-/// changes is used on one side only.
+/// Only values with batch rows (in any dimension) cross a cut between units, and no later unit changes them in place. A buffer that a pass changes is
+/// used by one unit only.
 ///
 /// Nodes that depend on no input, such as a transposed weight, belong to no unit: each stage that needs one computes it. As an exception, a node that
 /// changes a buffer belongs to the unit after it, or to the last one.

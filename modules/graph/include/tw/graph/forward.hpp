@@ -43,11 +43,12 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
   if constexpr (requires { module.forward(in[0], in[1], in[2], in[3]); }) {
     if (in.size() == 4) return flatten(module.forward(in[0], in[1], in[2], in[3]), out), out;
   }
-  if constexpr (requires { module.forward(in); }) {  // last: a Sequential claims to accept anything
+  if constexpr (requires { module.forward(in); }) {  // last, since a Sequential claims to accept any arguments
     flatten(module.forward(in), out);
     return out;
   }
-  TW_EXPECTS(!out.empty(), "the module's forward() does not take ", in.size(), " tensors");
+  TW_EXPECTS(!out.empty(), "the module's forward() does not accept ", in.size(),
+             " inputs; expected one that takes this many tensors (one to four), or a list of tensors");
   return out;
 }
 

@@ -25,7 +25,7 @@ struct Size {
 struct Value {
   enum class Kind {
     input,      ///< a batch; its first dimension is the rows
-    parameter,  ///< a parameter of the module, by its name there
+    parameter,  ///< a parameter of the module, under its name in the module
     buffer,
     constant,  ///< see Graph::constants
     computed,
@@ -36,9 +36,9 @@ struct Value {
   std::vector<Size> sizes = {};
   std::vector<int64_t> order = {};  ///< order of its dimensions in memory, outermost first
   int64_t storage = 0;              ///< values with the same number share memory
-  bool of_batch = false;            ///< it depends on an input, or shares memory with a value that an input changes
+  bool of_batch = false;            ///< it depends on an input, or shares memory with a value that an operator changes depending on an input
 
-  /// The only dimension that depends on the number of rows; -1: none, and the value cannot be split by rows.
+  /// The only dimension that depends on the number of rows, if its size is that number; otherwise -1, and the value cannot be split by rows.
   int row_dimension() const noexcept;
   bool operator==(const Value&) const = default;
 };
@@ -73,7 +73,7 @@ struct Node {
   std::vector<int> changes = {};      ///< values that it writes to; the result is a separate output
   bool with_gradient = true;          ///< false: it ran with autograd off
   bool of_batch = false;              ///< one of its inputs or outputs depends on an input of the graph
-  std::optional<bool> answer = {};    ///< the required result; for a different one the module might take a different branch
+  std::optional<bool> answer = {};    ///< the boolean result that a replay must return; with the other one, the module might take another branch
   std::optional<RowPlace> rows = {};  ///< position of the rows in the random numbers that it draws; none: the same numbers for all rows
 
   /// All values among the arguments, in their order.

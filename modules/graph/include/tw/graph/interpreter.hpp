@@ -9,9 +9,9 @@
 
 namespace tw::graph {
 
-/// The rows of a pass that are computed; random numbers depend on these.
+/// The rows that a pass computes; random numbers depend on them.
 struct PassRows {
-  int64_t rows = 0;    ///< number of rows of the batch
+  int64_t rows = 0;    ///< number of rows in this pass
   uint64_t key = 0;    ///< key of the pass; equal keys draw equal numbers
   int64_t first = 0;   ///< index of the first of these rows in the whole batch
   bool probe = false;  ///< dry run: replaces each random number by the middle of its range, and checks no answers
@@ -21,12 +21,12 @@ struct PassRows {
 /// weights are recorded there. Random numbers come from a counter-based generator keyed by pass, node and row. They do not depend on how the batch is
 /// divided, or on the kind of device.
 ///
-/// The graph's tensors for an accelerator, such as constants, are placed on the thread's current one at construction. Random numbers are drawn on the
-/// host and copied there. The host waits only for values that the module itself reads: the answers that are checked.
+/// Constants of a graph for an accelerator are placed on the thread's current one at construction. Random numbers are drawn on the host and copied to
+/// the device. The host waits only for values that the module itself reads: the booleans that are checked (Node::answer).
 class Interpreter {
  public:
   /// @param nodes in the order of the graph. @param inputs, outputs indices of values. @param bind returns the tensor of a parameter or buffer by its
-  /// name, unless it is an input.
+  /// name; it is not called for those among `inputs`.
   Interpreter(const Graph& graph, const std::vector<int>& nodes, const std::vector<int>& inputs, const std::vector<int>& outputs,
               const std::function<at::Tensor(const std::string& name)>& bind);
   /// Runs the whole graph.
@@ -41,7 +41,7 @@ class Interpreter {
 
   /// Whether any of its operators draws random numbers.
   bool is_random() const noexcept;
-  /// Whether a backward pass through any of its operators has two halves, see WeightGradients.
+  /// Whether the backward pass of any of its operators can run in two halves, see WeightGradients.
   bool has_products() const noexcept;
 
  private:

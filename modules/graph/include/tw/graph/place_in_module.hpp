@@ -7,7 +7,7 @@
 
 namespace tw::graph {
 
-/// Returns the submodule and the last name of a tensor with a dotted name such as "layer1.0.weight". Creates missing submodules.
+/// For a tensor with a dotted name such as "layer1.0.weight", returns the submodule that holds it, and its name there. Creates missing submodules.
 std::pair<torch::nn::Module&, std::string> place_in_module(torch::nn::Module& root, std::string name);
 
 }  // namespace tw::graph

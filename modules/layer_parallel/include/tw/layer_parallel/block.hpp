@@ -31,22 +31,23 @@ enum class Integrator {
   rk4,    ///< the classical Runge-Kutta method
 };
 
-/// Whether independent layers of a rank run as one batched tensor operation. Their forward is then captured, compared with the layers run one by one,
-/// and checked in each pass. Layers that read numbers from tensors, or do not all run the same operators, run one by one.
+/// Whether independent layers of a rank run as one batched tensor operation. The forward pass of a layer is then captured, its results are compared
+/// with those of the layers run one by one, and each layer is checked in each pass. Layers run one by one if they read numbers from tensors, or if
+/// they do not all run the same operators.
 enum class Batching {
-  automatic,  ///< if results equal those of the layers run one by one, and there are no convolutions, which are slower batched
-  /// The same, also with convolutions, and each layer is examined only once: data members other than parameters must not change, which is not
-  /// checked.
+  automatic,  ///< batch if results equal those of the layers run one by one, and there are no convolutions, which are slower in a batch
+  /// Like automatic, but also with convolutions, and each layer is checked only once. Data members other than parameters must not change; this is
+  /// not checked.
   always,
-  never,
+  never,  ///< run layers one by one
 };
 
 struct BlockOptions {
   Integrator integrator = Integrator::euler;
   Batching batching = Batching::automatic;
-  /// The layers draw random numbers in training, such as dropout. A layer's numbers then depend only on seed, replica, layer and training pass, and
-  /// are the same in every sweep. If a layer of an ODE block draws random numbers without this option, the first pass throws. Plain layers do not
-  /// need it.
+  /// Whether the layers draw random numbers in training, as dropout does. A layer's numbers then depend only on seed, replica, layer and training
+  /// pass, and are the same in every sweep. If a layer of an ODE block draws random numbers without this option, the first pass throws. Plain layers
+  /// do not need it.
   bool random = false;
 };
 
@@ -110,8 +111,8 @@ Layer layer_of(const std::shared_ptr<M>& module) {
 
 /// A block of `count` layers made by `factory`.
 /// @param factory called without arguments or with the layer's index in the block; returns a module holder, such as torch::nn::Linear, or a shared
-/// pointer to a module. Its forward takes and returns a tensor, or a State. In an ODE block it returns du/dt, from (state) or (state, extras), or the
-/// next state, from (state, double dt) or (state, extras, double dt).
+/// pointer to a module. Its forward() takes and returns a tensor, or a State. In an ODE block, forward(state) and forward(state, extras) return
+/// du/dt; forward(state, double dt) and forward(state, extras, double dt) return the next state.
 template <class Factory>
 Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
   return {[factory = std::move(factory)](int64_t index) mutable {

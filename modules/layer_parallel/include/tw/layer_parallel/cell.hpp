@@ -8,16 +8,17 @@
 
 namespace tw::layer_parallel {
 
-/// With the input product x = W_ih x_t + b_ih of a step, and the state product p = W_hh h + b_hh, as in torch::nn:
+/// The cells of torch::nn. x = W_ih x_t + b_ih is the input product of a step, and p = W_hh h + b_hh the state product; each gate uses its part.
 enum class Cell {
   rnn,   ///< h' = tanh(x + p)
   gru,   ///< r, z = sigmoid(x + p), n = tanh(x_n + r p_n), h' = z h + (1 - z) n
   lstm,  ///< i, f, o = sigmoid(x + p), g = tanh(x + p), c' = f c + i g, h' = o tanh(c')
 };
 
-/// A step over dt time steps, with the mean of their input products. For dt = 1 both kinds equal the cell.
+/// A step over dt time steps, with the mean of their input products, for coarse levels. Level 0 uses the cell itself.
 enum class CoarseCell {
-  /// The cell applied dt times with its initial gate values: h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g.
+  /// The cell applied dt times with its initial gate values; for dt = 1 the cell itself.
+  /// h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g
   frozen_gates,
   /// Backward Euler: h' = (h + dt (1-z) n) / (1 + dt (1-z)), c' = (c + dt i g) / (1 + dt (1-f)), rnn h' = (h + dt n) / (1 + dt).
   /// Ref: Moon & Cyr 2022, arXiv 2203.04738
@@ -40,22 +41,23 @@ struct Span {
   double dt = 1;
   bool coarse = false;
   CoarseCell how = CoarseCell::frozen_gates;
-  at::Tensor of_rows = {};  ///< whole numbers [..., 1], replaces dt for each row; rows with 0 keep their state. Undefined: dt for all
+  at::Tensor of_rows = {};  ///< replaces dt by a number for each row, integers [..., 1]; rows with 0 keep their state. Undefined: dt for all rows
 };
 
 struct CellStep {
   State to;
-  State kept;  ///< values that transposed() needs, each [..., hidden]
+  State kept;  ///< values that transposed() and jacobian() need, each [..., hidden]
 };
-/// @param from [..., hidden] each @param input the input product [..., gates * hidden]
+/// Makes a step. @param from the state, tensors [..., hidden] @param input the input product, [..., gates * hidden]
 CellStep step(const StateWeights& weights, const State& from, const at::Tensor& input, const Span& span);
 
+/// Cotangents of the inputs of a step.
 struct CellGradient {
   State of_state;
-  at::Tensor of_input;    ///< of the input product
-  at::Tensor of_product;  ///< of p; the same tensor as of_input, except for a gru
+  at::Tensor of_input;    ///< cotangent of the input product x
+  at::Tensor of_product;  ///< cotangent of the state product p; the same tensor as of_input, except for a gru
 };
-/// Applies the transposed Jacobian of a step. @param cotangent of the step's result
+/// Applies the transposed Jacobian of a step. @param cotangent the cotangent of the step's result
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
 /// The Jacobian of a step with respect to its state, in the shape of `kind`; S is states * hidden.
 at::Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind);

@@ -15,7 +15,8 @@ struct NetworkReport {
     std::string name;
     Report forward;
     Report backward;  ///< empty before the first backward pass
-    /// Modelled speed-up of a forward and backward pass over one rank, for equal step costs and free messages; 0: no model of this solver.
+    /// Modelled speed-up of a forward and backward pass compared with one rank, if all steps cost the same and messages cost nothing. 0: there is no
+    /// model of this solver.
     double modelled_speed_up = 1;
   };
   std::vector<BlockReport> blocks;  ///< one entry per solution, in order: ODE blocks, or recurrent layers per direction

@@ -18,9 +18,9 @@ enum class Reaction {
   serial,           ///< make all steps of later passes one after the other
 };
 
-/// Checks regularly whether iterations converge, by one pass with twice the iterations (at least three, for two residuals). The convergence factor,
-/// its last residual divided by the previous one, must not exceed `bound`. A larger factor means that more iterations gain little. A smaller one does
-/// not show how accurate the gradients of normal passes are. Ref: Jiang et al. 2026, arXiv 2601.09026.
+/// Checks regularly whether iterations converge, by one pass with twice the iterations (at least three, so that there are two residuals). The
+/// convergence factor is the last residual of that pass divided by the previous one; it should not exceed `bound`. A larger factor means that more
+/// iterations gain little. A smaller one does not show how accurate the gradients of normal passes are. Ref: Jiang et al. 2026, arXiv 2601.09026.
 struct DetectorOptions {
   int64_t every = 0;  ///< training passes between checks, beginning with the first pass; 0: no checks
   double bound = 1;   ///< maximum convergence factor, in either direction of any block
@@ -32,13 +32,13 @@ struct DetectorOptions {
 };
 void visit(DetectorOptions& options, OptionVisitor& visitor);
 
-/// Iterations from an epoch on.
+/// The iterations of passes from `epoch` on.
 struct IterationStage {
   int64_t epoch = 1;
   Iterations iterations;
 };
 
-/// IterationStages as lists of the same length.
+/// The values of IterationStages, as lists of the same length.
 struct IterationSchedule {
   std::vector<int64_t> epochs = {};  ///< ascending
   std::vector<int> forward = {};
@@ -48,7 +48,7 @@ struct IterationSchedule {
 };
 void visit(IterationSchedule& schedule, OptionVisitor& visitor);
 
-/// Levels and iterations of a training, for LayerParallel and Recurrent alike.
+/// Levels and iterations of a training run, for LayerParallel and for Recurrent.
 struct IterationOptions {
   int levels = 2;
   int64_t coarsening = 8;
@@ -67,23 +67,23 @@ struct IterationOptions {
     options.backward.iterations = backward_iterations;
     options.forward.cycle.relaxations = options.backward.cycle.relaxations = relaxations;
   }
-  /// Values that exclude each other. Keys begin with "layer_parallel.".
+  /// Values that contradict each other. Keys begin with "layer_parallel.".
   std::vector<Problem> contradictions() const;
 };
 void visit(IterationOptions& options, OptionVisitor& visitor);
 
 /// The result of a check.
 struct Detection {
-  int64_t pass = 0;       ///< TrainingPass::number
-  Iterations iterations;  ///< of passes before the check
-  double factor = 0;      ///< largest convergence factor of all blocks and directions; 0 if residuals are only rounding
-  std::string where;      ///< such as "block 1, backward"
-  bool fired = false;
-  Iterations then;  ///< of passes after the check
+  int64_t pass = 0;       ///< number of the training pass, TrainingPass::number
+  Iterations iterations;  ///< iterations of passes before the check
+  double factor = 0;      ///< largest convergence factor of all blocks and directions; 0 if residuals are only rounding errors
+  std::string where;      ///< block and direction of this factor, such as "block 1, backward"
+  bool fired = false;     ///< whether the factor exceeds the bound
+  Iterations then;        ///< iterations of passes after the check
 };
 
-/// A network that is solved by iterations, as a TrainableModel. A schedule and a detector set the iterations. It logs a warning with pass, block and
-/// direction when passes begin to diverge. Along a `data` axis each replica has its own detector, because its samples differ.
+/// A network that is solved by iterations, as a TrainableModel whose iterations are set by a schedule and a detector. It logs a warning with pass,
+/// block and direction when passes begin to diverge. Along a `data` axis each replica has its own detector, because its samples differ.
 class IterationControl : public ModelDecorator {
  public:
   /// Local. @param model contains `network`, or is `network` itself @param schedule ascending by epoch; before its first epoch the network's own

@@ -18,7 +18,7 @@ namespace tw::layer_parallel {
 /// The initial guess of a pass's iterations.
 enum class Guess {
   zero,
-  previous,  ///< the previous pass's solution, if shapes are equal and it did not diverge. The pass does not skip its first downcycle. Needs
+  previous,  ///< the previous pass's solution, if shapes are equal and it did not diverge. The pass then does not skip its first downcycle. Needs
              ///< residuals
 };
 
@@ -33,18 +33,18 @@ struct LayerParallelOptions {
   /// Save memory: keep a forward pass's states at C-points only, and recompute those between in each backward sweep. For N layers on a rank, N / c +
   /// c states are kept instead of N, at the cost of one more forward pass per sweep over the finest level.
   bool recompute = false;
-  int64_t front_layers = 0;  ///< number of first layers of every ODE block that are outside the iterations, and exact
-  int64_t back_layers = 0;   ///< the same for last layers; remaining layers after coarsening are added
+  int64_t front_layers = 0;  ///< number of layers at the front of every ODE block that run outside the iterations, exactly
+  int64_t back_layers = 0;   ///< the same at the back; layers that do not fill an interval of the grid are added
   uint64_t seed = 0;         ///< seed of initial values and random layers
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
 void visit(LayerParallelOptions& options, OptionVisitor& visitor);
-/// Visits the options that the configuration of a training sets in addition to IterationOptions.
+/// Visits the options that the configuration of a training run sets in addition to IterationOptions.
 void visit_training(LayerParallelOptions& options, OptionVisitor& visitor);
 
-/// Some blocks of a network, `begin` to `end`.
+/// Some blocks of a network, `begin` to `end` - 1.
 struct BlockRange {
   int64_t begin = 0;
   int64_t end = -1;  ///< -1: to the last block
@@ -79,24 +79,24 @@ class SerialNetwork : public torch::nn::Module {
 /// Layers may contain split layers (SlicedModule), on the ranks of another axis.
 ///
 /// Each rank has a contiguous part of every ODE block. Parameters with the same name are stacked in one tensor, [layers of this rank, ...], named
-/// after the block's index, such as "1.weight". Plain layers before the first ODE block are on rank 0, others on the rank where the preceding block
-/// ends. Layers must not share tensors. The network must outlive the backward passes of its outputs.
+/// after the block's index, such as "1.weight". Plain layers before the first ODE block are on rank 0; others are on the rank where the preceding ODE
+/// block ends. Layers must not share tensors. The network must outlive the backward passes of its outputs.
 ///
 /// A layer's random numbers depend only on seed, replica, training pass, block and layer: they are the same as in one process. This holds for plain
 /// layers in training, and for layers of ODE blocks with BlockOptions::random.
 ///
-/// As a TrainableModel it is spread along the axis `layer`; autograd records training passes.
+/// As a TrainableModel, it is split along the axis `layer`, and autograd records its training passes.
 ///
 /// Under autocast, states of ODE blocks stay float32, and layers run one by one. Recomputation in a backward pass uses the forward pass's autocast
 /// settings.
 ///
-/// Passes are computed by iterations: an approximation that becomes exact with enough of them. The gradient is that of the last relaxation,
-/// linearised exactly. Ref: Gunther et al. 2020, SIMODS 2:1.
+/// Passes are computed by iterations: their results are approximations, which become exact with enough iterations. The gradient is the exact gradient
+/// of the last relaxation. Ref: Gunther et al. 2020, SIMODS 2:1.
 class LayerParallel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
   /// Collective. Each rank calls the factories of all blocks, and drops layers of other ranks. @param comm the `layer` axis; duplicated.
-  /// @param range makes these blocks only, such as those of a pipeline's stage. Their names, initial values and random numbers are those that they
-  /// have in the whole network.
+  /// @param range the blocks to make, such as those of a pipeline's stage. Their names, initial values and random numbers are the same as in the
+  /// whole network.
   /// @throws ContractError on every rank if options or blocks differ, no ODE block has two layers, or two layers share a tensor.
   LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {}, const BlockRange& range = {});
   ~LayerParallel() override;
@@ -114,7 +114,7 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   /// one.
   State forward(const State& input, const State& extras);
 
-  /// For a network over a communicator that a failure has revoked: goes on over another one of the same ranks. Collective.
+  /// Replaces the network's communicators, after a failure has revoked them, by duplicates of `comm`, which has the same ranks. Collective.
   void restart_over(const Communicator& comm);
   /// The next pass draws the random numbers of training pass `number`, counted from 0; later passes continue from there. Call it on every rank alike.
   void set_calls(int64_t number);
@@ -129,17 +129,17 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: this rank's stacks are slices of the block's stacks, [layers of the
   /// block, ...]. Exports name their layers as serial_on_root() does, such as "1.3.weight" for layer 3 of "1.weight". A plain layer's "0.weight" is
-  /// also called "0.0.weight", as there.
+  /// also called "0.0.weight", as in serial_on_root().
   std::vector<NamedShard> shards() const override;
   /// The parameters for OptimizerState, which can be loaded on any number of ranks too.
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  /// Assembles the whole network with the current values and modes of all parts; not if layers are split. Collective. @return null on ranks other
-  /// than 0
+  /// Assembles the whole network with the current values and modes of all parts. Not supported if layers are split. Collective. @return null on ranks
+  /// other than 0. @throws ContractError if this network has only some of the blocks (BlockRange)
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
-  /// (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, with step size dt; adds its gradient to that of the
-  /// parameters. It keeps neighbouring layers similar, on which the convergence of the iterations depends. Collective. @return the penalty over all
-  /// ranks
+  /// Computes the penalty (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, with step size dt, and adds its
+  /// gradient to the gradients of the parameters. The penalty keeps neighbouring layers similar; the iterations need that to converge. Collective.
+  /// @return the penalty over all ranks
   double add_smoothness_penalty(double gamma);
 
   std::vector<std::string> axes() const override { return {"layer"}; }

@@ -27,11 +27,11 @@ struct RecurrentOptions {
   CoarseCell coarse_cell = CoarseCell::frozen_gates;
   int levels = 2;                    ///< maximum number of levels; 1: serial
   PerLevel<int64_t> coarsening = 8;  ///< time steps of a level per step of the next
-  int64_t min_coarse = 2;            ///< minimum steps of a level
+  int64_t min_coarse = 2;            ///< minimum number of steps of a level
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
-  /// Maximum memory span of the initial weights: gate biases are drawn so that units forget after 1 to this many steps. 0: as torch::nn draws them.
-  /// Not for an rnn. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
+  /// Longest memory of the initial weights: gate biases are drawn so that units forget after 2 to this many steps. It must exceed 2, and needs a gru
+  /// or an lstm with biases. 0: weights as torch::nn draws them. Ref: Tallec & Ollivier 2018, arXiv 1804.11188
   int64_t longest_memory = 0;
   uint64_t seed = 0;  ///< seed of initial values
 
@@ -39,7 +39,7 @@ struct RecurrentOptions {
   void validate() const;
 };
 void visit(RecurrentOptions& options, OptionVisitor& visitor);
-/// Visits the options that the configuration of a training sets in addition to IterationOptions.
+/// Visits the options that the configuration of a training run sets in addition to IterationOptions.
 void visit_training(RecurrentOptions& options, OptionVisitor& visitor);
 
 /// Optional inputs of a pass in addition to the sequence, the same on all ranks.
@@ -61,8 +61,8 @@ struct RecurrentOutput {
 /// layer's input products are computed once, for all levels and iterations. Every rank has all parameters, with the names of torch::nn, and their
 /// full gradients, which the backward pass sums over the ranks.
 ///
-/// Passes are computed by iterations: an approximation that becomes exact with enough of them. The gradient is that of the last relaxation. Ref: Moon
-/// & Cyr 2022, arXiv 2203.04738.
+/// Passes are computed by iterations: their results are approximations, which become exact with enough iterations. The gradient is the gradient of
+/// the last relaxation. Ref: Moon & Cyr 2022, arXiv 2203.04738.
 class Recurrent : public torch::nn::Module, public IteratedNetwork {
  public:
   struct Range {
@@ -76,8 +76,8 @@ class Recurrent : public torch::nn::Module, public IteratedNetwork {
 
   /// This rank's time steps of a sequence of `steps`; none if begin == end. Local.
   Range block(int64_t steps) const;
-  /// Collective, and so is the backward pass of its outputs. @param block this rank's steps, [steps here, batch, input] @param steps number of steps
-  /// of the whole sequence
+  /// Runs the network. Collective, and so is the backward pass of its outputs. @param block this rank's steps, [steps here, batch, input]
+  /// @param steps number of steps of the whole sequence
   /// @return the outputs, recorded by autograd. Each rank provides the cotangent of its `outputs`. For `hidden` and `cell`, only the cotangent on the
   /// rank where the layer ends counts: rank 0 for a reverse direction, otherwise the last rank.
   /// @throws ContractError on every rank alike, naming ranks, for arguments that do not fit or differ between ranks, and under autocast, which is not

@@ -6,11 +6,12 @@
 
 namespace tw::layer_parallel {
 
-/// All ranks' reports, by rank. Collective. @param comm IteratedNetwork::comm() @param mine this rank's report, of the same passes on all ranks
+/// Returns all ranks' reports, by rank. Collective. @param comm IteratedNetwork::comm() @param mine this rank's report, of the same passes on all
+/// ranks
 std::vector<NetworkReport> reports_of_all_ranks(const Communicator& comm, const NetworkReport& mine);
 
-/// A picture of the last passes, as SVG: residuals over iterations; for each rank and direction the time on each level, in the last relaxation and
-/// waiting; and a detector's results, if there are any. Pure. @param by_rank at least one
+/// Draws the last passes, as SVG: residuals over iterations; for each rank and direction the time on each level, in the last relaxation and waiting;
+/// and a detector's results, if there are any. Pure. @param by_rank at least one report
 std::string report_svg(const std::vector<NetworkReport>& by_rank, const std::vector<Detection>& history = {}, double bound = 1);
 
 }  // namespace tw::layer_parallel

@@ -14,12 +14,12 @@ namespace tw::layer_parallel {
 /// steps. Each rank receives whole sequences, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
 class SequenceModel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
-  /// Collective. @param outputs the shape of a sequence's output, such as {10}; {}: one number
+  /// Collective. @param outputs the shape of the output for one sequence, such as {10}; {}: one number
   SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs);
   ~SequenceModel() override;
 
-  /// Collective, and so is the backward pass. @param inputs [n, ...], viewed as [n, steps, input_size]; the same on every rank
-  /// @return [n, outputs...] on every rank; only the last rank's cotangent counts. Inputs that require a gradient get all of it on every rank.
+  /// Runs the model. Collective, and so is the backward pass. @param inputs [n, ...], viewed as [n, steps, input_size]; the same on every rank
+  /// @return [n, outputs...] on every rank; only the last rank's cotangent counts. Inputs that require a gradient get the whole one on every rank.
   /// @throws ContractError on every rank alike, naming ranks, if inputs differ in shape, dtype or in whether they require a gradient
   at::Tensor forward(const at::Tensor& inputs) override;
 

@@ -31,45 +31,45 @@ struct MgOptReport {
   struct Correction {
     double slope =
         0;  ///< <e, g> of the correction e and the gradient g: the first-order change of the objective. If not negative, the correction is not tried
-    double alpha = 0;   ///< factor with which it was applied; 0: cancelled
+    double alpha = 0;   ///< factor with which the correction was applied; 0: cancelled
     double before = 0;  ///< objective before the correction
-    double after = 0;   ///< objective after it, before post_steps
+    double after = 0;   ///< objective after the correction, before post_steps
 
     bool is_cancelled() const noexcept { return alpha == 0; }
   };
   double loss_before = 0;               ///< loss of the batch with the parameters before the step
   double loss_after = 0;                ///< loss before the finest level's post_steps; it is not computed again after them
   std::vector<Correction> corrections;  ///< by level, all but the coarsest
-  double work = 0;  ///< in forward and backward passes of the finest network (N ODE layers): a pass of n layers costs n / N, or a third of that
-                    ///< without backward
+  double work = 0;  ///< work of the step; 1 is a forward and backward pass of the finest network (N ODE layers). A pass of n layers costs n / N, or
+                    ///< a third of that without its backward pass
 };
 std::ostream& operator<<(std::ostream& out, const MgOptReport& report);
 
-/// Trains a network with the help of smaller ones, one V-cycle per batch. Each level has parameters x and the objective f(x) - <v, x> (v is 0 on the
-/// finest), and does the following:
+/// Trains a network with the help of smaller ones, one V-cycle per batch. Each level has parameters x and the objective f(x) - <v, x>, where v is 0
+/// on the finest level. It does the following:
 ///
 /// 1. Make `pre_steps` gradient steps; g is the gradient after them.
-/// 2. The next level starts at x_H: each coarse layer is the mean of its fine layers. It gets v_H = grad f_H(x_H) - P^T g, so that its objective
-///    equals this one to first order. P copies each coarse layer to its fine layers; P^T sums, because a gradient scales with the step size. The
-///    coarsest level makes `coarse_steps` gradient steps.
-/// 3. The correction is e = P (x_H' - x_H): x += alpha e with alpha = 1, 1/2, 1/4, ... until the objective falls by 1e-4 alpha |<e, g>|. It is
-///    cancelled if <e, g> >= 0, or after `halvings`.
+/// 2. Run the next level from x_H, where each coarse layer is the mean of its fine layers, to x_H'. Its v_H = grad f_H(x_H) - P^T g makes its
+///    objective equal this one to first order. P copies each coarse layer to its fine layers. P^T sums over the fine layers, because a gradient
+///    scales with the step size. The coarsest level makes only `coarse_steps` gradient steps.
+/// 3. Apply the correction e = P (x_H' - x_H): x += alpha e with the first alpha of 1, 1/2, 1/4, ... for which the objective falls by at least
+///    1e-4 alpha |<e, g>|. The correction is cancelled if <e, g> >= 0, or after `halvings`.
 /// 4. Make `post_steps` gradient steps.
 ///
 /// Gradient steps have no momentum.
 class MgOpt {
  public:
   /// Collective. @param networks finest first: the same blocks on the same ranks, each ODE block with a multiple of the next network's layers. The
-  /// finest network is trained; the others hold no state between steps. All have one dtype.
+  /// finest network is trained; the others hold no state between steps. All have the same dtype.
   /// @throws ContractError on every rank if the networks do not fit, or options differ between ranks
   explicit MgOpt(std::vector<std::shared_ptr<layer_parallel::LayerParallel>> networks, const MgOptOptions& options = {});
   ~MgOpt();
   MgOpt(const MgOpt&) = delete;
   MgOpt& operator=(const MgOpt&) = delete;
 
-  /// Makes one V-cycle. Collective. It overwrites `.grad()`. Step n (from 0) draws the random numbers of training pass n. Each pass of the cycle
-  /// updates running statistics.
-  /// @param inputs [n, ...], used on rank 0 only. @param targets on every rank. @param loss rank 0's counts
+  /// Makes one V-cycle. Collective. It clears `.grad()` of all parameters. Step n (from 0) draws the random numbers of training pass n. Each pass of
+  /// the cycle updates running statistics.
+  /// @param inputs [n, ...], used on rank 0 only. @param targets needed on every rank. @param loss called on every rank; rank 0's value counts
   MgOptReport step(const at::Tensor& inputs, const at::Tensor& targets, const LossFunction& loss);
 
   const MgOptOptions& options() const noexcept;

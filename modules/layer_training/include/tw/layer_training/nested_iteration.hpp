@@ -12,12 +12,12 @@ namespace tw::layer_training {
 
 /// Initial values of the new layers.
 enum class Refinement {
-  constant,  ///< those of the coarse layer whose time step contains the new layer
+  constant,  ///< the values of the coarse layer whose time step contains the new layer
   linear,    ///< linear interpolation between the midpoints of coarse time steps
 };
 
-/// Sets the parameters and buffers of `fine` from `coarse`: blocks of equal size are copied, larger ones refined. Collective.
-/// @param fine the same blocks on the same ranks, ODE blocks with a multiple of the layers.
+/// Sets the parameters and buffers of `fine` from `coarse`: blocks of equal size are copied, larger ones are refined. Collective.
+/// @param fine has the same blocks on the same ranks; its ODE blocks have a multiple of the layers of `coarse`.
 /// @throws ContractError on ranks with a tensor that matches none of `coarse`; RevokedError on the others
 void refine(const layer_parallel::LayerParallel& coarse, layer_parallel::LayerParallel& fine, Refinement refinement = Refinement::constant);
 

@@ -23,13 +23,13 @@ void visit(SpliNetOptions& options, OptionVisitor& visitor);
 ///
 /// Every rank of the axis has all control points, [control_points, ...], named like the stacks of LayerParallel with the suffix ".control_points".
 /// Their gradient is B^T times that of the layers, summed over the ranks, so all ranks' optimizers make the same update. With degree 0 and one
-/// control point per layer it equals the network itself. Frozen parameters stay per layer.
+/// control point per layer it equals the network itself. Frozen parameters keep their value in each layer.
 ///
 /// Train it by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. The network's own parameters are
 /// overwritten before each pass. whole_on_root() returns the layers, under the network's own names.
 class SpliNet : public ModelDecorator {
  public:
-  /// Collective. A control point is initialised from the layer in the middle of its part of the depth, independently of the number of ranks.
+  /// Collective. A control point is initialised from the layer in the middle of its part of the depth; this does not depend on the number of ranks.
   /// @param net must already have its final dtype and device
   /// @throws ContractError on every rank if an ODE block has fewer layers than control points, or options differ between ranks
   explicit SpliNet(std::shared_ptr<layer_parallel::LayerParallel> net, const SpliNetOptions& options = {});

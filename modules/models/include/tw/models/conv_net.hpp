@@ -20,7 +20,7 @@ struct ConvNetOptions {
 };
 
 /// Convolutions (3x3, padded to keep the image's size), each with an activation, and a linear layer. This is the net of Propulate's tutorial, which
-/// searches its depth and activation. With c channels, 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
+/// searches its depth and activation. With c channels it has 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
 class ConvNetImpl : public torch::nn::Module {
  public:
   explicit ConvNetImpl(const ConvNetOptions& options = {});

@@ -19,10 +19,10 @@ struct GptOptions {
   double dropout = 0;
 };
 
-/// The residual branch of a GPT block. Layer-parallel networks use it as du/dt: a block is then an Euler step of size 1.
+/// The residual branch of a GPT block. Layer-parallel networks use it as du/dt, so that a block is an Euler step of size 1.
 class GptBranchImpl : public torch::nn::Module {
  public:
-  /// Weights are normal(0, 0.02); those that end a branch are divided by sqrt(2 blocks).
+  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 blocks).
   explicit GptBranchImpl(const GptOptions& options);
   /// @param x [n, length, width] @return the same shape: attention(x) + mlp(x + attention(x))
   torch::Tensor forward(const torch::Tensor& x);
@@ -41,7 +41,7 @@ class GptBranchImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptBranch);
 
-/// The embeddings before the blocks: [n, length] -> [n, length, width].
+/// The token and position embeddings before the blocks: [n, length] -> [n, length, width].
 class GptOpeningImpl : public torch::nn::Module {
  public:
   explicit GptOpeningImpl(const GptOptions& options);
@@ -59,7 +59,8 @@ torch::nn::Sequential gpt_closing(const GptOptions& options);
 /// connections, a final layer norm, and logits from the token embedding's weight (tied). Ref: Radford et al. 2019, GPT-2.
 class GptImpl : public torch::nn::Module {
  public:
-  /// Weights are normal(0, 0.02); those that end a residual branch are divided by sqrt(2 blocks). @throws ContractError naming the wrong field
+  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 blocks).
+  /// @throws ContractError naming the wrong field.
   explicit GptImpl(const GptOptions& options);
   /// @param tokens int64 [n, length], length up to the context. @return logits [n, length, vocabulary]
   torch::Tensor forward(const torch::Tensor& tokens);

@@ -12,7 +12,7 @@ class MlpImpl : public torch::nn::Module {
  public:
   /// @param widths sizes of input, hidden layers and output; at least two.
   explicit MlpImpl(const std::vector<int64_t>& widths);
-  /// @param x [n, ...] with widths.front() elements a sample; n may be 0. @return [n, widths.back()].
+  /// @param x [n, ...] with widths.front() elements per sample; n may be 0. @return [n, widths.back()].
   torch::Tensor forward(torch::Tensor x);
 
  private:

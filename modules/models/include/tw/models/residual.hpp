@@ -7,7 +7,7 @@
 
 namespace tw::models {
 
-/// [n, 1, height, width] -> [n, channels, (height + 1) / 2, (width + 1) / 2]
+/// A convolution (3x3, stride 2) and ReLU: [n, 1, height, width] -> [n, channels, (height + 1) / 2, (width + 1) / 2].
 torch::nn::Sequential residual_opening(int64_t channels);
 
 /// Returns du/dt = relu(conv3x3(u)).
@@ -22,7 +22,7 @@ class ResidualLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResidualLayer);
 
-/// [n, channels, height, width] -> logits [n, classes]: 2 x 2 mean pooling, then a linear layer. @param pixels (height / 2) * (width / 2)
+/// Mean pooling (2x2) and a linear layer: [n, channels, height, width] -> logits [n, classes]. @param pixels (height / 2) * (width / 2).
 torch::nn::Sequential residual_closing(int64_t channels, int64_t pixels, int64_t classes);
 
 }  // namespace tw::models

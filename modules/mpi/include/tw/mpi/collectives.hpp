@@ -19,8 +19,9 @@ struct Buffer {
   ElementType type = ElementType::uint8;
 };
 
-// Each function makes a transfer to pass to `start()`. Collective, except send and receive. Memory must stay valid until completion.
-// MPI cannot reduce float16 and bfloat16. `average` computes the sum. min and max propagate NaN; integers wrap around.
+// Each function makes a transfer to pass to `start()`. They are collective, except those that send or receive messages. Memory must stay valid until
+// completion. Reductions do not support float16 and bfloat16, which MPI does not have. `average` computes only the sum. min and max propagate NaN;
+// sums and products of integers wrap around.
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);
@@ -28,11 +29,11 @@ std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buf
 std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 /// In place on `root`; unchanged elsewhere.
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root);
-/// @param output `input.count` / size elements, must not overlap `input`.
+/// @param output memory for `input.count` / comm.size() elements; must not overlap `input`.
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
-/// Concatenates `mine` of all ranks. @param mine its place in `all`, or memory elsewhere; the same choice on all ranks.
-/// @param sizes bytes by rank, the same list on every rank.
+/// Concatenates the `mine` of all ranks. @param mine this rank's part of `all` itself, or separate memory; all ranks must make the same choice.
+/// @param sizes bytes of each rank; the same list on every rank.
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes);
 /// Sends the r-th block of `bytes` bytes of `input` to rank r. The block from rank q becomes the q-th block of `output`.
@@ -46,7 +47,7 @@ struct PeerBuffer {
 
 /// A collective that consists of messages: all-to-all of unequal sizes, gather, scatter. Each message carries its collective, dtype and size.
 /// Messages between two ranks of one communicator match in call order. @throws ContractError, from advance(), if collective, dtype or size differ
-/// between sender and receiver; it names both.
+/// between sender and receiver; the message names both.
 std::unique_ptr<Transfer> exchange_transfer(const Communicator& comm, Collective collective, std::span<const PeerBuffer> sends,
                                             std::span<const PeerBuffer> receives);
 
@@ -56,34 +57,35 @@ struct PeerMemory {
   std::span<std::byte> memory;
 };
 
-/// The messages of such a collective, all at once, in pieces small enough that MPI libraries send them without a handshake. Messages of one
-/// `sequence` between two ranks match in order; empty ones are not sent. Local.
-/// @param sequence number of the collective among those of `comm` that consist of messages, the same on all ranks
+/// Starts several messages of a collective at once. It cuts them into pieces so small that MPI libraries send them without a handshake. Messages with
+/// the same `sequence` between two ranks match in order; empty messages are not sent. Local.
+/// @param sequence number that distinguishes collectives in flight on `comm`; the same on all ranks of the collective
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
-/// Maximum number of such collectives in flight on a communicator, which MPI's range of tags limits. May be 0.
+/// Maximum number of sequences in flight on a communicator. MPI's range of tags limits it; it may be 0.
 int64_t max_sequences(const Communicator& comm) noexcept;
 
-/// A message that carries its dtype and size. @throws ContractError, from the receiver's advance(), if they differ from those of `buffer`
+/// A message between two ranks that carries its dtype and size. The receiver's advance() throws ContractError if they differ from those of its
+/// `buffer`.
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// Messages that match no other kind. An operation in flight uses them to communicate, whatever else is in flight on `comm`.
+// Messages with a separate tag, which match no other messages. An operation in flight uses them to communicate, whatever else is in flight on `comm`.
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 
-/// Concatenates equal-sized `mine` of all ranks, in messages that match no other kind. The n-th call on one rank matches the n-th call on every other
-/// rank, whatever else is in flight on `comm`. Returns at once on every rank.
+/// Concatenates the `mine` of all ranks, which have the same size, in messages with a separate tag. The n-th call on one rank matches the n-th call
+/// on every other rank, whatever else is in flight on `comm`. Does not wait for other ranks.
 std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 
-// For the library's own small messages; complete on return. They work on a copy, so that your memory is not accessed after an exception.
+// Blocking calls for the library's own small messages. They work on a copy, so that your memory is not accessed after an exception.
 
 /// Reduces in place.
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root);
-/// Concatenates equal-sized `mine` of all ranks into `all`, in rank order. @param all mine.size() * comm.size() bytes.
+/// Concatenates the `mine` of all ranks, which have the same size, into `all`, in rank order. @param all mine.size() * comm.size() bytes.
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
-/// The same with a size per rank. @param sizes bytes of each rank; their sum is all.size().
+/// The same, but sizes may differ. @param sizes bytes of each rank; their sum is all.size().
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes);
 
 }  // namespace tw::mpi

@@ -15,9 +15,11 @@ class Runtime;
 struct CommunicatorState;
 }  // namespace mpi
 
-/// A group of ranks that communicate with each other. Owns its MPI communicator; move-only. Errors are reported as MpiError.
+/// A group of ranks that communicate with each other. Owns its MPI communicator, unless it is Environment::world(); move-only. Throws MpiError if an
+/// MPI call fails.
 ///
-/// Destroying one is not collective: the MPI handle is queued and freed at Environment::free_communicators() or when the `Environment` is left.
+/// Destroying one is not collective: the MPI handle is queued and freed later, at the latest when the `Environment` ends; see
+/// Environment::free_communicators().
 class Communicator {
  public:
   /// An independent copy of `comm`; `comm` stays untouched. Collective over `comm`. Defined in <tw/mpi/interop.hpp>.
@@ -31,7 +33,7 @@ class Communicator {
 
   Rank rank() const noexcept;
   int size() const noexcept;
-  /// For messages, such as "world/dup".
+  /// The name in messages, such as "world/dup".
   const std::string& name() const noexcept;
 
   // Communicators derived from this one. Revoking this one also revokes them.
@@ -52,13 +54,13 @@ class Communicator {
 
   /// Ends all current and future waits of all members on this communicator, and on those derived from it, with a RevokedError. Local: the others are
   /// notified while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
-  /// @param reason for the error message on other ranks; at most 200 characters.
+  /// @param reason part of the error message on every rank; other ranks receive its first 255 characters.
   void revoke(std::string_view reason) const;
   bool revoked() const noexcept;
   /// A new communicator of `members` only, in this order: the only operation that a revoked communicator still supports. It does not depend on this
-  /// one. Collective over `members`. @param members ranks here, this one among them; the same list on each.
-  /// @throws Error if some members have not called it within `timeout`; they may then try again. A late member may also receive this error, caused by
-  /// the first timeout of the others.
+  /// one. Collective over `members`. @param members ranks of this communicator, including this rank; the same list on each.
+  /// @throws Error if some members have not called it within `timeout`; they may then try again. A late member may also receive this error, because
+  /// the first attempt of the others has timed out.
   Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
   /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.

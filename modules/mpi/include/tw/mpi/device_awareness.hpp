@@ -12,12 +12,13 @@ struct DeviceAwareness {
   std::optional<bool> running;   ///< according to EnvironmentOptions::device_aware, or else the MPI library at run time
 };
 
-/// @param kind LibTorch's name: "cuda", "hip" or "xpu"; MPI reports nothing about others. Local, and the same on all ranks of one MPI.
+/// What is known about MPI and the memory of devices of `kind`. Local; the result is the same on all ranks that use the same MPI.
+/// @param kind LibTorch's name: "cuda", "hip" or "xpu"; MPI reports nothing about others.
 ///
 /// Open MPI reports CUDA, and ROCm from version 5 on (mpi-ext.h); MPICH 4 reports all three (MPIX_GPU_query_support).
 DeviceAwareness device_awareness(const Communicator& comm, std::string_view kind);
 
-/// Whether messages and collectives of `comm` accept such pointers.
+/// Whether messages and collectives of `comm` accept pointers to the memory of devices of `kind`; false if that is unknown.
 inline bool takes_devices(const Communicator& comm, std::string_view kind) { return device_awareness(comm, kind).running.value_or(false); }
 
 }  // namespace tw::mpi

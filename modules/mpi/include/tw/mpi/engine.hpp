@@ -19,7 +19,8 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
   virtual ~Transfer() = default;
-  /// Advances without waiting; returns true once complete, and is then not called again. Called by one thread at a time. @throws on failure
+  /// Advances without waiting; returns true once complete, and is then not called again. Called by one thread at a time. Throws if the transfer
+  /// fails.
   virtual bool advance() = 0;
 };
 
@@ -30,29 +31,29 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
   virtual ~Completion() = default;
-  /// Makes the current stream wait. Called by each wait for the operation.
+  /// Makes the current stream wait for this work. Called by each wait for the operation.
   virtual void join_stream() = 0;
-  /// Blocks the host until it is done.
+  /// Blocks the host until this work is done.
   virtual void wait_on_host() = 0;
 
-  /// Whether completion depends on other ranks. Waits end anyway, but the engine keeps the operation until it is done. A wait on the host then
-  /// reports late ranks, and a revocation ends it.
+  /// Whether this work depends on other ranks. Work::wait() does not wait for it, but the engine keeps the operation until is_done(). A wait on the
+  /// host then reports late ranks, and ends when the communicator is revoked.
   virtual bool is_watched() const { return false; }
   virtual bool is_done() { return true; }
-  /// Abandons it, since other ranks may never take part.
+  /// Abandons this work, because other ranks may never do their part of it.
   virtual void give_up() {}
 };
 
 /// Puts `transfer` into the engine, and advances it once unless many others are in flight. Local.
-/// @param call for messages, and for the record of this rank's last call.
+/// @param call describes the operation in messages, and in the record of this rank's last call.
 /// @param finish runs once after the transfer, on whichever thread drives the engine; it may own objects that must live until then.
 /// @param completion device work that the transfer or `finish` has begun.
 /// Waits on the result throw RevokedError when `comm` is revoked.
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<Transfer> transfer, std::function<void()> finish = {},
            std::shared_ptr<Completion> completion = {});
 
-/// Drives progress until `is_done()`, advancing all operations, and monitors the wait like any other. For conditions that other ranks fulfil only
-/// through operations on device streams. @throws RevokedError if `comm` is revoked
+/// Advances all operations until `is_done()` returns true. The watchdog monitors this wait like any other. For conditions that other ranks fulfil
+/// only through operations on device streams. @throws RevokedError if `comm` is revoked
 void wait_until(const Communicator& comm, const std::function<bool()>& is_done);
 
 /// The same for a condition that depends on another rank.

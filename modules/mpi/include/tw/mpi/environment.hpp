@@ -11,8 +11,8 @@ namespace tw {
 
 /// The thread levels of the MPI standard: which threads may call MPI.
 enum class ThreadLevel {
-  funneled,    ///< only the thread that initialised MPI; calls of others throw ContractError. This includes gradient hooks, which run on the thread
-               ///< that calls backward(), but on an autograd thread for tensors on devices and in backward passes nested 60 deep
+  funneled,    ///< only the thread that initialised MPI; calls from other threads throw ContractError. Gradient hooks run on the thread that calls
+               ///< backward(), except for tensors on devices and in backward passes nested 60 deep: there they run on an autograd thread
   serialized,  ///< any thread, one at a time
   multiple,    ///< any thread
 };
@@ -22,7 +22,7 @@ std::string_view to_string(ThreadLevel level);
 /// What advances operations in flight while the program computes.
 enum class ProgressDriver {
   inlined,  ///< the program's own waits, tests and progress(); needs no thread. Best if all cores compute.
-  thread,   ///< also a thread of the library; needs MPI_THREAD_MULTIPLE. Pays off with a spare core or a slow network
+  thread,   ///< in addition, a thread of the library; needs MPI_THREAD_MULTIPLE. Pays off with a spare core or a slow network
 };
 
 struct EnvironmentOptions {
@@ -33,10 +33,10 @@ struct EnvironmentOptions {
   /// Unset: on in audit builds, off in others.
   std::optional<bool> audit = {};
   ProgressDriver progress = ProgressDriver::inlined;
-  /// Wait after which this rank logs the late ranks and their last known calls.
+  /// How long a rank waits before it logs the late ranks and their last known calls.
   std::chrono::milliseconds stall_warning = std::chrono::seconds(60);
-  /// Wait after which it logs the same and aborts the job. On an adopted MPI it revokes the communicator instead: all members that wait on it get a
-  /// RevokedError.
+  /// How long a rank waits before it logs the same and aborts the job. On an adopted MPI it revokes the communicator instead: all members that wait
+  /// on it get a RevokedError.
   std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
   /// Maximum number of elements (or bytes) in one MPI call; longer messages are split. At most 2^31 - 1, the default; lower it for an MPI that fails
   /// at smaller sizes.
@@ -44,8 +44,8 @@ struct EnvironmentOptions {
   /// Whether MPI accepts pointers to device memory, so that tensors there need no staging. Unset: as MPI itself reports. Must be the same on all
   /// ranks.
   std::optional<bool> device_aware = {};
-  /// Maximum wait, on leaving the scope, for operations whose handles were dropped. After it the job is aborted; on an adopted MPI, an error is
-  /// logged, and the operations are left as they are.
+  /// How long the destructor waits for operations whose handles were dropped. After that it aborts the job; on an adopted MPI, it logs an error and
+  /// abandons the operations.
   std::chrono::milliseconds drain_timeout = std::chrono::seconds(30);
 };
 
@@ -56,7 +56,7 @@ struct EnvironmentOptions {
 ///
 /// If the program owns MPI, the Environment only adopts it. It then never finalises MPI, never ends the process or the job, and leaves
 /// std::terminate's handler alone. If an exception leaves its scope, it frees nothing, since the program may handle the exception. See also
-/// set_log_function(). An Environment inside the scope of another shares the other's state and its `audit`.
+/// set_log_function(). An Environment inside the scope of another one shares the state and all options of that one.
 class Environment {
  public:
   /// Initialises MPI, or adopts it if it runs already. Collective over the world when it initialises.
@@ -78,18 +78,19 @@ class Environment {
   ThreadLevel thread_level() const noexcept { return thread_level_; }
   /// Whether MPI was running before and will not be finalised here.
   bool adopted() const noexcept { return adopted_; }
-  /// Frees the MPI handles of communicators that all their members have destroyed. Collective over the world. MPI supports some thousands of handles.
-  /// When a communicator is created and a member has destroyed 32, the members free the destroyed ones automatically. A handle is kept until the end
-  /// if operations failed in MPI's own collectives, or if messages were not received.
+  /// Frees the MPI handles of communicators that all their members have destroyed, because MPI supports only some thousands of handles. Collective
+  /// over the world. When a communicator is created, its members do the same among themselves if one of them has destroyed 32 communicators since the
+  /// last time. A handle is kept until the end if operations failed in MPI's own collectives, or if messages were not received.
   void free_communicators();
   /// The number of MPI handles that wait to be freed on this rank. Local.
   int64_t communicators_to_free() const;
-  /// Sets EnvironmentOptions::stall_warning and stall_abort for waits that begin later, for programs that learn them only once MPI runs. Local.
+  /// Sets EnvironmentOptions::stall_warning and stall_abort for waits that begin later. For programs that know these times only after MPI has
+  /// started. Local.
   void watch(std::chrono::milliseconds stall_warning, std::chrono::milliseconds stall_abort);
   /// The MPI library's own description of itself, one line.
   static std::string library_version();
 
-  /// Ends all ranks of the job at once. First writes `message` with this rank, unless it is empty. Open MPI 4 adds no text.
+  /// Ends all ranks of the job at once. First logs `message` with this rank, unless it is empty. Suppresses the text that Open MPI 4 would add.
   [[noreturn]] static void abort(std::string_view message, int exit_code = 1);
 
  private:

@@ -14,7 +14,8 @@ inline Communicator Communicator::duplicate_of<MPI_Comm>(MPI_Comm comm) {
   return mpi::duplicate_native(&comm);
 }
 
-/// The underlying MPI communicator of `comm`, for your own MPI calls; owned by `comm`. It returns errors as codes.
+/// The underlying MPI communicator of `comm`, for your own MPI calls; do not free it. MPI calls on it return error codes (MPI_ERRORS_RETURN), except
+/// on the world of an adopted MPI, whose error handler is not changed.
 inline MPI_Comm native_handle(const Communicator& comm) { return *static_cast<const MPI_Comm*>(mpi::native(comm)); }
 
 }  // namespace tw

@@ -13,7 +13,8 @@ class Board;
 
 /// Another handle to the same communicator, for operations that outlive the user's handle.
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
-/// A non-owning handle for transfers, whose operation already holds the communicator. The communicator itself keeps a failed transfer.
+/// A non-owning handle for transfers. A transfer needs no owning one: its operation already owns the communicator, and a failed transfer is kept by
+/// the communicator itself, so an owning handle would never be freed.
 inline Communicator borrow(const Communicator& comm) {
   return Communicator(std::shared_ptr<CommunicatorState>(std::shared_ptr<void>(), comm.state().get()));
 }
@@ -30,8 +31,8 @@ void with_engine_paused(const Communicator& comm, const std::function<void()>& c
 /// Sets the current activity of the ranks of `comm`, such as "trial 7". The watchdog adds it to messages about waits on `comm` and on communicators
 /// derived from it. Empty: none. Local.
 void set_activity(const Communicator& comm, const std::string& occasion);
-/// Sets the board where the engine records this rank's calls for the watchdogs of other ranks. Call it while no operation is advanced, or from inside
-/// one.
+/// Sets the board where the engine records this rank's calls for the watchdogs of other ranks. Call it in with_engine_paused(), or in a transfer's
+/// advance().
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);
 
 /// The address of the MPI_Comm, so that this header does not need <mpi.h>.

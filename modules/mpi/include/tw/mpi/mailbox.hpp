@@ -12,8 +12,8 @@
 
 namespace tw::mpi {
 
-/// Sends and receives messages of any length at any time; receivers need not expect them. Messages of one sender arrive in order. Every call except
-/// the destructor throws RevokedError once `comm`, or a communicator from which it was derived, is revoked.
+/// Sends and receives messages of different lengths at any time; receivers need not expect them. Messages of one sender arrive in order. Functions
+/// that communicate throw RevokedError once `comm`, or a communicator from which it was derived, is revoked.
 class Mailbox {
  public:
   struct Message {
@@ -31,20 +31,20 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has been sent. That wait is
-  /// monitored.
+  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has been sent. The watchdog
+  /// monitors that wait.
   /// @param bytes size 1 to EnvironmentOptions::largest_message. @param to any rank, including this one. @throws ContractError otherwise
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next message that has arrived, if any.
   std::optional<Message> take();
   /// The same, but waits at most `timeout` for a message.
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
-  /// Returns when all messages have been sent; receives messages meanwhile. Monitored by the watchdog.
+  /// Returns when all messages have been sent; receives messages meanwhile. The watchdog monitors this wait.
   void flush() { leave_at_most(0); }
   /// Whether flush() has nothing to wait for, as of this rank's last check.
   bool all_left() const noexcept { return sends_.empty(); }
 
-  /// Numbers of messages sent to each rank, and received from each, so far.
+  /// Numbers of messages sent to each rank so far, and of messages from each rank that take() has returned.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
   const std::vector<int64_t>& received() const noexcept { return received_; }
 

@@ -30,8 +30,8 @@ class StartQueue {
 
 /// The queue for collectives. MPI matches them by call order, including blocking ones.
 StartQueue& collective_queue(const Communicator& comm) noexcept;
-/// The queue for messages between two ranks, and for collectives that consist of messages. They depend only on this rank, so that no other rank can
-/// delay them.
+/// The queue for messages between two ranks, and for collectives that consist of messages. Their start depends only on this rank, so no other rank
+/// can delay it.
 StartQueue& message_queue(const Communicator& comm) noexcept;
 
 }  // namespace tw::mpi

@@ -13,7 +13,7 @@ struct Topology {
   int nodes = 1;       ///< number of nodes
   int node_index = 0;  ///< index of this node, 0 to nodes - 1, ordered by lowest rank
   std::string node;    ///< this node's host name
-  int cores = 1;       ///< this rank's share of the cores that it may use, divided among the node's ranks that may use the same; at least 1
+  int cores = 1;       ///< cores that this rank may use, divided by the number of this node's ranks that may use the same cores; at least 1
 };
 
 /// The ranks of `comm` that share memory with this one, itself included, ascending. Local, except that the first call is collective for the world()

@@ -34,10 +34,10 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws the operation's error
   void wait();
-  /// The same for waits that may last long while other ranks remain active: `activity` is called repeatedly, and the watchdog restarts whenever it
-  /// returns a different number.
+  /// Like wait(), for waits that may last long while other ranks remain active: `activity` is called repeatedly, and the watchdog restarts whenever
+  /// it returns a different number.
   void wait(const std::function<int64_t()>& activity);
-  /// The same; results on a device are then also complete for the host.
+  /// Like wait(); results on a device are then also complete for the host.
   void wait_on_host();
   /// Whether the operation is known to be complete. Advances nothing, and does not report failures.
   bool done() const noexcept;
@@ -48,7 +48,7 @@ class [[nodiscard]] Work {
   std::shared_ptr<mpi::Operation> operation_;
 };
 
-/// Completes every one of `works`. @throws the first failure
+/// Waits for all of `works`, even if some fail. @throws the first failure
 template <class Works>
 void wait_all(Works& works) {
   std::exception_ptr failure;

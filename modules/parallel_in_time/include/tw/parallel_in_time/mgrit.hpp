@@ -7,10 +7,10 @@
 namespace tw::layer_parallel {
 
 struct MgritOptions {
-  int iterations = 10;   ///< maximum; 0: serial, all steps one after the other
-  double tolerance = 0;  ///< stop after an iteration whose residual is below this; 0: make all iterations
+  int iterations = 10;   ///< maximum number of iterations; 0: serial, all steps one after the other
+  double tolerance = 0;  ///< stop after an iteration whose residual is below this; 0: run all iterations
   CycleOptions cycle = {};
-  PerLevel<double> weights = 1.0;  ///< w of C-relaxations; 1.3 to 1.8 may help after FCF
+  PerLevel<double> weights = 1.0;  ///< weight w of C-relaxations; 1.3 to 1.8 may help with FCF-relaxation
   bool residuals = true;           ///< compute residuals; otherwise tolerance and divergence are not checked, and no all-reduce is made
   OnDivergence on_divergence = OnDivergence::report;
 
@@ -19,20 +19,21 @@ struct MgritOptions {
 };
 void visit(MgritOptions& options, OptionVisitor& visitor);
 
-/// The work at the points of level 0 after the iterations.
+/// The last relaxation, on level 0, which follows the iterations.
 struct MgritFinish {
-  bool last_c_relaxation = false;  ///< relax the C-points once more, as networks do: each step is made once
-  bool weighted = true;            ///< use level 0's weight in that relaxation; false for networks, whose gradient is that of the steps themselves
+  bool last_c_relaxation = false;  ///< also relax the C-points, as networks do, so that every step is made once
+  bool weighted = true;            ///< use level 0's weight for these C-points; false for networks, because their gradient ignores weights
   bool store_all = false;          ///< keep all points, not only C-points
 };
 void visit(MgritFinish& finish, OptionVisitor& visitor);
 
-/// Multigrid reduction in time with FAS. After k iterations the first k (1 + nu) intervals of level 0 are exact (k - 1 with skip_downcycle).
+/// Multigrid reduction in time with the full approximation scheme (FAS). After k iterations the first k (1 + nu) intervals of level 0 are exact, or
+/// the first (k - 1) (1 + nu) with skip_downcycle; nu is the number of relaxations.
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; has the plan's number of ranks, and no other communication
-  /// during solve().
+  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; must have the plan's number of ranks, and must not be used
+  /// for anything else during solve().
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
   Mgrit(Communicator&&, LevelPlan, MgritOptions, MgritFinish = {}) = delete;
 

@@ -9,10 +9,10 @@
 namespace tw::layer_parallel {
 
 struct NewtonOptions {
-  int iterations = 10;   ///< maximum; 0: serial, all steps one after the other
-  double tolerance = 0;  ///< stop after an iteration whose residual is below this; 0: make all iterations
-  /// full: Newton's method, converges quadratically near the solution. diagonal: a quasi-Newton method, converges linearly; an iteration costs little
-  /// more than the steps.
+  int iterations = 10;   ///< maximum number of iterations; 0: serial, all steps one after the other
+  double tolerance = 0;  ///< stop after an iteration whose residual is below this; 0: run all iterations
+  /// full: Newton's method, which converges quadratically near the solution. diagonal: a quasi-Newton method, which converges linearly, but whose
+  /// iterations cost little more than the steps.
   JacobianKind jacobian = JacobianKind::full;
   bool residuals = true;  ///< compute residuals; otherwise tolerance and divergence are not checked, and no all-reduce is made
   OnDivergence on_divergence = OnDivergence::report;
@@ -22,18 +22,18 @@ struct NewtonOptions {
 };
 void visit(NewtonOptions& options, OptionVisitor& visitor);
 
-/// With the current states u, f_k = step(u_{k-1}) and its Jacobian J_k, an iteration solves h_k = f_k + J_k (h_{k-1} - u_{k-1}) for all k. The
-/// residual of an iteration is f - u at all points, for the states that it begins with. After the iterations all steps are made once more, each from
-/// its current state; this is the result. After i iterations the first i + 1 states are exact for any steps. For linear steps, one iteration with
-/// full Jacobians is exact. States that overflow restart from f.
+/// Let u be the current states, f_k = step(u_{k-1}), and J_k the Jacobian of that step. An iteration solves h_k = f_k + J_k (h_{k-1} - u_{k-1}) for
+/// all k; h are the next states. The residual of an iteration is f - u at all points, where u are the states at its start. After the iterations all
+/// steps are made once more, each from its current state; their results are the solution. After i iterations the first i + 1 states are exact,
+/// whatever the steps. For linear steps, one iteration with full Jacobians is exact. Where a correction overflows, the next state is f.
 ///
 /// Ranks compose the linear recurrence of their steps in parallel; then one state is passed from rank to rank. Each iteration stores one Jacobian per
 /// step of a rank. In the report, phase `relax` is the linearisation, and `solve` the recurrence.
 /// Ref: Lim et al. 2024, arXiv 2309.12252; diagonal: Gonzalez et al. 2024, arXiv 2407.19115.
 class Newton : public ParallelInTime {
  public:
-  /// Collective: all ranks pass the same plan and options. @param comm borrowed; has the plan's number of ranks, and no other communication during
-  /// solve().
+  /// Collective: all ranks pass the same plan and options. @param comm borrowed; must have the plan's number of ranks, and must not be used for
+  /// anything else during solve().
   /// @param plan its coarse levels are not used
   Newton(const Communicator& comm, const LevelPlan& plan, NewtonOptions options);
   Newton(Communicator&&, const LevelPlan&, NewtonOptions) = delete;
@@ -42,7 +42,7 @@ class Newton : public ParallelInTime {
   const NewtonOptions& options() const noexcept { return options_; }
   void set_iterations(int iterations) override;
   void observe(PhaseObserver observer) override;
-  /// @param propagator a LinearisingPropagator. @param guess all points of this rank, such as Solution::points; empty: zeros
+  /// @param propagator a LinearisingPropagator. @param guess states at all points of this rank, such as Solution::points; empty: zeros
   Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) override;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multigrid in time for any time-stepping u_{k+1} = step(t_k, dt, u_k): any ODE, and any state that can be stored in tensors.
+// Multigrid in time for any time-stepping scheme u_{k+1} = step(t_k, dt, u_k): any ODE, and any state that can be stored in tensors.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -60,8 +60,8 @@ concept OdeState = requires(const T& value, const State& tensors) {
   { StateTraits<T>::value(tensors) } -> std::same_as<T>;
 };
 
-/// Returns the value at t + dt from the value at t. dt is the step size of any level, a multiple of the finest. On every rank, a step must return
-/// equal results for equal arguments, must not change its arguments, and must keep a state's shapes.
+/// Returns the value at t + dt from the value at t. dt is the step size of any level, a multiple of the finest one. On every rank, a step must return
+/// equal results for equal arguments. It must not change its arguments, and must keep the shapes and dtypes of a state.
 template <class F, class T>
 concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T& u) {
   { step(t, dt, u) } -> std::convertible_to<T>;
@@ -69,21 +69,21 @@ concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T&
 
 template <class T>
 struct Options {
-  double final_time = 1;             ///< T; point k lies at T k / N, unless `times` is set
-  int levels = 2;                    ///< maximum number
-  PerLevel<int64_t> coarsening = 4;  ///< c
-  int64_t min_coarse = 2;            ///< a level has at least this many steps
+  double final_time = 1;             ///< final time T; point k is at time T k / N, unless `times` is set
+  int levels = 2;                    ///< maximum number of levels
+  PerLevel<int64_t> coarsening = 4;  ///< steps of a level per step of the next
+  int64_t min_coarse = 2;            ///< minimum number of steps of a level
   MgritOptions solver = {};
   MgritFinish finish = {};
   /// Initial guess at time t; the first iteration then does not skip its downcycle. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
-  /// Times of the N + 1 points, ascending from any t; replaces final_time. Empty: equal steps.
+  /// Times of the N + 1 points, strictly ascending; the first may be any time. Replaces final_time. Empty: equal steps.
   std::vector<double> times = {};
   /// Cost of each step of the finest level, in any unit: ranks get blocks of about equal cost. Empty: equal costs.
   std::vector<double> costs = {};
 };
 
-/// The values at this rank's points first, first + spacing, ...: all points with finish.store_all, otherwise its C-points.
+/// The values at the points first, first + spacing, ... of this rank: all its points with finish.store_all, otherwise its C-points.
 template <class T>
 struct Trajectory {
   std::vector<T> values;

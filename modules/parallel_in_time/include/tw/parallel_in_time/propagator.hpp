@@ -9,7 +9,7 @@
 
 namespace tw::layer_parallel {
 
-/// The state at a point, as one or several tensors. Stacked: the states of n points, each tensor with an additional first dimension n.
+/// The state at a point, as one or several tensors. A stacked State holds the states of n points: each tensor has an additional first dimension n.
 using State = std::vector<at::Tensor>;
 
 /// Runs of steps of one level, made in parallel.
@@ -17,7 +17,7 @@ struct March {
   const LevelPlan& plan;
   int level = 0;
   Runs runs;
-  bool last = false;  ///< the last march over these steps in this solution, in which layers update their buffers
+  bool last = false;  ///< whether this is the last march over these steps in a solution, in which layers update buffers
 };
 
 /// Makes the steps of an evolution u_{k+1} = step(u_k). It must return equal results for equal arguments.
@@ -32,13 +32,14 @@ class Propagator {
   virtual State march(const March& march, const State& from, const Between& between) = 0;
 };
 
-/// Which derivatives of a step are computed. A state's tensors are [..., width], with the same leading dimensions, which steps do not mix.
+/// Which derivatives of a step are computed. A state's tensors are [..., width]. Their leading dimensions are the same, and steps do not mix entries
+/// along these.
 enum class JacobianKind {
-  full,      ///< all derivatives of the state as one vector of S components, its tensors concatenated. [..., S, S]
-  diagonal,  ///< derivatives within each unit only; k tensors of one width are k numbers per unit. [..., k, k, width]
+  full,      ///< all derivatives, with the state's tensors concatenated to one vector of S components; shape [..., S, S]
+  diagonal,  ///< only derivatives within each unit: k tensors of one width are k numbers per unit; shape [..., k, k, width]
 };
 
-/// The transposed Jacobians, as views. @param jacobian in the shape of `kind`
+/// The transposed Jacobians, as views. @param jacobian has the shape of `kind`
 at::Tensor transposed(const at::Tensor& jacobian, JacobianKind kind);
 
 struct Linearisation {

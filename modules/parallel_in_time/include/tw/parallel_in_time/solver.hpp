@@ -12,19 +12,19 @@
 
 namespace tw::layer_parallel {
 
-/// Statistics of a solution. Values over all ranks are the same on each.
+/// Statistics of a solution. Values that cover all ranks are the same on every rank.
 struct Report {
   int iterations = 0;
-  std::vector<std::optional<double>> residuals;  ///< by iteration: the 2-norm over all points of level 0 on all ranks; none where not computed
-  double rounding = 0;                           ///< estimated rounding error in the last residual, if there is one
+  std::vector<std::optional<double>> residuals;  ///< by iteration: 2-norm over all points of level 0 on all ranks; none: not computed
+  double rounding = 0;                           ///< estimated rounding error of the last residual; 0 without residuals
   bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
-  bool diverged = false;  ///< a residual or value is not finite, or the last residual is larger than the one before by more than rounding
-  bool serial = false;    ///< it diverged, and all steps were made one after the other instead
+  bool diverged = false;  ///< a residual or value is not finite, or the last residual exceeds the one before and the rounding error
+  bool serial = false;    ///< the iterations diverged, and all steps were then made one after the other
 
   std::vector<int64_t> steps;                 ///< steps that this rank made, by level; includes the last relaxation and the serial solution
   std::vector<int64_t> messages;              ///< messages that this rank sent, by level, one per tensor of a state
   int64_t bytes = 0;                          ///< bytes that this rank sent
-  std::vector<std::vector<Seconds>> seconds;  ///< wall time of this rank by level and Phase::Kind, waiting included
+  std::vector<std::vector<Seconds>> seconds;  ///< wall time of this rank by level and Phase::Kind, including waiting
   Seconds last_relaxation{0};                 ///< the same, for the relaxation after the iterations
   Seconds waited{0};                          ///< the part of all these times spent waiting for messages
 
@@ -36,17 +36,17 @@ struct Report {
 
 /// A rank's part of the solution.
 struct Solution {
-  State points;  ///< stacked: the values at `first`, `first + spacing`, ..., all of this rank's points with spacing 1, or its C-points
+  State points;  ///< stacked values at points `first`, `first + spacing`, ...: all points of this rank (spacing 1), or its C-points
   int64_t first = 0;
   int64_t spacing = 1;
   State end;  ///< the value at the last point, on the rank that has it; empty elsewhere
   Report report;
 };
 
-/// What to do if the residual grew, or is not finite, after the last iteration.
+/// What to do if, after the last iteration, the residual has grown or is not finite.
 enum class OnDivergence {
   report,           ///< only report it
-  more_iterations,  ///< make twice as many, unless the residual is not finite
+  more_iterations,  ///< continue to twice the number of iterations, unless the residual is not finite
   serial,           ///< make all steps one after the other
 };
 
@@ -65,8 +65,8 @@ class ParallelInTime {
   /// Reports each later phase on this rank to `observer`. Local.
   virtual void observe(PhaseObserver observer) = 0;
   /// Collective. @param origin u_0 on the rank that has point 0; elsewhere any state of that shape and dtype.
-  /// @param guess stacked: the values at this rank's C-points, such as Solution::points of an earlier call if their spacing is that of C-points;
-  /// empty: zeros. MGRIT with skip_downcycle ignores it: the first iteration replaces it.
+  /// @param guess stacked values at this rank's C-points, such as Solution::points of an earlier call if these are the C-points; empty: zeros. Newton
+  /// needs all points. MGRIT with skip_downcycle ignores the guess, because the first iteration replaces it.
   /// @throws whatever the propagator throws on this rank; the others then throw RevokedError. The solver cannot be used afterwards.
   virtual Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) = 0;
 };

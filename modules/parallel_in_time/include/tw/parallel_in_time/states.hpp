@@ -13,7 +13,7 @@ namespace tw::layer_parallel {
 /// Whether both have the same number of tensors, with equal dtypes and equal shapes after the first `skipped` dimensions.
 bool alike(const State& a, const State& b, size_t skipped = 0);
 
-/// Such as "float64 [3], float32 [2, 2]".
+/// Returns the dtypes and shapes, such as "float64 [3], float32 [2, 2]".
 std::string describe(const State& state);
 
 /// Applies `f` to each component.
@@ -47,7 +47,7 @@ State zeros_like_rows(const State& example, int64_t n);
 
 /// The state without autograd's graph.
 inline State detached(const State& state) {
-  return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined: an error elsewhere
+  return each(state, [](const at::Tensor& t) { return t.defined() ? t.detach() : t; });  // undefined tensors are reported elsewhere
 }
 
 inline State clone(const State& state) {

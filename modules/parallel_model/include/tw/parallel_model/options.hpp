@@ -10,15 +10,16 @@
 
 namespace tw {
 
-/// How the ranks along `data`, which hold equal parts of the model, stay equal.
+/// When the ranks along `data`, which hold the same parts of the model, synchronize.
 enum class ReplicaMeeting {
   every_step,  ///< gradients are summed in every update
-  apart,       ///< each trains by itself on its samples; LocalSgd or DiLoCo, over ParallelModel::named_parameters(), makes them meet
+  apart,       ///< each replica trains alone on its samples; synchronize them by LocalSgd or DiLoCo over ParallelModel::named_parameters()
 };
 
 struct ParallelOptions {
-  /// Number of parts of a rank's batch that pass through the model one after the other. More save memory of activations, and keep pipelines busy.
-  /// Along `shard`, more than one keeps the gradients of a rank's whole stage or module until the last part: they are summed once an update.
+  /// Number of micro-batches into which each rank's batch is divided; they pass through the model one after the other. A larger number saves memory
+  /// of activations, and keeps pipelines busy. With an axis `shard` and more than one micro-batch, each rank keeps the gradients of its whole stage
+  /// or module until the last micro-batch, because they are summed once per update.
   int64_t micro_batches = 1;
   uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
   ReplicaMeeting replicas = ReplicaMeeting::every_step;
@@ -26,13 +27,13 @@ struct ParallelOptions {
   ComputeType compute = ComputeType::float32;
   /// Order of the passes along `stage`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
-  pipeline::Recompute recompute = pipeline::Recompute::none;  ///< of the stages
-  std::filesystem::path profile_cache = {};                   ///< file of measured times of operators, for planning stages; empty: none
+  pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages
+  std::filesystem::path profile_cache = {};                   ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
-  /// Of gradients along `data`, see ReducerOptions; one that keeps no residuals, such as half_compression(). Not with an axis `shard`, nor with
-  /// replicas apart. Null: none.
+  /// Compressor of gradients along `data`, see ReducerOptions. It must keep no residuals, such as half_compression(). Not allowed with an axis
+  /// `shard` or with ReplicaMeeting::apart. Null: none.
   std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field

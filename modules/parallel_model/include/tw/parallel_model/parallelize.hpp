@@ -13,18 +13,19 @@
 
 namespace tw {
 
-/// Divides any module over a mesh. Along `data` and `shard` it is used as it is. Along `stage` it is captured, measured, and cut by a plan.
-/// Along `tensor` its split layers (SplitModule) hold slices. Layers in parallel need blocks: see below. Collective.
-/// @param mesh the model makes communicators of its own; split layers keep those of the mesh. @param module its tensors are the model's; every rank
-/// gets rank 0's values. Along `stage` its code does not run again, and a rank keeps the values of its own stage alone: using another tensor is an
-/// error. train() and eval() of the whole module hold for the model, too. @param forward calls it.
-/// @param example a batch of inputs, of the usual number of rows
+/// Divides any module over a mesh. Along `data` and `shard`, the module runs unchanged. Along `stage`, it is captured, measured, and cut by a plan.
+/// Along `tensor`, its split layers (tensor_parallel::SplitModule) hold slices. An axis `layer` needs blocks of layer_parallel: see below.
+/// Collective.
+/// @param mesh the model makes its own communicators, but split layers keep those of the mesh
+/// @param module shares its tensors with the model; every rank gets rank 0's values. Along `stage`, its code does not run any more, and a rank keeps
+/// only the values of its own stage: using another tensor is an error. train() and eval() of the whole module apply to the model, too
+/// @param forward calls the module. @param example a batch of inputs, with the usual number of rows
 /// @throws ContractError on every rank for an axis that this kind of model cannot use, and for a module that was cut into stages before; Error with
-/// capture's reason if it cannot be cut into stages
+/// the reason of graph::capture() if the module cannot be cut into stages
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                           const std::vector<at::Tensor>& example, const ParallelOptions& options = {});
 
-/// The same. @param module its forward() takes one to four tensors, or a list; must outlive the model unless a shared pointer holds it
+/// The same for a module whose forward() takes one to four tensors, or a list. @param module must outlive the model unless a shared pointer holds it
 template <class Module>
   requires std::is_base_of_v<torch::nn::Module, Module>
 ParallelModel parallelize(const Mesh& mesh, Module& module, const std::vector<at::Tensor>& example, const ParallelOptions& options = {}) {
@@ -42,9 +43,9 @@ ParallelModel parallelize_made(const Mesh& mesh, const std::function<MadeModule(
                                const ParallelOptions& options);
 }  // namespace detail
 
-/// The same for a model that is too large for one rank. Its large tensors get no memory while `make` makes it; each rank then fills those of its
-/// stage, or its part along `shard`. Their initial values depend on ParallelOptions::seed, tensor and element only, see InitialValues. Costs of
-/// operators are measured on other numbers.
+/// The same for a model that is too large for one rank. Its large tensors get no memory while `make` runs; each rank then allocates and fills only
+/// those of its stage, or its part along `shard`. Their initial values depend only on ParallelOptions::seed, tensor and element, see InitialValues.
+/// Stages are planned by measurements with other values.
 /// @param make returns the module, as a holder or a shared pointer; every rank calls it
 /// @throws ContractError as InitialValues::fill()
 template <class Make>
@@ -59,13 +60,13 @@ ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Ten
       example, options);
 }
 
-/// A list of blocks, cut between blocks along `stage`. Parameters are named like those of a torch::nn::Sequential, such as "3.weight". Blocks may
-/// contain split layers. Every rank calls all factories; each keeps the blocks of its stage.
+/// The same for a list of blocks, which is cut between blocks along `stage`. Parameters are named like those of a torch::nn::Sequential, such as
+/// "3.weight". Blocks may contain split layers. Every rank calls all factories; each keeps the blocks of its stage.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const std::vector<at::Tensor>& example,
                           const ParallelOptions& options = {});
 
-/// A network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel. Along `stage` it is cut between blocks. Its layers may
-/// contain split layers.
+/// The same for a network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel. Along `stage` it is cut between blocks. Its
+/// layers may contain split layers.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const std::vector<at::Tensor>& example,
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options = {});
 

@@ -19,12 +19,12 @@ struct ElasticOptions {
 void visit(ElasticOptions& options, OptionVisitor& visitor);
 
 /// EASGD: workers train on their own with the user's optimizer, each attracted to a common centre by an elastic force. With p workers, alpha = beta /
-/// p, x a worker's parameters and c the centre, every `period` steps
+/// p, a worker's parameters x and the centre c, every `period` steps
 ///
 ///     d = c - x,    x = x + alpha d,    c = c - alpha d.
 ///
 /// With torch::optim::SGD this is EASGD; with its Nesterov momentum it is EAMSGD. The elastic force then applies at the look-ahead position, where
-/// SGD keeps the parameters. No rank waits for another. Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and 2.
+/// SGD keeps the parameters. No rank waits for another. Ref: Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and 2.
 ///
 /// ```
 /// torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true));
@@ -34,7 +34,7 @@ void visit(ElasticOptions& options, OptionVisitor& visitor);
 /// ```
 class ElasticAveraging final : public Worker {
  public:
-  /// Collective. All ranks and the centre begin with rank 0's parameters. @param parameters all of the same floating point type
+  /// Collective. All ranks and the centre begin with rank 0's parameters. @param parameters all of one floating-point type, on one device
   ElasticAveraging(const Communicator& comm, std::vector<at::Tensor> parameters, const ElasticOptions& options = {});
 
   /// Call it after the optimizer's step. Workers may make different numbers of steps. @return whether this was an elastic step
@@ -52,7 +52,7 @@ class ElasticAveraging final : public Worker {
 
   ElasticOptions options_;
   double alpha_;
-  int64_t steps_ = 0;  // since the beginning, or since finish()
+  int64_t steps_ = 0;  // since the construction or the last finish()
 };
 
 }  // namespace tw::parameter_server

@@ -20,15 +20,15 @@ struct ShardedTensorOptions {
   /// Rules that pushes can apply; the first is the default. zero, copy and add are always available by name, and an empty list means {add}. Your own
   /// rules must have other names.
   std::vector<Rule> rules = {};
-  /// The ranks that hold shards, ascending. Empty: all. Ranks that only serve call finish() at once.
+  /// The ranks that hold shards, ascending. Empty: all. Ranks that only serve call finish() right after the constructor.
   std::vector<int> servers = {};
-  /// Whether a push with NaN or infinity throws at the caller. Costs one more pass over the pushed tensor.
+  /// Whether push() throws if the pushed tensor contains NaN or infinity. Costs one more pass over the pushed tensor.
   bool refuse_non_finite = false;
   /// Whether to access shards of servers on this node directly in shared memory. Otherwise messages are used, as for other nodes.
   bool share_memory = true;
 };
 
-/// A tensor whose elements lie on servers. Any rank may read it or change it by a rule at any time; no rank waits for another.
+/// A tensor whose elements are stored on servers. Any rank may read it or change it by a rule at any time; no rank waits for another.
 ///
 /// ```
 /// ShardedTensor centre(comm, flat_parameters, {.rules = {rules::adam({.lr = 1e-3})}});
@@ -43,13 +43,13 @@ struct ShardedTensorOptions {
 /// The calls of one rank take effect in order. Calls of different ranks are ordered per element: no update is lost, whatever the rule. A pull reads
 /// each element between two updates, but not all elements at the same time. shards() is consistent over each server's shard.
 ///
-/// Shards lie in host memory. Tensors that are pushed or pulled into may lie on a device and are copied through pinned memory. A push makes the host
-/// wait for its copy; the end of a pull makes the current stream wait for its copy.
+/// Shards lie in host memory. The tensors passed to push() and pull() may lie on a device; they are copied through pinned memory. A push blocks the
+/// host until this copy is done. A pull enqueues its copy on the current stream when it completes.
 class ShardedTensor {
  public:
-  /// Collective. @param comm duplicated. @param initial the initial values; those of rank 0 are used; float32, float64, float16 or bfloat16
-  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, a dtype that is not floating point, rules
-  /// with equal or reserved names, or servers that are not ranks
+  /// Collective. @param comm duplicated. @param initial the initial values, of which only rank 0's are used; float32, float64, float16 or bfloat16
+  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, a dtype that is not floating-point, rules
+  /// with equal or reserved names, or servers that are not ascending ranks of `comm`
   ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options = {});
   /// Local. Pending operations continue. Other ranks' requests are answered, whenever the engine is driven, until those ranks have destroyed their
   /// tensors.
@@ -74,12 +74,12 @@ class ShardedTensor {
   /// the others compute. The watchdog monitors the wait of ranks that have pushed or pulled.
   void finish();
 
-  /// This rank's shards, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for 16-bit types), and counts. Consistent:
-  /// waits for pushes in progress on this shard, including messages in several pieces, and blocks others during the copy. Local; empty if this rank
-  /// is not a server.
+  /// This rank's shards, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for 16-bit types), and counts of updates as
+  /// `name.updates`. Consistent: waits for pushes in progress on this shard, including messages in several pieces, and blocks others during the copy.
+  /// Local; empty if this rank is not a server.
   std::vector<NamedShard> shards(const std::string& name) const;
 
-  /// Restores a result of shards(), also from a checkpoint of any number of servers. Local; call it before others push.
+  /// Restores a result of shards(). The checkpoint may have been written by any number of servers. Local; call it before others push.
   /// @throws ContractError if `shards` do not match this shard
   void restore(const std::vector<NamedShard>& shards);
 

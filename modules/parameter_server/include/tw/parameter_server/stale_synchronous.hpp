@@ -9,7 +9,7 @@ namespace tw::parameter_server {
 
 struct StaleSynchronousOptions {
   int64_t staleness = 3;   ///< s, the number of steps by which a worker may be ahead of the slowest; at least 0
-  Seconds warn_after{10};  ///< a longer wait is logged with the late workers
+  Seconds warn_after{10};  ///< if a wait takes longer, a warning names the late workers
   Roles roles = {};
   bool share_memory = true;  ///< see ShardedTensorOptions
 
@@ -18,14 +18,14 @@ struct StaleSynchronousOptions {
 };
 void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 
-/// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. With x a
-/// worker's parameters, u the change by its optimizer in step t, c the centre:
+/// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. Here x is
+/// a worker's parameters, u the change that its optimizer makes in step t, and c the centre:
 ///
 ///     each step                                          c = c + u
 ///     if x lacks updates of step t - s                   wait until all workers have done t - s steps,  x = c
 ///
 /// A worker's parameters thus contain all of its own updates, and all updates of others that are at least s steps older. With s = 0, no worker begins
-/// a step before all have finished the previous one. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
+/// a step before all have finished the previous one. Ref: Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
 /// server".
 ///
 /// ```
@@ -35,7 +35,7 @@ void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 /// ```
 class StaleSynchronous final : public Worker {
  public:
-  /// Collective. All ranks begin with rank 0's parameters. @param parameters all of the same floating point type
+  /// Collective. All ranks begin with rank 0's parameters. @param parameters all of one floating-point type, on one device
   StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options = {});
 
   /// Call it after the optimizer's step. Workers may make different numbers of steps: no worker waits for one that has called finish().
@@ -52,7 +52,7 @@ class StaleSynchronous final : public Worker {
 
   StaleSynchronousOptions options_;
   at::Tensor before_;  // the parameters when this worker's step began
-  int64_t steps_ = 0;  // since the last synchronisation of all workers
+  int64_t steps_ = 0;  // since the construction, or the last finish() or restore()
 };
 
 }  // namespace tw::parameter_server

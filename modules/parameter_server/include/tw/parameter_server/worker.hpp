@@ -22,7 +22,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Call this once per training step; each algorithm documents where. Collective over the ranks of a worker, whose gradients are equal.
+  /// Call this once per training step; each algorithm documents where. Collective over the ranks of a worker, whose gradients must be equal.
   /// @return whether values from the servers were used
   virtual bool step() = 0;
   /// Pushes the remaining changes, waits for all workers, and copies the centre to all ranks; training may then continue. Collective. A rank that
@@ -43,16 +43,16 @@ class Worker {
   /// State for checkpoints: this rank's shards (see ShardedTensor::shards()), its position in the period as `name.counts`, and, if it has state that
   /// is not pushed yet, `name.kept`. Does not include the workers' own parameters.
   std::vector<NamedShard> shards(const std::string& name) const;
-  /// Continues from such shards and this rank's current parameters. Collective: returns when all ranks have called it; meanwhile no rank waits for
-  /// this rank's steps. If the number of ranks has changed, periods restart, and each rank gets the mean of the kept state.
+  /// Continues from a result of shards() and this rank's current parameters. Collective: returns when all ranks have called it; meanwhile no rank
+  /// waits for this rank's steps. If the number of ranks has changed, periods restart, and each rank gets the mean of the kept state.
   void restore(const std::vector<NamedShard>& shards);
 
  protected:
   using MakeRules = std::function<std::vector<Rule>()>;
 
   /// Collective. All ranks begin with rank 0's parameters. @param rules makes the servers' rules; may throw for wrong options
-  /// @throws ContractError on every rank if `rules` throws it on one, if parameters are not all of the same floating point type, or if their number,
-  /// shapes or type differ from rank 0's; it names the first difference
+  /// @throws ContractError on every rank if `rules` throws it on one, if parameters are not all of one floating-point type on one device, or if their
+  /// number, shapes or type differ from rank 0's; it names the first difference
   Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory);
 
   /// A worker's position between two exchanges. A pull that was in flight is restarted.

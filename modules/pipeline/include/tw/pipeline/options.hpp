@@ -10,8 +10,8 @@ namespace tw::pipeline {
 
 struct PipelineOptions {
   Schedule schedule;  ///< stage i runs on device i, which stands for all replicas of stage i
-  std::vector<int> replicas =
-      {};  ///< number of ranks of each stage; empty: one each. The first ranks belong to stage 0, the next to stage 1, and so on
+  /// Number of ranks of each stage; empty: one each. The first ranks belong to stage 0, the next to stage 1, and so on.
+  std::vector<int> replicas = {};
   std::vector<Recompute> recompute = {};  ///< recomputation of each stage; empty: none. With a list of blocks, each block is a segment
   uint64_t seed = 0;                      ///< seed of the random numbers drawn in run()
 

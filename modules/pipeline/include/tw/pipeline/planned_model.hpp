@@ -19,11 +19,11 @@ namespace tw::pipeline {
 struct ModelPlanOptions {
   int devices = 1;
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< memory of each device
-  std::optional<int64_t> batch = {};                              ///< rows of a step; unset: those of the example
-  std::optional<int> micro_batches = {};
+  std::optional<int64_t> batch = {};                              ///< rows of a step; unset: the rows of the example
+  std::optional<int> micro_batches = {};                          ///< see PlanOptions, as for the next three
   std::optional<ScheduleKind> schedule = {};
   std::optional<int> max_stages = {};
-  std::optional<int> stages = {};  ///< see PlanOptions
+  std::optional<int> stages = {};
   ParameterMemory parameters = {};
   /// Link between devices. The default describes shared memory within a node.
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
@@ -35,7 +35,7 @@ struct ModelPlanOptions {
   std::filesystem::path plan = {};           ///< file of a plan that replaces the best one; empty: none
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
-/// Visits the options that the configuration of a training sets.
+/// Visits the options that a training configuration can set.
 void visit(ModelPlanOptions& options, OptionVisitor& visitor);
 
 /// The division of a module into stages, which a Pipeline runs. A value, except that copies share constants of the graphs.
@@ -43,16 +43,16 @@ class ModelPlan {
  public:
   ModelPlan(graph::Graph training, graph::Graph evaluation, PlanResult result);
 
-  /// Explains the choice of this plan; see tw::pipeline::explain().
+  /// Explains why this plan was chosen; see tw::pipeline::explain().
   std::string explain() const;
   const PlanResult& result() const noexcept { return result_; }
   const Plan& best() const { return result_.best(); }
-  /// Replaces the best plan, such as by an edited one. @throws ContractError with the first of problems_of()
+  /// Replaces the best plan, for example by one that you have edited. @throws ContractError with the first of problems_of()
   void use(Plan plan);
 
   /// Options for a Pipeline.
   PipelineOptions options(uint64_t seed = 0) const;
-  /// Stage `index` of `module`; shares its tensors.
+  /// Returns stage `index` of `module`, whose tensors it shares.
   StageModel stage(const torch::nn::Module& module, int index) const;
 
  private:
@@ -63,16 +63,18 @@ class ModelPlan {
 
 /// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module lies on an accelerator,
 /// it must be this thread's current one; the example must lie there too, and the plan is for such devices.
-/// Parameters may have no memory (LibTorch's meta device): other numbers are measured in their place.
-/// @param forward calls the module; inputs and outputs have rows. @param example the inputs of a batch
-/// @throws Error as graph::capture() and plan(const Profile&, ...)
+/// Parameters may have no memory (LibTorch's meta device): small random numbers replace them in measurements.
+/// @param forward calls the module; its inputs and outputs have rows. @param example the inputs of a batch
+/// @throws Error as graph::capture() and plan(const Profile&, ...) do
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
 
-/// The same plan on every rank: the ranks divide the measurements, and rank 0 plans. Collective. @param module, example of equal shapes everywhere
+/// Makes one plan for all ranks: the ranks divide the measurements, and rank 0 plans. Collective.
+/// @param module, example with the same shapes on all ranks
 /// @throws Error on every rank if any rank fails
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 
+/// The same for a module whose forward() takes one tensor.
 /// ```
 /// auto planned = pipeline::plan(*model, example, {.devices = 4, .memory_bytes = 16e9, .micro_batches = 8});
 /// std::cout << planned.explain();

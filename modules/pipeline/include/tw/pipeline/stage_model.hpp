@@ -13,7 +13,7 @@
 
 namespace tw::pipeline {
 
-/// A part of a model, run after the one before it.
+/// A part of a model. Blocks run one after the other.
 struct Block {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(const at::Tensor&)> forward;
@@ -22,7 +22,7 @@ struct Block {
 /// Makes a block on the rank that calls it.
 using BlockFactory = std::function<Block()>;
 
-/// @param factory returns a module holder, such as torch::nn::Linear, whose forward takes and returns a tensor
+/// Makes a BlockFactory. @param factory returns a module holder, such as torch::nn::Linear, whose forward takes and returns a tensor
 template <class Factory>
 BlockFactory block(Factory factory) {
   return [factory = std::move(factory)]() mutable -> Block {
@@ -49,7 +49,7 @@ struct StageModel {
   std::vector<Forward> segments = {};
   /// Whether `forward` communicates with ranks that train parameters for it, so that its outputs need cotangents even if this rank trains none.
   bool trains_elsewhere = false;
-  /// Whether backward passes through `forward` and `segments` can be made in two halves: their products are recorded by WeightGradients::here().
+  /// Whether backward passes through `forward` and `segments` can run in two halves, because WeightGradients::here() records their matrix products.
   bool has_halves = false;
   /// Whether `forward` uses only the mode of `module` as a whole, not the modes of its submodules.
   bool has_one_mode = false;

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank does in a step: computations, messages, and collectives of groups of ranks. A value; a checker finds lists that deadlock.
+// The actions of each rank in a step: computations, messages, and collectives of groups of ranks. Value types; problems_of() finds deadlocks.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace tw::pipeline {
 
-/// One action of a rank. Messages and collectives have numbers, so that a different order is found and values cannot mix.
+/// One action of a rank. Messages and collectives are numbered, so that problems_of() finds ranks that disagree about their order.
 struct RankAction {
   enum class Kind {
     forward,
     backward,
     send,     ///< does not wait
     receive,  ///< waits for the message; messages from one rank to another arrive in the order in which they were sent
-    gather,   ///< an all-gather: waits until all members of the group are at it
-    reduce,   ///< a reduction: likewise
+    gather,   ///< an all-gather: waits until all members of the group have reached it
+    reduce,   ///< a reduction: waits for the members as an all-gather does
   };
   Kind kind = Kind::forward;
-  int stage = 0;        ///< of a computation
-  int micro_batch = 0;  ///< of a computation
-  int peer = 0;         ///< of a message: the other rank
-  int group = 0;        ///< of a collective: index in ActionLists::groups
-  int sequence = 0;     ///< number of a message between its two ranks, or of a collective in its group
+  int stage = 0;        ///< stage of a computation
+  int micro_batch = 0;  ///< micro-batch of a computation
+  int peer = 0;         ///< the other rank of a message
+  int group = 0;        ///< group of a collective: index in ActionLists::groups
+  int sequence = 0;     ///< number of a message among those from its sender to its receiver, or of a collective in its group
 
   bool operator==(const RankAction&) const = default;
 };
@@ -32,15 +32,15 @@ struct ActionLists {
   std::vector<std::vector<RankAction>> ranks;  ///< actions of each rank, in order
 };
 
-/// Such as "gather 3 of group 1" or "receive of message 0 from rank 5".
+/// Describes an action, for example as "gather 3 of group 1" or "receive of message 0 from rank 5".
 std::string name_of(const RankAction& action);
 
-/// Problems of the lists; empty: all ranks reach the end of theirs. Checks for ranks and groups that do not exist, duplicates, backward passes before
-/// their forward passes, and messages that nobody receives. Executes the lists to find deadlocks: reports the ranks and actions of each cycle of
-/// ranks that wait for each other, and ranks that wait for an action that never comes.
+/// Returns the problems of the lists; empty if all ranks reach the end of their lists. Checks for ranks and groups that do not exist, duplicates,
+/// backward passes before their forward passes, and messages that nobody receives. If there are none of these, executes the lists to find deadlocks:
+/// reports the ranks and actions of each cycle of ranks that wait for each other, and ranks that wait for an action that never comes.
 ///
-/// Lists made from one global order of all messages and collectives never deadlock. Lists without problems also run to their end if operations do not
-/// block, and are waited for at the same place or later.
+/// Lists made from one global order of all messages and collectives never deadlock. Lists without problems also complete with non-blocking
+/// operations, if each rank waits for an operation at its place in the list or later.
 std::vector<std::string> problems_of(const ActionLists& lists);
 
 }  // namespace tw::pipeline

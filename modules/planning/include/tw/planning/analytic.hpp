@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles of known models by calculation, for devices that you do not have.
+// Computed profiles of known models, for devices that you do not have.
 #pragma once
 #include <cstdint>
 #include <tw/base/option.hpp>
@@ -17,13 +17,14 @@ struct Rates {
 };
 void visit(Rates& rates, OptionVisitor& visitor);
 
-/// An MLP in float32: `layers` Linear layers with bias and ReLU between them. All but the last have `hidden` neurons. A matrix product of n rows has
-/// 2 * n * inputs * outputs flops forward and twice as many backward. A row is one sample.
+/// The profile of an MLP in float32: `layers` Linear layers with bias, and a ReLU after each except the last. All but the last have `hidden` neurons.
+/// A matrix product of n rows has 2 * n * inputs * outputs flops forward and twice as many backward. A row is one sample.
 /// @param layers at least 1; the last one has `outputs` neurons
 Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outputs, const Rates& rates);
 
-/// A GPT in float32: token and position embedding, `blocks` blocks (layer norm, attention, residual, layer norm, MLP of width 4 * `width`, residual),
-/// layer norm, and a head that shares the embedding's weight. A row is one sequence. Attention saves its probabilities for the backward pass.
+/// The profile of a GPT in float32: token and position embedding, `blocks` blocks (layer norm, attention, residual, layer norm, MLP of width
+/// 4 * `width`, residual), layer norm, and a head that shares the embedding's weight. A row is one sequence. Attention saves its probabilities for
+/// the backward pass.
 /// @param width a multiple of `heads`
 Profile transformer_profile(int64_t blocks, int64_t width, int64_t heads, int64_t sequence, int64_t vocabulary, const Rates& rates);
 

@@ -34,8 +34,8 @@ struct Cluster {
 };
 void visit(Cluster& cluster, OptionVisitor& visitor);
 
-/// Memory per parameter byte in the profile. The default is Adam in float32: 4 + 4 + 8 bytes per 4-byte parameter. For mixed precision with 2-byte
-/// parameters, use 1, 1 and 6, since the optimizer also keeps a float32 copy.
+/// Bytes of memory per byte of parameters in the profile. The default is Adam in float32: 4 + 4 + 8 bytes per 4-byte parameter. For mixed
+/// precision with 2-byte parameters, use 1, 1 and 6, since the optimizer also keeps a float32 copy.
 struct ParameterMemory {
   double weights = 1;
   double gradients = 1;

@@ -11,9 +11,9 @@ namespace tw::layer_parallel {
 struct CycleOptions {
   /// nu, the number of relaxations before each restriction: 0 is F-relaxation, 1 is FCF-relaxation. `{0, 1}` relaxes on coarse levels only.
   PerLevel<int> relaxations = 1;
-  /// Begins the first iteration on the coarsest level with the initial guess. That iteration predicts the solution there, and reports no residual.
+  /// Whether the first iteration begins on the coarsest level, with the initial guess. It then predicts the solution there, and reports no residual.
   bool skip_downcycle = true;
-  /// 0: V-cycles. Otherwise F-cycles with this many V-cycles, during the ascent, on every level between the coarsest and the finest.
+  /// 0: V-cycles. Otherwise F-cycles: during the ascent, this many V-cycles follow on every level between the coarsest and the finest.
   int f_cycle = 0;
 
   /// @throws ContractError naming the wrong field.
@@ -21,7 +21,7 @@ struct CycleOptions {
 };
 void visit(CycleOptions& options, OptionVisitor& visitor);
 
-/// What all ranks do together on a level.
+/// A part of an iteration, which all ranks execute together on one level.
 struct Phase {
   enum class Kind {
     relax,     ///< F- and then C-relaxation: u_C <- w (step(u_{C-1}) + f_C) + (1 - w) u_C
@@ -39,7 +39,7 @@ struct Phase {
 inline constexpr int phase_kinds = 6;
 const char* name_of(Phase::Kind kind);
 
-/// The phases of one iteration, which results in the C-points of level 0. @param first whether it is the first iteration
+/// The phases of one iteration, which computes the values at the C-points of level 0. @param first whether it is the first iteration
 /// Ref: Brandt 1977 (FAS); Falgout et al. 2014 (MGRIT), SISC 36:6.
 std::vector<Phase> plan_cycle(int levels, const CycleOptions& options, bool first);
 

@@ -5,9 +5,9 @@
 
 namespace tw::pipeline {
 
-/// A drawing of the operators of `profile` as boxes, from the model's input downwards; every operator is below its inputs. Each stage has a colour.
-/// Edges between stages are thick and labelled with the bytes for a micro-batch of Plan::rows(). Operators without batch data have no stage colour,
-/// since every stage computes them for itself. Pure.
+/// Returns an SVG drawing of the operators of `profile` as boxes, from the model's input downwards; every operator is below its inputs. Each stage
+/// has a colour. Edges between stages are thick, and labelled with the bytes that they carry for a micro-batch of Plan::rows() rows. Operators
+/// without batch data have no stage colour, since every stage that uses them computes them. Pure.
 /// @throws ContractError with the first of problems_of(plan, profile, plan.devices())
 std::string graph_svg(const Profile& profile, const Plan& plan);
 

@@ -31,26 +31,26 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
-/// A step of level l + 1 covers c steps of level l; incomplete ones are dropped. The level exists if it has at least `min_coarse` steps. @param steps
-/// N, at least 1.
+/// The levels of a grid with `steps` steps. A step of level l + 1 covers c steps of level l; incomplete steps are dropped. A coarser level exists
+/// only if it has at least `min_coarse` steps. @param steps N, at least 1.
 std::vector<Level> plan_levels(int64_t steps, const LevelOptions& options = {});
 
-/// The number of the `steps` that form whole intervals of level 0; they contain the points of all levels. All steps if there is only one level.
+/// The number of steps that form whole intervals of level 0; these contain the points of all levels. Equals `steps` if there is only one level.
 int64_t steps_on_grid(int64_t steps, const LevelOptions& options);
 
-/// Cuts `steps` into contiguous blocks; rank r gets [result[r], result[r + 1]). Blocks are multiples of `unit`, as equal in cost as possible. If
-/// there are fewer multiples than ranks, blocks consist of single steps. If there are fewer steps than ranks, some blocks are empty, but never the
-/// first.
+/// Cuts `steps` into one contiguous block per rank; rank r gets [result[r], result[r + 1]). Block sizes are multiples of `unit`, and blocks are as
+/// equal in cost as possible. If there are fewer whole units than ranks, blocks consist of single steps. If there are fewer steps than ranks, some
+/// blocks are empty, but never the first.
 /// @param costs one per step; empty: all equal. @param ranks at least 1. @return ranks + 1 numbers, from 0 to `steps`
 std::vector<int64_t> partition_steps(int64_t steps, int ranks, int64_t unit, std::span<const double> costs = {});
 
 /// Which rank executes a step.
 enum class StepOwner {
-  left,   ///< the rank that has the finest step at the step's left end; for a network's layers
-  right,  ///< the rank that has the finest step at its right end: fewest messages; for adjoints and for steps that any rank can execute
+  left,   ///< the rank of the level-0 step at the step's left end; for a network's layers
+  right,  ///< the rank of the level-0 step at its right end: fewest messages; for adjoints, and for steps that any rank can execute
 };
 
-/// Levels and their distribution over ranks. On all levels, a point has the same home: the rank whose finest step leads to it. A step is executed by
+/// Levels and their distribution over ranks. On all levels, a point has the same home: the rank whose level-0 step leads to it. A step is executed by
 /// its owner. A message is sent if the owner is not the home of the step's first or last point.
 class LevelPlan {
  public:
@@ -101,10 +101,10 @@ class LevelPlan {
   StepOwner owner_;
 };
 
-/// Plans levels and blocks of steps. Blocks are whole intervals of level 0 if there are enough of these. @param costs as for partition_steps()
+/// Plans levels and blocks of steps. Blocks are whole intervals of level 0 if each rank can have one. @param costs as for partition_steps()
 LevelPlan level_plan(int64_t steps, int ranks, const LevelOptions& options, StepOwner owner, std::span<const double> costs = {});
 
-/// The plan of the adjoint: points, steps and ranks in reverse order, each step executed where `plan` has it.
+/// The plan of the adjoint: points, steps and ranks are in reverse order. Rank r of `plan` executes the same steps, as rank ranks() - 1 - r.
 LevelPlan mirrored(const LevelPlan& plan);
 
 }  // namespace tw::layer_parallel

@@ -5,7 +5,7 @@
 
 namespace tw::layer_parallel {
 
-/// One direction of a pass.
+/// Options of one direction of a pass.
 struct PassOptions {
   CycleOptions cycle = {};
   int iterations = 1;
@@ -36,7 +36,7 @@ struct Prediction {
 Prediction predict(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward, const Costs& costs = {});
 
 /// The number of serial steps in all iterations of one direction and in the last relaxation, if all ranks synchronised after every sweep. Closed
-/// formulas count this; it is an upper bound of the simulated result.
+/// formulas compute this number, which is an upper bound of the simulated one.
 int64_t longest_way(const LevelPlan& plan, const PassOptions& pass);
 
 }  // namespace tw::layer_parallel

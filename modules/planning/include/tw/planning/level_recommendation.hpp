@@ -10,7 +10,8 @@ namespace tw::layer_parallel {
 struct Candidates {
   Costs costs = {};
   std::vector<PerLevel<int64_t>> coarsenings = {2, 4, 8, 16, 32, 64};
-  /// Relaxations on every level: F and FCF. Varied only for several iterations, since a skipped downcycle has no relaxation.
+  /// Numbers of relaxations on every level: 0 (F) and 1 (FCF). Varied only if there are several iterations, since an iteration that skips the
+  /// downcycle does not relax.
   std::vector<int> relaxations = {0, 1};
   int forward_iterations = 2;
   static constexpr int backward_iterations = 1;
@@ -27,18 +28,18 @@ struct Choice {
   int relaxations = 0;
   Prediction prediction;
 
-  /// Whether serial execution of the layers is the choice.
+  /// Whether the layers are executed serially.
   bool is_serial() const noexcept { return plan.levels() == 1; }
 };
 
-/// All `candidates` for `layers` over `ranks` with up to five levels, the fastest first, and the serial choice with one level. Whole intervals form
-/// the grid; the remaining layers are serial. The coarsest level has at least four steps, or two if there are fewer than eight layers: with fewer it
-/// is a poor model of the network.
+/// All combinations of `candidates` for this many layers and ranks, with two to five levels, and serial execution (one level). Sorted by predicted
+/// speed-up, the fastest first. Whole intervals form the grid; the remaining layers are executed serially. The coarsest level has at least four
+/// steps, or two if there are fewer than eight layers: with fewer, it would be a poor model of the network.
 /// @param layers at least 2 @param ranks from 1 to `layers`
 std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
 
-/// The recommended choice. Of those within 5 % of the fastest, it converges best: smallest coarsening on the finest level, then most relaxations,
-/// then fewest levels. Serial if nothing is faster.
+/// The recommended choice. Of the choices within 5 % of the fastest, it is the one that converges best: the one with the smallest coarsening on the
+/// finest level, then the most relaxations, then the fewest levels. Serial if nothing is faster.
 Choice recommend(int64_t layers, int ranks, const Candidates& candidates = {});
 
 }  // namespace tw::layer_parallel

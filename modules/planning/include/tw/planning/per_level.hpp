@@ -11,7 +11,7 @@
 
 namespace tw::layer_parallel {
 
-/// A setting that may differ between levels: `4`, or `{16, 4}` for the finest level and the next. The last value holds for all levels below.
+/// A setting that may differ between levels: `4`, or `{16, 4}` for the finest level and the next. The last value holds for all coarser levels.
 template <class T>
 class PerLevel {
  public:
@@ -29,7 +29,7 @@ class PerLevel {
 
  private:
   explicit PerLevel(std::span<const T> values) : size_(values.size()) {
-    TW_EXPECTS(size_ <= most, "at most ", most, " values by level, got ", size_);
+    TW_EXPECTS(size_ <= most, "a setting may have at most ", most, " values, one per level, got ", size_);
     std::ranges::copy(values, values_.begin());
   }
 

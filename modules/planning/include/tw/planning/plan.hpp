@@ -21,20 +21,20 @@ struct StageMemory {
   double optimizer = 0;
   double activations = 0;    ///< activations of all micro-batches in flight; without recomputation also the workspace of one backward pass
   double recomputation = 0;  ///< recomputed activations and workspace of one backward pass; selective: also that micro-batch's activations
-  double communication = 0;  ///< two buffers each for input and output, in both directions, and gradient buckets of replicas
+  double communication = 0;  ///< buffers for input and output, one per direction (activations, cotangents), and gradient buckets of replicas
 
   double total() const noexcept { return weights + gradients + optimizer + activations + recomputation + communication; }
 };
 
-/// Predicted times in seconds and memory of one replica, for one micro-batch; those of the all-reduce are per batch.
+/// Predicted times in seconds and memory of one replica, for one micro-batch; times of the all-reduce are per batch.
 struct StageFigures {
   double forward_s = 0;
   double backward_s = 0;    ///< including recomputation
-  double weights_s = 0;     ///< the part of it that the weights' half takes
+  double weights_s = 0;     ///< part of backward_s that the weights' half takes
   double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
   double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< part of the all-reduce that extends the batch's time
-  int in_flight = 0;        ///< maximum number of micro-batches whose activations it holds
+  int in_flight = 0;        ///< maximum number of micro-batches whose activations the replica holds
   StageMemory memory = {};
 };
 
@@ -45,7 +45,7 @@ struct StagePlan {
   std::vector<int> segments = {};  ///< selective recomputation: operators that begin a segment; the first operator always does
   StageFigures figures = {};       ///< predicted
 
-  /// Whether `segments` holds operator `op` of this stage, with selective recomputation; it may omit the first operator.
+  /// Whether the stage recomputes selectively and `segments` contains operator `op`. `segments` may omit the first operator.
   bool begins_segment(int op) const;
 };
 
@@ -63,19 +63,20 @@ struct Plan {
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
 
-/// The action list of a plan, with stage i on device i regardless of replicas.
+/// The schedule of a plan: stage i runs on device i, regardless of replicas.
 Schedule schedule_of(const Plan& plan);
 
-/// Problems of a plan for `profile`'s model on this many devices; empty: none. Checks that the hashes agree, that every operator is in one stage
-/// (without batch data: in every stage that uses it), that inputs lie in the same or an earlier stage, and that replicas fit devices and rows.
+/// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks that the hashes agree, that every
+/// operator is in one stage (without batch data: in every stage that uses it), that inputs lie in the same or an earlier stage, and that there are
+/// enough devices and rows for the replicas.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 
-/// Returns `plan` with its figures. Simulates the action list and then the all-reduce of each stage, which begins with the stage's last backward pass
-/// or at its end, see Cluster::overlapped_all_reduce.
+/// Returns `plan` with its figures. Simulates the schedule and then the all-reduce of each stage, which begins at the start or at the end of the
+/// stage's last backward pass, see Cluster::overlapped_all_reduce.
 /// A micro-batch of R rows on n replicas costs what ceil(R / n) rows cost. @throws ContractError with the first of problems_of()
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters = {});
 
-/// Simulates the action list of a plan that has its figures, without all-reduces.
+/// Simulates the schedule of a plan that has its figures, without all-reduces.
 Simulation simulation_of(const Plan& plan);
 /// Describes a plan that has its figures: stages with times and memory, and a Gantt chart of the schedule.
 std::string describe(const Plan& plan, const Profile& profile);

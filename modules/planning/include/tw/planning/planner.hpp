@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds stages, replicas, micro-batches, schedule and recomputation for a model on a cluster. Pure.
-// Three phases. Atomic: operators without batch data are copied to their users, and operators that must stay together are merged. Block: the others,
-// in the profile's order, are cut into at most PlanOptions::max_blocks blocks of about equal weight, where few bytes cross, in linear time. Stage:
-// for each schedule and number of micro-batches m, over blocks, replicas and recomputation,
+// Three phases. Atomic: operators without batch data are copied to their users, and operators that must stay together are merged. Block: the
+// operators with batch data, in the profile's order, are cut into at most PlanOptions::max_blocks blocks of about equal weight, at places where few
+// bytes cross, in linear time. Stage: for each schedule and number of micro-batches m, the search over blocks, replicas and recomputation solves
 //
 //   minimise sum of tau + max of ((m - 1) tau + a), tau = forward + backward + transfers, a = exposed part of the all-reduce
-//   subject to each stage's memory with the schedule's number of micro-batches in flight there.
+//   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there.
 //
 // With the maximum bounded by t, dynamic programming from the last stage to the first is exact:
 //   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over stages whose load is at most t;
 // t decreases until no better plan can exist. Then the best plans' action lists are simulated, and the simulated time decides.
-// Ref: Tanaka et al. 2021, arXiv 2103.16063, the three phases; Zheng et al. 2022, arXiv 2201.12023, the bound t.
+// Ref: Tanaka et al. 2021, arXiv 2103.16063 (the three phases); Zheng et al. 2022, arXiv 2201.12023 (the bound t).
 #pragma once
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ struct PlanOptions {
   std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to the batch, at most 4096, and divisors of the batch up to 64
   std::optional<ScheduleKind> schedule = {};  ///< unset: tries gpipe and 1f1b
   std::optional<int> max_stages = {};         ///< unset: the number of devices
-  std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any stages, with replicas
+  std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any number, with replicas
   ParameterMemory parameters = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
   /// Groups of operator names; a group must be in one stage, together with all operators between them in the profile's order.
@@ -46,17 +46,17 @@ struct Relaxations {
   double memory = 0;      ///< with unlimited device memory
   double links = 0;       ///< with instant transfers between stages
   double all_reduce = 0;  ///< with instant all-reduces
-  double balance = 0;     ///< with all devices always busy: a lower bound by the best plan's work
+  double balance = 0;     ///< with all devices always busy: a lower bound, from the work of the best plan
 };
 
 struct PlanResult {
-  std::vector<Plan> plans = {};  ///< sorted by predicted step time, the best first; no two differ only in figures
+  std::vector<Plan> plans = {};  ///< sorted by predicted step time, the best first; no two have the same stages and number of micro-batches
   Cluster cluster = {};
   PlanOptions options = {};
   Profile profile = {};
   Relaxations relaxed = {};
-  int settings = 0;  ///< number of searched combinations of schedule and micro-batches
-  int simulated = 0;
+  int settings = 0;   ///< number of searched combinations of schedule and micro-batches
+  int simulated = 0;  ///< number of simulated plans
 
   const Plan& best() const& { return plans.front(); }
   Plan best() && { return std::move(plans.front()); }
@@ -64,8 +64,9 @@ struct PlanResult {
   bool is_data_parallel() const { return plans.front().stages.size() == 1; }
 };
 
-/// The best plans. @throws ContractError for wrong arguments; Error if no plan fits. It names the operator that does not fit, the missing bytes, and
-/// the smallest sufficient number of devices, if there is one; also if the model cannot be cut into PlanOptions::stages.
+/// Returns the best plans. @throws ContractError for invalid arguments
+/// @throws Error if no plan fits, naming the operator that does not fit, the missing bytes, and the smallest sufficient number of devices, if there
+/// is one; also if the model cannot be cut into PlanOptions::stages stages
 PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOptions& options);
 
 /// Explains the best plan: stages with times and memory, a Gantt chart, the reasons for it, the cost of the next best, and the limiting resource.

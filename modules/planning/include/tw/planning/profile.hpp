@@ -25,11 +25,12 @@ struct ProfiledOperator {
   std::vector<int> parameters = {};  ///< indices in Profile::parameters; operators may share them
   Affine forward = {};               ///< seconds
   Affine backward = {};              ///< seconds, for all gradients
-  Affine weights = {};               ///< the part of `backward` that only gradients of parameters need, and that can be made later
+  Affine weights = {};               ///< the part of `backward` that only gradients of parameters need, and that can run later
   Affine output_bytes = {};
   Affine saved_bytes = {};      ///< saved by autograd for the backward pass; a tensor saved by several operators counts once
   Affine workspace_bytes = {};  ///< peak of other memory in the backward pass: cotangents, gradients before accumulation, scratch
-  Affine waiting_bytes = {};    ///< held until `weights` is made, if that is later: the operator's input and cotangent; an input counts once
+  /// Bytes held until the part `weights` runs, if that is later: the operator's input and cotangent. An input of several operators counts once.
+  Affine waiting_bytes = {};
 
   bool operator==(const ProfiledOperator&) const = default;
 };
@@ -59,7 +60,7 @@ struct Profile {
 /// Problems of the profile, each with its field; empty: none.
 std::vector<std::string> problems_of(const Profile& profile);
 
-/// Writes costs as pairs [fixed, per row]. Version 2: `weights_s` and `waiting_bytes` of each operator.
+/// Writes costs as pairs [fixed, per row]. The format has version 2, which added `weights_s` and `waiting_bytes`.
 std::string to_json(const Profile& profile);
 /// @throws Error naming the field
 Profile profile_from_json(std::string_view text);

@@ -11,46 +11,47 @@ namespace tw::pipeline {
 /// One computation of one stage on one micro-batch. Ref: the vocabulary of torch.distributed.pipelining.
 struct Action {
   enum class Kind {
-    forward,          ///< uses the previous stage's activations, makes those for the next stage
-    backward,         ///< uses cotangents from the next stage, makes those for the previous stage and this stage's gradients
-    backward_input,   ///< the half of it that makes the cotangents for the previous stage
-    backward_weight,  ///< the other half, any time after: makes this stage's gradients
+    forward,          ///< uses the previous stage's activations, computes those for the next stage
+    backward,         ///< uses cotangents from the next stage, computes those for the previous stage and this stage's gradients
+    backward_input,   ///< the half of a backward pass that computes the cotangents for the previous stage
+    backward_weight,  ///< the other half, at any later time: computes this stage's gradients
   };
   Kind kind = Kind::forward;
   int stage = 0;
   int micro_batch = 0;
 
   bool is_forward() const noexcept { return kind == Kind::forward; }
-  /// Whether it makes the cotangents for the previous stage.
+  /// Whether the action computes the cotangents for the previous stage.
   bool makes_cotangents() const noexcept { return kind == Kind::backward || kind == Kind::backward_input; }
-  /// Whether nothing of the micro-batch is held after it.
+  /// Whether the stage holds nothing of the micro-batch after the action.
   bool frees() const noexcept { return kind == Kind::backward || kind == Kind::backward_weight; }
   bool operator==(const Action&) const = default;
 };
 
-/// The action lists of a pipeline. Numbers of stages and micro-batches begin at 0; there are at most `stages` devices.
+/// The action lists of a pipeline. Stages and micro-batches are numbered from 0; there are at most `stages` devices.
 struct Schedule {
   int stages = 0;
   int micro_batches = 0;
   std::vector<std::vector<Action>> devices;  ///< actions of each device, in order
 
-  /// Whether a backward pass is made in two halves.
+  /// Whether any backward pass is split into two halves.
   bool has_halves() const noexcept;
   bool operator==(const Schedule&) const = default;
 };
 
 /// All forward passes, then all backward passes. A stage holds the activations of all micro-batches at once. Ref: Huang et al. 2019, arXiv
 /// 1811.06965.
-/// @throws ContractError for fewer than one stage or micro-batch; so do the other schedules
+/// @throws ContractError for fewer than one stage or micro-batch, as do the other schedules
 Schedule gpipe(int stages, int micro_batches);
 /// Runs backward passes as early as possible: stage i begins with `stages` - 1 - i forward passes and then alternates. Takes the same time as
 /// gpipe(), but stage i holds activations of at most min(micro_batches, stages - i) micro-batches. Ref: Narayanan et al. 2019, PipeDream-flush; arXiv
 /// 2104.04473.
 Schedule one_forward_one_backward(int stages, int micro_batches);
-/// Like one_forward_one_backward(), with backward passes in two halves: stage i makes the weights' half of a micro-batch i micro-batches late, where
-/// it would have to wait for cotangents. With at least as many micro-batches as stages, each device is idle for
-/// (stages - 1) max(F, F + B - 2 W), where W is the weights' part of a backward pass B. A stage holds at most min(micro_batches, stages)
-/// micro-batches until their last half, like the first stage of one_forward_one_backward(). Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
+/// Like one_forward_one_backward(), but with backward passes in two halves. Stage i delays each weights' half by i micro-batches, so that it runs
+/// when the stage would otherwise wait for cotangents. With at least as many micro-batches as stages, each device is idle for
+/// (stages - 1) max(F, F + B - 2 W), where W is the weights' part of a backward pass B. A stage holds data of at most min(micro_batches, stages)
+/// micro-batches, each until its last half; this is the maximum of the first stage of one_forward_one_backward().
+/// Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1 };

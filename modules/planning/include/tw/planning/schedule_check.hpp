@@ -11,8 +11,8 @@ namespace tw::pipeline {
 /// @param channel_capacity maximum number of micro-batches in flight between two stages before the sender waits, at least 1
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity = 1);
 
-/// For each stage, the maximum number of micro-batches of which it holds something, from their forward pass to their backward pass, or its last half.
-/// @param schedule without problems
+/// For each stage, the maximum number of micro-batches of which it holds data at a time. It holds data of a micro-batch from its forward pass to the
+/// end of its backward pass, or of the last half. @param schedule without problems, see problems_of()
 std::vector<int> max_in_flight(const Schedule& schedule);
 
 }  // namespace tw::pipeline

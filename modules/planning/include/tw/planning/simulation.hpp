@@ -11,7 +11,7 @@ namespace tw::pipeline {
 struct PassTimes {
   double forward = 1;
   double backward = 2;
-  double weights = 0;   ///< the part of `backward` that its weights' half takes
+  double weights = 0;   ///< the part of `backward` that the weights' half takes
   double transfer = 0;  ///< transfer to the next stage, and of cotangents back; one at a time per direction, overlaps computation
 };
 
@@ -33,8 +33,8 @@ struct Simulation {
 /// @param times by stage. @throws ContractError for a schedule with problems, see problems_of()
 Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times);
 
-/// A Gantt chart of `width` characters with one line per device. A forward pass shows the micro-batch's last digit, a backward pass a letter from a
-/// on, the weights' half of one a capital.
+/// A Gantt chart of `width` characters with one line per device. A forward pass is drawn as the last digit of its micro-batch, a backward pass as
+/// a lower-case letter (a for micro-batch 0), and the weights' half of a backward pass as a capital letter.
 std::string gantt_text(const Simulation& simulation, int width = 100);
 /// The same as an SVG drawing.
 std::string gantt_svg(const Simulation& simulation);

@@ -44,7 +44,7 @@ class StageRanks {
 
   /// The rows of a micro-batch that `rank` processes: its replica's part.
   Rows share(Rows micro_batch, int rank) const;
-  /// The ranks of `stage` that share the rows `mine` among them, in row order. Empty for a stage that does not exist.
+  /// The ranks of `stage` that process some of the rows `mine`, in row order. Empty for a stage that does not exist.
   std::vector<Peer> peers(int stage, Rows micro_batch, Rows mine) const;
 
  private:

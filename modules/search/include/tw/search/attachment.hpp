@@ -20,8 +20,8 @@ namespace tw::search {
 /// The tensors that a trial needs to resume after a pause, or to continue from a copy of another trial. Each rank of a worker attaches its own.
 struct Attachment {
   std::function<std::vector<NamedShard>()> shards;                          ///< the current tensors; they share memory with their owner
-  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly these names; none: it always does
-  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< called when these shards have been filled; none: nothing else to do
+  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly these names; null: it already does
+  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< called after these shards have been filled; null: nothing else to do
 };
 
 /// Attaches tensors as they are.

@@ -23,10 +23,12 @@ struct ObjectiveCheck {
   double slowest_seconds = 0;
 };
 
-/// Tests what a search assumes of an objective: it throws nothing, losses and reports are finite, and steps ascend. Repeating a trial must return the
-/// same values bit by bit, whatever was evaluated in between; draw random numbers from trial.rng(). Also measures the cost of an evaluation.
+/// Tests whether an objective is what a search assumes: it throws nothing, its losses and reports are finite, and its steps ascend. Repeating a trial
+/// must return the same values bit by bit, whatever was evaluated in between; draw random numbers from trial.rng(). Also measures the cost of an
+/// evaluation.
 /// Collective over `comm`, whose ranks evaluate together like one worker. @return the same on all ranks
-/// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs
+/// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these ranks and what
+/// differs
 ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options = {});
 
 }  // namespace tw::search

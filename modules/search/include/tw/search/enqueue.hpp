@@ -8,9 +8,10 @@
 
 namespace tw::search {
 
-/// Makes a search try a configuration before its own proposals. The search may be running, which then checks a few times a second, or begin later.
-/// The trial counts as one of the search's evaluations. Parameters that are not named get their initial value, or else the first choice or the middle
-/// of their scale. A configuration that does not fit the space is refused with a warning when its turn comes.
+/// Makes a search try a configuration before its own proposals, but after Space::starts(). The search may be running, or start later. Its workers
+/// check the queue when they begin a trial, at most ten times a second. The trial counts as one of the search's evaluations. Parameters that are not
+/// named get their initial value, or else the first choice or the middle of their scale. A configuration that does not fit the space is refused with
+/// a warning when its turn comes.
 /// @param folder the search's journal. @return the number of the configuration in the queue, from 0
 /// @throws FileError
 int64_t enqueue(const std::filesystem::path& folder, const NamedTexts& configuration);

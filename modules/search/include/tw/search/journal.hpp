@@ -11,7 +11,7 @@ namespace tw::search {
 
 /// Whether a trial may have caused the loss of its process.
 enum class Blame : uint8_t {
-  none,    ///< the process received a signal to end, or another process ended by itself first
+  none,    ///< a signal asked the process to end, for example after another process had ended by itself
   shared,  ///< this trial or another that ran at the time may have caused it
   sole,    ///< no other trial that ran can have caused it
 };
@@ -20,16 +20,16 @@ enum class Blame : uint8_t {
 struct Record {
   enum class Kind : uint8_t {
     start,       ///< an evaluation begins: trial, values, tag; `again` if it had begun before
-    end,         ///< the trial begun last ends: loss, objectives, violation, state, seconds, failure message, constraints
-    report,      ///< a running trial reports: step, value
-    arrival,     ///< another worker's individual was added here: trial
-    departure,   ///< an individual no longer counts here, because it has moved or a copy has replaced it
-    adoption,    ///< an individual, known or not, counts here from now on, and this worker is responsible for it
+    end,         ///< a trial ends: trial, loss, objectives, violation, state, seconds, failure message, constraints
+    report,      ///< a running trial reports: trial, step, value
+    arrival,     ///< another worker's individual was added to this worker's island: trial, moves
+    departure,   ///< an individual no longer counts on this island, because it has moved or a copy has replaced it: trial, moves
+    adoption,    ///< an individual, known before or not, counts on this island from now on, and this worker is responsible for it
     pause,       ///< the running trial pauses
     resume,      ///< a paused trial resumes
     copy,        ///< a paused trial continues from the state of another, with its own values: trial, step, values, original
     loss,        ///< a trial's process was lost: trial, blame. Written when the search resumes
-    known = 11,  ///< a warm-start result from elsewhere. Files hold these numbers; 10 is unused
+    known = 11,  ///< a warm-start result from elsewhere. Files hold the numbers of these kinds; 10 is unused
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -52,10 +52,10 @@ struct JournalHeader {
   int32_t worker = 0;
   std::vector<int32_t> islands = {};         ///< number of workers of each island
   std::vector<std::string> objectives = {};  ///< SearchOptions::objectives
-  int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began; its propagators were made for this number
+  int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began; the propagators were made for this number
   int64_t first_trial = 0;                   ///< first trial of the epoch; worker w of n has the trials first_trial + w + k n
   std::vector<int32_t> ranks = {};           ///< number of ranks of each worker
-  std::string breeding = {};                 ///< the propagator and the reason for it, for readers
+  std::string breeding = {};                 ///< the propagator and the reason for choosing it, for display only
 
   bool operator==(const JournalHeader&) const = default;
 };
@@ -70,8 +70,8 @@ struct JournalFile {
 /// Paths of the journal files in `folder`, in no particular order, readable or not. Empty if the folder does not exist.
 std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder);
 
-/// The contents of the files, sorted by epoch and worker. Leaves out files that were cut off in the header.
-/// @throws FileError for a file that cannot be read, is not a journal, or is damaged, that is, complete records follow an invalid one
+/// The contents of the files, sorted by epoch and worker. Leaves out files whose header was cut off.
+/// @throws FileError for a file that cannot be read, is not a journal, or is damaged (a complete record follows an invalid one)
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
 
 /// Appends to one file. Once write() has returned, its records survive the end of the process, however it ends.
@@ -89,7 +89,7 @@ class JournalWriter {
   void report(int64_t trial, int64_t step, double value);
   /// @param kind arrival or departure; pause or resume, without moves
   void note(Record::Kind kind, int64_t trial, int32_t moves = 0);
-  /// @param from island
+  /// @param from island that the individual comes from
   void adopt(const Individual& individual, int32_t from);
   void copy(const Individual& individual, int64_t step, int64_t original);
   void lose(int64_t trial, Blame blame);

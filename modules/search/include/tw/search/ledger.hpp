@@ -12,11 +12,11 @@
 
 namespace tw::search {
 
-/// The event that a trial continued from the state of another.
+/// A copy: a trial continued from the state of another.
 struct Copy {
   int64_t original = 0;
   int64_t step = 0;                 ///< step that the copying trial itself had reached
-  std::vector<double> values = {};  ///< its values after the copy
+  std::vector<double> values = {};  ///< values of the copying trial after the copy
   double time = 0;
 };
 
@@ -27,11 +27,11 @@ struct Pause {
 };
 
 struct LedgerEntry {
-  Individual individual = {};  ///< `running`: not ended, or its process was lost. A copy has its own values once it has ended
-  int attempts = 0;            ///< how often it began; the fields below describe the last attempt
+  Individual individual = {};  ///< its state is `running` until it ends, also if its process was lost. Values from copies are filled in at the end
+  int attempts = 0;            ///< how often it began; the fields from `paused` on describe the last attempt
   int losses = 0;              ///< process losses that it may have caused
   int sole_losses = 0;         ///< process losses that no other trial can have caused
-  Blame blame = Blame::none;   ///< its blame for the last of these, and for any loss since
+  Blame blame = Blame::none;   ///< its blame for the last loss of its process
   bool paused = false;
   bool lost = false;  ///< its process was lost, and it has not begun again
   int epoch = 0;
@@ -64,7 +64,7 @@ struct Ledger {
   std::vector<Individual> known = {};        ///< warm-start results from elsewhere, which are not trials of this search
   std::vector<Migration> migrations = {};    ///< sorted by time
   std::vector<std::string> objectives = {};  ///< names of the objectives; one or none: a loss
-  std::string breeding = {};                 ///< the last epoch's propagator and the reason for it
+  std::string breeding = {};                 ///< the last epoch's propagator and the reason for choosing it
   int epochs = 0;                            ///< number of layouts that the search has had
   int workers = 0;                           ///< maximum over all epochs
   std::vector<int> worker_ranks = {};        ///< ranks of each worker, in the last epoch that had it

@@ -50,12 +50,12 @@ using StoppingFactory = std::function<std::unique_ptr<StoppingRule>()>;
 /// - RunToEnd
 /// - a StoppingFactory
 /// - PromotionOptions: trials pause at rungs; those among the best 1/eta of a rung are resumed, before new ones begin
-/// - PopulationTrainingOptions: the trials of an island are a population, each worker's train in turn, and bad ones continue from the states of good
-///   ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them
+/// - PopulationTrainingOptions: the trials of an island are the members of a population. Those of one worker train in turn, and bad members
+///   continue from the states of good ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them
 using Scheduler = std::variant<RunToEnd, StoppingFactory, PromotionOptions, PopulationTrainingOptions>;
 
 struct SearchOptions {
-  int islands = 1;                       ///< number of islands, of nearly equal numbers of workers
+  int islands = 1;                       ///< number of islands, among which workers are divided as evenly as possible
   std::vector<int> island_workers = {};  ///< number of workers of each island; `islands` may then be left out
   int ranks_per_worker = 1;
   std::vector<int> worker_ranks = {};  ///< number of ranks of each worker, in rank order, if they differ
@@ -73,25 +73,27 @@ struct SearchOptions {
   /// Empty: no journal.
   std::filesystem::path journal = {};
   /// Results from elsewhere, received like migrants at the start: the folder of another search's journal, or a CSV file. The CSV has a column for
-  /// each parameter and a column `loss`, or one for each of several objectives. Ignores what the space does not have. Empty: none.
+  /// each parameter and a column `loss`, or one for each of several objectives. Other columns, and results that do not fit the space, are ignored.
+  /// Empty: none.
   std::filesystem::path warm_start = {};
-  int max_attempts = 2;           ///< a trial has failed once its process was lost this many times
-  bool allow_duplicates = false;  ///< whether to repeat configurations, as noisy losses require; otherwise new ones come first (Distinct)
+  int max_attempts = 2;           ///< a trial has failed once its process was lost this many times and no other trial can be the cause
+  bool allow_duplicates = false;  ///< whether configurations may be repeated, for noisy losses; otherwise new ones come first (Distinct)
   MigrationOptions migration = {};
   /// Makes the propagator; by default automatic().
   std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
   Scheduler scheduler = {};
-  /// Whether rank 0 prints the progress of this run to std::cout, in evaluations or else in seconds. Otherwise a search prints nothing; its log lines
-  /// go to the function of set_log_function().
+  /// Whether rank 0 prints the progress of this run to std::cout, in evaluations, or in seconds if `evaluations` is 0. Otherwise a search prints
+  /// nothing; its log lines go to the function of set_log_function().
   bool progress = false;
 
-  /// Problems of options that exclude each other, for any number of ranks.
+  /// Problems of options that contradict each other, whatever the number of ranks.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Visits the options for workers, budget and journal. Leaves out `promotion`, `population_training`, `migration` and those that only C++ can set.
+/// Visits the options for workers, budget and journal. Leaves out `progress`, `migration`, the scheduler and its options, and those that only C++ can
+/// set.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

@@ -9,7 +9,7 @@
 namespace tw::search {
 
 /// One row per trial. Columns: trial, state, loss, seconds, worker, island, epoch, attempts, begin, end, reports (their number), migrations (their
-/// number), message, violation (of constraints with values), ranks (the maximum that it ran on). With several objectives also front (1: no other
+/// number), message, violation (of constraints with values), ranks (of its worker). With several objectives also front (1: no other
 /// trial dominates it) and objective.NAME for each; the first one is the loss. Then constraint.1 and so on, the values of constraints, positive if
 /// violated, and parameter.NAME for each parameter. A missing value is empty. Numbers read back exactly; times are in seconds since the Unix epoch.
 /// Ref: RFC 4180.
@@ -20,8 +20,8 @@ void export_csv(const Ledger& ledger, const Space& space, const std::filesystem:
 
 /// Writes a database of nine tables; NULL stands for a missing value:
 /// - parameters(parameter, name, kind, low, high, scale, step, choices, parent, allowed): choices and allowed values as JSON
-/// - trials(trial, state, loss, seconds, worker, island, epoch, attempts, began, ended, message, violation, ranks, front): ranks is the maximum that
-///   it ran on; front is 1 if no other trial dominates it, NULL with one objective
+/// - trials(trial, state, loss, seconds, worker, island, epoch, attempts, began, ended, message, violation, ranks, front): ranks are those of its
+///   worker; front is 1 if no other trial dominates it, NULL with one objective
 /// - objectives(objective, name) and objective_values(trial, objective, value): only for several objectives; the first one is also the loss. A view
 ///   trials_with_objectives then adds a column objective.NAME for each
 /// - constraint_values(trial, number, value): constraint values that evaluations returned, from number 1. If there are any, a view
@@ -36,7 +36,7 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
 /// One self-contained page. It shows the best loss over time, the ten best trials, the front of several objectives, learning curves, parallel
 /// coordinates and slices. It also shows the importance of parameters with a map of the two most important ones, and a timeline of workers, islands
 /// and migrations. Lists follow: counts by state, the first failures, and all trials, which a script sorts and filters. If there are too many trials
-/// to draw, it names those it shows. With several objectives, losses are those of the first one.
+/// to draw, the page shows some of them and states which. With several objectives, losses are those of the first one.
 std::string html_report(const Ledger& ledger, const Space& space);
 
 /// Writes report.html, trials.csv and trials.sqlite next to the journal in `folder`. Call it on one process; the search may still be running.

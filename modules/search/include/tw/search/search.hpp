@@ -10,8 +10,8 @@
 namespace tw::search {
 
 struct SearchResult {
-  Individual best = {};  ///< best of all islands; trial -1: no trial is complete. With several objectives, the first of the front
-  /// The Pareto front of all islands, sorted by ascending objectives; of equal individuals only the first trial. With one objective, only the best.
+  Individual best = {};  ///< best of all islands; trial -1: no trial is complete or pruned. With several objectives, the first of the front
+  /// The Pareto front of all islands, sorted by ascending objectives; of equal individuals, only the first trial. With one objective, only `best`.
   std::vector<Individual> front = {};
   int64_t complete = 0;  ///< complete evaluations of all islands, including earlier runs
   int64_t pruned = 0;
@@ -28,13 +28,14 @@ struct SearchResult {
 /// auto best = search.run().best;
 /// ```
 /// Each worker proposes, evaluates, sends its results to the other workers of its island, and uses the results that have arrived. With one worker,
-/// results depend only on the seed, also if a run is continued from its journal. With several workers, they also depend on the order in which results
+/// results depend only on the seed, even if a run is continued from its journal. With several workers, they also depend on the order in which results
 /// arrive, which the journal records.
 class Search {
  public:
-  /// Collective. @param comm its ranks must make up the workers exactly. @param space copied; must be equal on all ranks
-  /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these and what differs;
-  /// functions are not compared. Error for a journal of another space, or one that another search is using
+  /// Collective. @param comm all of its ranks belong to workers, so their number must match `ranks_per_worker` or `worker_ranks`.
+  /// @param space copied; must be equal on all ranks
+  /// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these ranks and what
+  /// differs; functions are not compared. Error for a journal of another space, or one that another search is using
   Search(const Communicator& comm, Space space, Objective objective, const SearchOptions& options);
   ~Search();
   Search(const Search&) = delete;

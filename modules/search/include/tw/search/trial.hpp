@@ -21,7 +21,7 @@ struct Outcome {
   // NOLINTEND(google-explicit-constructor)
 
   /// Adds constraints, which are met if each value is at most 0: `return Outcome(error).constrained({bytes - limit});`. If one is positive, the trial
-  /// is infeasible. Infeasible trials rank by the sum of their positive values, and their objectives need not be finite.
+  /// is infeasible. Infeasible trials rank by the sum of their positive constraint values, and their objectives need not be finite.
   Outcome constrained(std::vector<double> them) && {
     constraints = std::move(them);
     return std::move(*this);
@@ -44,8 +44,8 @@ class Trial {
   };
   Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
-  /// The ranks of this worker, for any strategy. Revoked when the objective throws on one rank: waits on the other ranks end, and the trial has
-  /// failed.
+  /// The ranks of this worker, for any strategy. If the objective throws on one rank, it is revoked: waits on the other ranks throw
+  /// RevokedError, and the trial has failed.
   const Communicator& comm() const noexcept { return comm_; }
   /// Unique in the search; unchanged when a trial is repeated.
   int64_t number() const noexcept { return number_; }
@@ -60,7 +60,7 @@ class Trial {
 
   /// Registers what the trial needs to resume after a pause: tensors that it changes between reports and that its configuration and step do not
   /// determine. Call it once, when all tensors exist, before the first report, on all ranks of the worker, each with its own tensors. When the trial
-  /// resumes, it restores their values, or copies those of the trial to continue from.
+  /// resumes, attach() restores their values, or copies those of the trial that it continues from.
   /// @return the step after which the trial resumes; 0 for a new trial
   /// @throws ContractError if names, shapes or types differ from those of the stored tensors
   int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }

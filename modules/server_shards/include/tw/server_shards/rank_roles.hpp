@@ -7,18 +7,18 @@ namespace tw::parameter_server {
 
 /// The roles of a job's ranks.
 struct Roles {
-  /// Number of consecutive ranks that form a worker and have equal gradients, for example through data parallelism. The first one communicates with
+  /// Number of consecutive ranks that form a worker and have equal gradients, for example through data parallelism. The first rank communicates with
   /// the servers and forwards the results to the others. Ranks that only serve are not counted.
   int ranks_per_worker = 1;
   std::vector<int> servers = {};  ///< ranks that hold a shard each, ascending; empty: the first rank of each worker
-  bool dedicated = false;         ///< whether the servers do not train
+  bool dedicated = false;         ///< whether servers only serve and do not train
 };
 
 /// The role of each of `ranks` ranks. Pure.
 class RankRoles {
  public:
-  /// @throws ContractError with the reason: servers that are not ranks or not ascending, or training ranks that do not form at least one worker and
-  /// only whole ones
+  /// @throws ContractError if there is no rank, if ranks_per_worker is below 1, if `servers` is not ascending or names a rank that does not exist, if
+  /// dedicated servers are not named, or if the number of training ranks is not a positive multiple of ranks_per_worker
   RankRoles(const Roles& roles, int ranks);
 
   int workers() const noexcept { return static_cast<int>(leaders_.size()); }

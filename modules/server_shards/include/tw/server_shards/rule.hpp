@@ -11,28 +11,29 @@
 namespace tw::parameter_server {
 
 /// The type of a rule's state for values of `type`: float32 for 16-bit types, in which sums and squares would overflow or underflow; otherwise
-/// `type`.
+/// `type` itself.
 constexpr ElementType state_type(ElementType type) {
   return type == ElementType::float16 || type == ElementType::bfloat16 ? ElementType::float32 : type;
 }
 
-/// Consecutive elements of a shard to which a rule is applied at once: a few thousand, so that others can use the rest of the shard meanwhile.
+/// Consecutive elements of a shard to which a rule is applied at once: at most Shard::chunk_bytes, so that other callers can use the rest of the
+/// shard meanwhile.
 struct Chunk {
-  std::byte* values = nullptr;             ///< values on the server; the rule changes them
-  std::span<std::byte* const> state = {};  ///< state by slot of the rule, of state_type(type); initially zero; the rule changes it
-  const std::byte* pushed = nullptr;
+  std::byte* values = nullptr;              ///< values on the server; the rule changes them
+  std::span<std::byte* const> state = {};   ///< state by slot of the rule, of state_type(type); initially zero; the rule changes it
+  const std::byte* pushed = nullptr;        ///< the pushed elements, one for each value
   int64_t count = 0;                        ///< number of elements
-  int64_t updates = 0;                      ///< number of earlier updates of these elements by this rule
+  int64_t updates = 0;                      ///< number of times that this rule has updated these elements before
   ElementType type = ElementType::float32;  ///< type of `values` and `pushed`; floating point
 };
 
 /// The change that a push makes to the values on the servers, element by element. A rule runs in any thread and process of the server's node, but
-/// only one caller at a time works on a chunk. Chunks are processed in any order.
+/// each chunk is used by only one caller at a time. Chunks are processed in any order.
 struct Rule {
   std::string name;
   std::string settings = {};  ///< settings that must be the same on all ranks, as text
   int slots = 0;              ///< number of state values per element, see state_type()
-  /// Updates a chunk. Exceptions are passed on to the caller of the push; the function should then have changed nothing.
+  /// Updates a chunk. An exception propagates to the caller of the push. A function that throws should leave the chunk unchanged.
   std::function<void(const Chunk&)> apply;
 };
 
@@ -44,8 +45,7 @@ Rule zero();
 Rule copy();
 /// x += g
 Rule add();
-/// x = the mean of `count` pushes, each time `count` of them have arrived. Sums are in float32 or float64. @throws ContractError unless count is at
-/// least 1
+/// Each time `count` pushes have arrived, x = their mean. Sums are computed in float32 or float64. @throws ContractError unless count is at least 1
 Rule mean(int count);
 
 struct MomentumOptions {
@@ -55,7 +55,7 @@ struct MomentumOptions {
 };
 void visit(MomentumOptions& options, OptionVisitor& visitor);
 /// m = momentum m + g, x -= lr (nesterov ? g + momentum m : m), as in torch::optim::SGD, with gradients g.
-/// @throws ContractError naming a wrong option; so do the following rules
+/// @throws ContractError naming an option out of its bounds. The following rules do the same.
 Rule momentum(const MomentumOptions& options = {});
 
 struct AdagradOptions {

@@ -11,25 +11,25 @@
 
 namespace tw::parameter_server {
 
-/// The values on one server, the state of its rules, and the locks that order changes, in memory that several processes (in tests, threads) can map.
-/// Processes work on it directly, in order of arrival, one chunk at a time; each chunk has its own lock.
+/// The values on one server, the state of its rules, and the locks that protect them, in memory that several processes (in tests, threads) can map.
+/// Each process changes this memory directly, one chunk at a time. Each chunk has its own lock, which waiting processes get in no particular order.
 ///
-/// push() and pull() hold a lock only while they process 64 KiB. Waiting callers yield the core.
+/// push() and pull() hold a lock only while they process one chunk of 64 KiB. Waiting callers yield the core.
 class Shard {
  public:
   /// Large enough that the cost of a lock is negligible, small enough that waits are short.
   static constexpr int64_t chunk_bytes = int64_t{64} << 10;
 
-  /// Bytes of zeroed memory for `count` elements.
+  /// Bytes of memory that a Shard of `count` elements needs. The memory must be zeroed.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
 
   static constexpr int nobody = -1;
-  /// Waits for another user: returns once `happened()` is true, or throws. For callers that must drive communication meanwhile, on which other users
-  /// depend. @param holder the user that is waited for, or `nobody` if unknown
+  /// Waits for another user: returns once `happened()` is true, or throws. For callers that must drive communication while they wait, because other
+  /// users depend on it. @param holder the user that is waited for, or `nobody` if unknown
   using Wait = std::function<void(const std::function<bool()>& happened, int holder)>;
-  /// This process's user of the memory, and its wait function.
+  /// How this process uses the memory: its user number and its wait function.
   struct Waiting {
-    int user = 0;    ///< a different number in each process
+    int user = 0;    ///< number of this user, different in each process
     Wait wait = {};  ///< empty: yields the core
   };
 
@@ -49,12 +49,13 @@ class Shard {
     explicit Entry(std::atomic<int32_t>* inside) : inside_(inside) {}
     std::unique_ptr<std::atomic<int32_t>, Leave> inside_;
   };
-  /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot is in progress or pending: try again later.
+  /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot() or restore() is in progress or pending: try again later.
   std::optional<Entry> enter() const;
-  /// Applies a rule to `count` elements from `begin` on. The range must consist of whole chunks, so that each counts one update per push.
+  /// Applies rule number `rule` to `count` elements from `begin` on. The range must consist of whole chunks, so that each chunk counts one update per
+  /// push.
   /// @throws the rule's exception; earlier chunks have then been changed
   void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// The same as a complete push; waits for the end of a snapshot.
+  /// The same for a push of one part. Waits while a snapshot() or restore() is in progress.
   void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
   /// Copies `count` elements from `begin` on. Each chunk is consistent; different chunks may be copied at different times.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
@@ -70,7 +71,8 @@ class Shard {
   };
   /// Waits for pushes in progress, blocks new ones, and copies.
   Snapshot snapshot() const;
-  /// Restores a snapshot, which may be assembled from those of other shards, under the same exclusion.
+  /// Replaces values and state by those of `snapshot`, which may be assembled from snapshots of other shards. Like snapshot(), it waits for pushes in
+  /// progress and blocks new ones. @throws ContractError if the snapshot does not fit this shard
   void restore(const Snapshot& snapshot);
 
  private:
@@ -89,7 +91,7 @@ class Shard {
     Places(int64_t count, ElementType type, const std::vector<Rule>& rules);
     int64_t chunk;  ///< elements of each chunk but the last
     int64_t chunks;
-    int64_t record;  ///< bytes of a chunk's lock and counts
+    int64_t record;  ///< bytes for a chunk's lock and counts
     int64_t values;  ///< byte offset of the values
     int64_t state;   ///< byte offset of the first slot
     int64_t plane;   ///< bytes of each slot

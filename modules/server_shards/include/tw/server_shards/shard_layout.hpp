@@ -13,7 +13,7 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// Assigns the n elements of a flat tensor to p servers, in order: floor(n / p) to each, and one more to the first n mod p. Pure.
+/// Assigns the n elements of a flat tensor to p servers, in order: floor(n / p) to each, and one more to each of the first n mod p. Pure.
 class ShardLayout {
  public:
   /// @throws ContractError unless there is at least one server and numel is at least 0.

@@ -13,7 +13,7 @@
 
 namespace tw::shared_memory {
 
-/// The place of a tensor in a window. A window is memory that all ranks have mapped and of which each owns an equal share.
+/// The place of a tensor in a window. A window is memory that all ranks have mapped; each rank owns an equal share of it.
 struct WindowPlace {
   int64_t window = -1;  ///< number of the window, the same on all ranks; -1: ordinary memory
   int64_t offset = 0;   ///< bytes from the start of the rank's share
@@ -21,14 +21,15 @@ struct WindowPlace {
 };
 
 /// The part of a node's shared memory through which the ranks of one communicator exchange data. Each rank has a step counter on its own cache lines,
-/// a record of its current call, and two slots with a header each. Identifies processes (or, in tests, threads) by rank and does not use MPI. One
-/// thread at a time may use a channel.
+/// a record of its current call, and two slots with a header each. A channel identifies processes (or, in tests, threads) by rank and does not use
+/// MPI. One thread at a time may use it.
 class Channel {
  public:
   /// Bytes of zeroed memory that a channel needs.
   static int64_t bytes_needed(int ranks, int64_t slot_bytes);
 
-  /// @param memory the same on all ranks. @param owner keeps it mapped. @param slot_bytes a multiple of 64, at least 64 per rank.
+  /// @param owner keeps `memory` mapped. @param memory bytes_needed() zeroed bytes, the same memory on all ranks.
+  /// @param slot_bytes size of a slot: a multiple of 64, at least 64 per rank.
   Channel(std::shared_ptr<void> owner, std::byte* memory, int rank, int ranks, int64_t slot_bytes);
 
   int rank() const noexcept { return rank_; }
@@ -36,9 +37,9 @@ class Channel {
   int64_t slot_bytes() const noexcept { return slot_bytes_; }
 
   /// Registers a window. All ranks must add the same windows in the same order. A window is removed when `memory` is destroyed.
-  /// @param memory the shares of all ranks in rank order. @return its number.
+  /// @param memory the shares of all ranks in rank order. @return the window's number.
   int64_t add_window(const std::shared_ptr<std::byte>& memory, int64_t share_bytes);
-  /// The place of [begin, begin + bytes) if it lies in this rank's share of a window.
+  /// The place of [begin, begin + bytes) if it lies in this rank's share of a window; otherwise WindowPlace().
   WindowPlace find(const std::byte* begin, int64_t bytes) const;
 
   /// Publishes this rank's current call to the other ranks.
@@ -85,7 +86,7 @@ class Channel {
   bool next_round() noexcept;
   /// Posts this rank's call.
   void post_call(const Call& call, WindowPlace place) noexcept;
-  /// @throws ContractError on every rank, naming the ranks and both calls, unless all have posted the same.
+  /// @throws ContractError on every rank, naming the ranks and both calls, unless all have posted the same call.
   void expect_same_calls() const;
   Header& header(int rank) const noexcept { return *reinterpret_cast<Header*>(slots_ + (slot_ * ranks_ + rank) * slot_stride_); }
   std::byte* slot(int rank) const noexcept { return reinterpret_cast<std::byte*>(&header(rank) + 1); }
@@ -98,7 +99,7 @@ class Channel {
   int64_t slot_bytes_;
   Counter* counters_;
   Record* records_;
-  std::byte* slots_;     // each after its header, so that small data is fetched with it: processors fetch cache lines in pairs
+  std::byte* slots_;     // each follows its header, so that small data is fetched with the header: processors fetch cache lines in pairs
   int64_t slot_stride_;  // bytes
 
   uint64_t step_ = 0;   // this rank's step
@@ -115,11 +116,12 @@ class Channel {
 /// One collective on a channel. All ranks begin the same collectives in the same order, and the channel executes them in this order.
 class Exchange {
  public:
-  /// @param input `call.count` elements; reduce_scatter: `call.count / ranks` for every rank. Null for barrier.
+  /// @param input `call.count` elements; for reduce_scatter these are `call.count / ranks` for each rank. Null for barrier.
   /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
   ///               reduce_scatter: `call.count / ranks`. For the last two, the smaller buffer may be this rank's part of the larger.
   /// @param flat_bytes up to this size, every rank computes the whole allreduce itself. The same on all ranks.
-  /// @param part if the call is split into parts, the part to which `input` and `output` belong. Ranks compare the whole call
+  /// @param part if the call is split into parts: the part that this exchange transfers, whose sizes `input` and `output` then have. The ranks still
+  ///             compare the whole `call`.
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
            const std::optional<CallPart>& part = {});
   Exchange(const Exchange&) = delete;
@@ -139,7 +141,7 @@ class Exchange {
 
   std::shared_ptr<Channel> channel_;
   Call call_;
-  Call moved_;                     // the part, if the call has parts
+  Call moved_;                     // the call that is executed: the part, if the call has parts
   std::shared_ptr<bool> refused_;  // null: the call has no parts
   const std::byte* input_;
   std::byte* output_;

@@ -7,8 +7,8 @@
 
 namespace tw::shared_memory {
 
-/// Synchronises a collective whose data travels on another path, such as from device to device. Its ranks may meet several times, all equally often.
-/// It keeps its place in the order of the channel's collectives from the first meeting to end().
+/// Synchronizes a collective whose data travels on another path, such as from device to device. The ranks may meet several times, the same number on
+/// every rank. A meeting keeps its place in the order of the channel's collectives: later ones begin after end().
 class Meeting {
  public:
   Meeting(std::shared_ptr<Channel> channel, const Call& call);
@@ -18,7 +18,8 @@ class Meeting {
   /// Whether all earlier collectives have ended.
   bool is_its_turn() const noexcept;
   /// Returns true once for each meeting, when all ranks have arrived; never waits. Afterwards, all ranks see what the others wrote before they
-  /// arrived. @throws ContractError on every rank, naming the ranks and both calls, if the ranks' calls differ; the collective has then ended.
+  /// arrived. Call it only when is_its_turn(). @throws ContractError on every rank, naming the ranks and both calls, if the ranks' calls differ; the
+  /// collective has then ended.
   bool has_met();
   void end() noexcept;
 

@@ -3,13 +3,13 @@
 // Every rank has a step counter that only it advances, and two slots of staging memory that it writes and all ranks read. A collective is a sequence
 // of rounds. Each round uses one slot per rank, alternating between the two:
 //
-//   next_round  wait until nobody can still read my slot of two rounds ago, which this round writes
-//   post increment my counter, which publishes my earlier writes
-//   wait        until the counters of the others have reached mine
-//   arrive the first post and wait of a collective; the header holds this rank's call and the place of its tensor
+//   next_round  wait until no rank can still be reading the slot that I wrote two rounds ago, which this round rewrites
+//   post        increment my counter, which publishes my earlier writes
+//   wait        wait until the counters of the others have reached mine
+//   arrive      the first post and wait of a collective; the header holds this rank's call and the place of its tensor
 //
-// All ranks post equally often in a round, so one counter per rank orders everything. A slot is rewritten two rounds later, and before that the
-// writer waits for every other rank's first post of the round between, which follows all its reads of the earlier round.
+// All ranks post the same number of times in a round, so one counter per rank orders everything. A slot is rewritten two rounds later. Before that,
+// the writer waits for every other rank's first post of the round between. That post follows all of the other rank's reads of the earlier round.
 #pragma once
 #include <cstdint>
 #include <tw/base/call.hpp>
@@ -26,11 +26,11 @@ struct Step {
   enum class Spread : uint8_t { output, output_and_slot, slot, everyone };
 
   Kind kind = Kind::next_round;
-  int rank = -1;            ///< wait: rank to wait for; -1: all ranks. copy: rank whose `from` is copied
-  Area from = Area::input;  ///< copy: source area of `rank`. reduce: source area of every other rank; mine is always my input
+  int rank = -1;            ///< wait: rank to wait for; -1: all ranks. copy: rank whose area `from` is copied
+  Area from = Area::input;  ///< copy: source area of `rank`. reduce: source area of every other rank; my source is always my input
   Area to = Area::output;   ///< copy: my destination area
-  int64_t from_begin = 0;   ///< offset offset in elements
-  int64_t to_begin = 0;     ///< in elements
+  int64_t from_begin = 0;   ///< source offset in elements
+  int64_t to_begin = 0;     ///< destination offset in elements
   int64_t own_begin = 0;    ///< reduce: offset of the range in my input
   int64_t count = 0;        ///< elements
   Spread spread = Spread::output;
@@ -56,13 +56,13 @@ struct Range {
   int64_t count() const noexcept { return end - begin; }
 };
 
-/// Part `part` of `whole` when divided among `parts` ranks. Parts cover it in order and may be empty.
+/// Part `part` of `whole`, divided among `parts` ranks. The parts cover `whole` in order; a part may be empty.
 Range part_of(Range whole, int part, int parts, int64_t alignment);
 
 /// The plan of one rank for one collective: barrier, broadcast, allreduce, reduce, allgather or reduce_scatter.
 class Plan {
  public:
-  /// @param call its count is that of the input; for reduce_scatter a multiple of `ranks`.
+  /// @param call `call.count` is the number of elements of the input; for reduce_scatter a multiple of `ranks`.
   Plan(const Call& call, Mode mode, int rank, int ranks, const PlanOptions& options);
 
   int64_t rounds() const noexcept { return rounds_; }
@@ -87,8 +87,8 @@ class Plan {
   int rank_;
   int ranks_;
   PlanOptions options_;
-  int64_t chunk_ = 0;    // elements of `divided_` per round
-  int64_t divided_ = 0;  // elements that the rounds share
+  int64_t chunk_ = 0;    // elements per round
+  int64_t divided_ = 0;  // elements that are divided among the rounds
   int64_t rounds_ = 1;
   std::vector<Step> steps_;
 };

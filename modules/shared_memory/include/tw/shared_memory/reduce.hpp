@@ -8,8 +8,8 @@
 namespace tw::shared_memory {
 
 /// outputs[k][i] = inputs[0][i] op inputs[1][i] op ... for `count` elements, in the order of `inputs`, so that every output holds the same bits.
-/// An output may be one of the inputs; other overlaps are not allowed. float16 and bfloat16 are reduced in float32. Vectorised for the processor at
-/// run time.
+/// An output may be one of the inputs; other overlaps are not allowed. float16 and bfloat16 are reduced in float32. The vectorized version for the
+/// processor is chosen at run time.
 /// @param inputs at least one. @param outputs at least one.
 /// `op` must be defined for `type` (see why_undefined).
 void reduce(ReduceOp op, ElementType type, std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, int64_t count);

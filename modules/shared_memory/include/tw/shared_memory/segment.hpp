@@ -45,11 +45,12 @@ class Mapping {
 /// Sends a descriptor to other processes of the node through a Unix socket in the abstract namespace, which leaves no file.
 class DescriptorServer {
  public:
-  /// @throws Error
+  /// @throws Error if the socket cannot be created.
   DescriptorServer();
-  /// The address for DescriptorReceiver; pass it to the other processes by other means.
+  /// The address for DescriptorReceiver; send it to the other processes by other means.
   const std::string& address() const noexcept { return address_; }
-  /// Sends `descriptor` to the processes that have connected; does not wait. @return their number. @throws Error
+  /// Sends `descriptor` to the processes of this user that have connected; does not wait. @return the number of these processes.
+  /// @throws Error if it cannot be sent.
   int serve(const Descriptor& descriptor);
 
  private:

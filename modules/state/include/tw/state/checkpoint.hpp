@@ -15,11 +15,11 @@
 
 namespace tw {
 
-/// The data files of one checkpoint, opened when something is read from them.
+/// The data files of one checkpoint. Each is opened when it is first read.
 class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::filesystem::path step_directory);
-  /// Fills `shards` according to `plan`, which plan_load() made. Local. @throws FileError
+  /// Fills `shards` according to `plan`, this rank's part of the result of plan_load(). Local. @throws FileError if a file is missing or damaged.
   void fill(const std::vector<NamedShard>& shards, const std::vector<ShardReads>& plan);
 
  private:
@@ -33,7 +33,7 @@ class CheckpointFiles {
 /// One checkpoint, read by one process. Not collective.
 class Checkpoint {
  public:
-  /// @param directory a checkpoint's folder, or a folder of several: then the newest is opened.
+  /// @param directory the folder of a checkpoint, or a folder with several checkpoints: then the newest is opened.
   /// @throws FileError if there is none, or its index is damaged.
   static Checkpoint open(const std::filesystem::path& directory);
 
@@ -42,10 +42,11 @@ class Checkpoint {
   std::filesystem::path directory() && noexcept { return std::move(directory_); }
   const CheckpointIndex& index() const& noexcept { return index_; }
   CheckpointIndex index() && noexcept { return std::move(index_); }
-  /// Returns a whole tensor by its name or an alias: assembled from slices, or the sum or mean over the ranks that saved it. Thread-safe.
-  /// @throws ContractError for an unknown name, or a `drop` tensor, which has no whole; FileError.
+  /// Returns the whole tensor with this name or alias: assembled from slices, or the sum or mean over the ranks that saved it. Thread-safe.
+  /// @throws ContractError for an unknown name, or a tensor with OnReshard::drop, which each rank saved for itself; FileError if a data file is
+  /// missing or damaged.
   at::Tensor read(const std::string& name) const;
-  /// Checks the data files. @return the errors, one line each
+  /// Checks the sizes and checksums of the data files. @return the errors, one line each.
   std::vector<std::string> verify() const;
 
  private:

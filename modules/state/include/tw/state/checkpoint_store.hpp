@@ -16,7 +16,7 @@ namespace tw {
 struct CheckpointOptions {
   /// Number of complete checkpoints to keep; older ones are removed once a new one is complete.
   int64_t keep = 2;
-  /// Write in the background. Otherwise save() returns when the checkpoint is complete.
+  /// Whether to write in the background. Otherwise save() returns when the checkpoint is complete.
   bool background = true;
 
   /// @throws ContractError naming the wrong field.
@@ -26,8 +26,8 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 
 /// The checkpoints of a run: a folder with one subfolder per step. Any number of ranks can read them.
 ///
-///     directory/step_00000042/index.json                 every tensor's name, shape, kind and pieces; sizes and checksums; its own checksum
-///     directory/step_00000042/rank_0000.safetensors ...  what each rank wrote
+///     directory/step_00000042/index.json                 name, shape, kind and pieces of every tensor; sizes and checksums
+///     directory/step_00000042/rank_0000.safetensors ...  the pieces that each rank wrote
 ///
 /// How a checkpoint is saved:
 ///   a. save() copies this rank's data into a separate buffer, and the program continues.
@@ -36,14 +36,14 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
 ///   e. Rank 0 sends the result to all ranks, again without blocking. Any failure is thrown on every rank by its next poll(), wait() or save().
 /// Steps c to e progress whenever this rank calls poll() or waits for any communication. If a job is killed, complete checkpoints stay intact; the
-/// unfinished one is removed when the next store is made.
+/// unfinished one is removed when the next CheckpointStore is constructed on the folder.
 ///
 /// One run at a time may use a folder: see DirectoryLock.
 class CheckpointStore {
  public:
   /// Creates the folder, and removes unfinished checkpoints of killed runs. Collective.
-  /// @param directory relative to the current working directory; a later chdir() has no effect. @throws Error on every rank alike if the folder
-  /// cannot be used.
+  /// @param directory if relative, it is resolved now: a later chdir() has no effect. @throws Error on every rank alike if the folder cannot be used;
+  /// ContractError for wrong options, or options that differ between ranks.
   CheckpointStore(const Communicator& comm, std::filesystem::path directory, const CheckpointOptions& options = {});
   /// Stops writing. An incomplete checkpoint is dropped on all ranks; call wait() first to keep it.
   ~CheckpointStore();
@@ -53,40 +53,41 @@ class CheckpointStore {
   /// The folder, as an absolute path.
   const std::filesystem::path& directory() const noexcept;
 
-  /// Begins a checkpoint of `shards`, which may change once this returns. Waits for the previous checkpoint if it is incomplete. Replaces one of the
-  /// same step; those of later steps stay. Collective. Costs one copy of the bytes that this rank writes, and the first call allocates the buffer.
-  /// Tensors that several ranks hold are written once, divided among them. For a replicated buffer, such as a running mean, the first rank's values
-  /// are saved.
+  /// Begins a checkpoint of `shards`, which may change once this returns. Waits for the previous checkpoint if it is incomplete. Replaces a
+  /// checkpoint of the same step; checkpoints of later steps stay. Collective. Costs one copy of the bytes that this rank writes; the first call
+  /// allocates the buffer. Tensors that several ranks hold are written once, divided among them. For a replicated buffer, such as a running mean, the
+  /// first rank's values are saved.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's is saved.
-  /// @throws ContractError on every rank alike if the shards do not make up whole tensors; also the error of the previous checkpoint, as wait().
+  /// @throws ContractError on every rank alike if the shards do not make up whole tensors; also the error of the previous checkpoint, as wait() does.
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
   /// Advances the save without waiting; call it regularly, such as at each step.
   /// @throws Error with file and reason if saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a later
   /// save() starts again.
   void poll();
-  /// Returns when the last save is complete. Collective. @throws Error as poll(), on every rank alike. It also throws on ranks where poll() has
+  /// Returns when the last save is complete. Collective. @throws Error as poll() does, on every rank alike. It also throws on ranks where poll() has
   /// already thrown the same error, unless poll() has thrown it on all ranks.
   void wait();
 
-  // These may be called while a save is in flight, which may remove an old checkpoint at any moment; call wait() first if that matters.
+  // The functions below may be called while a save is in flight. The save may remove an old checkpoint at any moment; call wait() first if that
+  // matters.
 
   /// The steps of complete checkpoints, oldest first. Collective.
   std::vector<int64_t> steps() const;
   /// Fills the tensors of `shards` from the checkpoint of `step`, saved on any number of ranks, and returns its metadata. See OnReshard. Collective.
-  /// @throws Error on every rank alike, before any tensor has changed: naming missing or damaged files and the previous checkpoint, or every tensor
-  /// that is missing, extra or misshapen.
+  /// @throws Error on every rank alike. The message names missing or damaged files and the previous checkpoint, or every tensor that is missing,
+  /// extra, or has a different shape or dtype. No tensor has changed then, unless a file failed after all checks, while tensors were being filled.
   std::string load(int64_t step, const std::vector<NamedShard>& shards) const;
   /// The step of the newest checkpoint whose files are complete and match their checksums. Damaged ones are reported by log_warning(). Collective.
   std::optional<int64_t> newest_valid() const;
   /// The index of the checkpoint of `step`: its content without values. Collective. @throws Error on every rank alike if it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
-  /// Parts of it: the names of its tensors; what save() was given. Collective. @throws Error likewise
+  /// Parts of the index: the names of the tensors, and the metadata passed to save(). Collective. @throws Error as index() does.
   std::vector<std::string> names(int64_t step) const;
   std::string metadata(int64_t step) const;
   /// The buffer into which save() copies this rank's data; kept between saves. Undefined before the first save().
   const at::Tensor& memory() const noexcept;
-  /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() or because they
-  /// cannot be removed.
+  /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() does, or if a
+  /// checkpoint cannot be removed.
   void remove_all();
 
  private:

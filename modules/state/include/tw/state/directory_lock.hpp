@@ -5,12 +5,12 @@
 
 namespace tw {
 
-/// Reserves a folder for one run at a time. Rank 0 locks (flock) `directory`/lock; the lock ends with this object, or with the process however it
-/// ends.
+/// Reserves a folder for one run at a time. Rank 0 locks (flock) `directory`/lock. The lock is released when this object is destroyed or the process
+/// ends, even if it crashes.
 class DirectoryLock {
  public:
   /// Creates the folder if it is missing. Collective.
-  /// @throws Error on every rank alike, naming the process that holds the lock, or why the folder cannot be locked.
+  /// @throws Error on every rank alike, naming the process that holds the lock, or the reason why the folder cannot be locked.
   DirectoryLock(const Communicator& comm, const std::filesystem::path& directory);
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;

@@ -18,21 +18,21 @@ struct StoredFile {
 /// index.json of a checkpoint: everything but the values.
 struct CheckpointIndex {
   int64_t step = 0;
-  std::string metadata;           ///< the caller's
-  std::vector<StoredFile> files;  ///< one per rank that saved; number r is file_name(r)
+  std::string metadata;           ///< as passed to save()
+  std::vector<StoredFile> files;  ///< one per rank that saved; files[r] is called file_name(r)
   std::vector<StoredTensor> tensors;
 };
 
-/// "rank_0003.safetensors".
+/// The name of a rank's data file, such as "rank_0003.safetensors".
 std::string file_name(int64_t rank);
 
-/// The file's text: {"checksum": ..., "index": {...}}, where the checksum covers the bytes of the index.
+/// The text of index.json: {"checksum": ..., "index": {...}}, where the checksum covers the bytes of the index.
 std::string to_text(const CheckpointIndex& index);
 
-/// The inverse of to_text(). @param path for messages. @throws FileError for malformed or contradictory content; detects any changed byte.
+/// The inverse of to_text(). Detects any changed byte. @param path for messages. @throws FileError for malformed or contradictory content.
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path);
 
-/// The same for the value of "index" alone, without a check of the checksum.
+/// The same for the value of "index" alone. Does not check the checksum.
 CheckpointIndex parse_index_body(std::string_view json, const std::filesystem::path& path);
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans which rank writes which piece of a checkpoint, and which pieces a rank reads to fill its slices. Pure.
+// Plans which rank writes which piece of a checkpoint, and which pieces a rank reads to fill its slices. Pure functions.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ struct Box {
   int64_t numel() const noexcept;
   bool operator==(const Box&) const = default;
   auto operator<=>(const Box&) const = default;
-  /// Such as "[0:4, 2:3]".
+  /// The box as text, such as "[0:4, 2:3]".
   std::string describe() const;
 };
 
@@ -45,8 +45,8 @@ struct StoredPiece {
   bool operator==(const StoredPiece&) const = default;
 };
 
-/// A tensor in a checkpoint. For shard and replicate, the pieces tile the tensor; for sum, mean and drop, each is a whole tensor, one per rank that
-/// held it.
+/// A tensor in a checkpoint. For OnReshard::shard and replicate, the pieces tile the tensor. For sum and drop, each piece is the whole tensor of one
+/// rank; for mean, it is what one rank held, the whole tensor or a slice.
 struct StoredTensor {
   TensorSpec spec;
   std::vector<std::string> aliases;
@@ -64,22 +64,22 @@ std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<B
 
 /// A piece that a rank writes.
 struct SavePiece {
-  int64_t shard = 0;  ///< index of the rank's shard that it is cut from
+  int64_t shard = 0;  ///< index of the rank's shard from which the piece is cut
   std::string key;
   Box box;  ///< in the global tensor
 };
 
 struct SavePlan {
   std::vector<StoredTensor> tensors;            ///< in the order in which ranks 0, 1, ... first name them
-  std::vector<std::vector<SavePiece>> by_rank;  ///< pieces that each rank writes
+  std::vector<std::vector<SavePiece>> by_rank;  ///< the pieces that each rank writes
 };
 
-/// Plans a save. Elements that several ranks hold are written once, divided so that ranks write about equally many bytes.
+/// Plans a save. Elements that several ranks hold are written once, divided so that the ranks write about the same number of bytes.
 /// @param by_rank the shards of every rank. @param smallest_cut_bytes smaller tensors are not cut to balance the ranks.
 /// @throws ContractError listing every problem: repeated names, ranks that disagree, slices that do not tile their tensor.
 SavePlan plan_save(const std::vector<std::vector<ShardSpec>>& by_rank, int64_t smallest_cut_bytes = int64_t{1} << 20);
 
-/// Part of a stored piece, and where it goes.
+/// A part of a stored piece, and its place in the shard that it fills.
 struct Read {
   int64_t file = 0;
   std::string key;
@@ -93,20 +93,21 @@ struct ShardReads {
   enum class Combine {
     copy,  ///< the reads together cover the shard, each element once
     sum,   ///< each read covers the shard; their sum (zeros if there are none)
-    mean,  ///< consecutive reads of the same part of the shard; their mean, part by part
+    mean,  ///< reads of the same part of the shard are consecutive; a part is the mean of its reads
     keep,  ///< nothing is read
   };
   Combine combine = Combine::copy;
   std::vector<Read> reads = {};
 };
 
-/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line per missing, extra or misshapen tensor. Empty if it can. A name may
-/// match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if the number of ranks differs.
+/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line for each tensor that is missing, extra, or has a different shape or
+/// dtype. Empty if it can. A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if
+/// the number of ranks differs.
 std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// How each rank fills its shards, in their order, by rank. With the same number of ranks as before, sum, mean and drop return each rank's own
-/// values; a rank that had none gets zeros (sum), the mean of the others, or nothing (drop). @param stored_ranks, by_rank as for misfits(), which
-/// must have found none.
+/// Plans a load. @return for each rank, how it fills its shards, in their order. With the same number of ranks as before, sum, mean and drop restore
+/// each rank's own values; a rank that had none gets zeros (sum), the mean of the others (mean), or nothing (drop).
+/// @param stored_ranks, by_rank as for misfits(), which must have returned no line.
 std::vector<std::vector<ShardReads>> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
                                                const std::vector<std::vector<ShardSpec>>& by_rank);
 

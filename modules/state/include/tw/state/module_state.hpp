@@ -10,8 +10,8 @@ class Module;
 
 namespace tw {
 
-/// Parameters and then buffers of `module`, if every rank holds all of it. Each tensor appears once, under its first name; its other names are
-/// aliases.
+/// The parameters and then the buffers of `module`, of which every rank holds a whole copy. Each tensor appears once, under its first name; its other
+/// names are aliases.
 std::vector<NamedShard> module_shards(const torch::nn::Module& module);
 
 /// The names of submodules that have neither parameters nor buffers, such as activations. LibTorch expects them in its files; see

@@ -15,18 +15,18 @@ namespace tw {
 /// The per-parameter state of a LibTorch optimizer (SGD, Adam, AdamW, RMSprop or Adagrad) as named shards. Learning rates and other options are not
 /// included.
 ///
-/// To load:  state.prepare(names in the checkpoint);  auto shards = state.shards();  store.load(step, shards);  state.apply(shards);
+/// To load:  state.prepare(store.names(step));  auto shards = state.shards();  store.load(step, shards);  state.apply(shards);
 class OptimizerState {
  public:
-  /// @param optimizer kept by reference. @param parameters names for all of its parameters.
-  /// @throws ContractError naming an unsupported optimizer, and for parameters without a name.
+  /// @param optimizer kept by reference. @param parameters all of its parameters, with their names.
+  /// @throws ContractError naming an unsupported optimizer, or for parameters without a name.
   OptimizerState(torch::optim::Optimizer& optimizer, const std::vector<NamedTensor>& parameters);
-  /// The same for an optimizer that has slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). A slice's state
-  /// has the slice's place in the parameter, so it can be loaded under any other partition.
+  /// The same for an optimizer that updates slices of the parameters on this rank, such as ShardedOptimizer::local() with optimized(). The state of a
+  /// slice has the same offsets as the slice, so it can be loaded with any other partition.
   OptimizerState(torch::optim::Optimizer& optimizer, std::vector<OptimizedTensor> parameters);
 
-  /// The existing state; a parameter that was never updated has none. Names are optimizer/PARAMETER/WHAT, such as "optimizer/conv1.weight/exp_avg".
-  /// Tensors share the optimizer's memory, except step counters: these are new 0-dimensional int64 tensors.
+  /// The optimizer's existing state; a parameter that was never updated has none. Names are optimizer/PARAMETER/WHAT, such as
+  /// "optimizer/conv1.weight/exp_avg". Tensors share the optimizer's memory, except step counters: these are new 0-dimensional int64 tensors.
   std::vector<NamedShard> shards() const;
   /// Creates and discards state so that shards() returns exactly those of `names` that begin with "optimizer/"; values are zero until loaded.
   /// @throws Error listing all names that this optimizer does not have (for slices, loading detects this).
@@ -39,7 +39,7 @@ class OptimizerState {
 
   torch::optim::Optimizer& optimizer_;
   std::vector<OptimizedTensor> parameters_;
-  bool sliced_ = true;  // other ranks may have names that this one does not
+  bool sliced_ = true;  // other ranks may have state names that this rank does not have
 };
 
 }  // namespace tw

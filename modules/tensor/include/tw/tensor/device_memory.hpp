@@ -7,7 +7,7 @@
 
 namespace tw {
 
-/// Returns the result of `make`. If a device runs out of memory meanwhile, the error states what requested it and what to try.
+/// Calls `make` and returns its result. If a device runs out of memory during the call, the error states what requested it and what to try.
 /// @param describe returns what was requested and what to try, such as "bucket 2 of 5, of 25 MiB: shard the gradients"
 /// @throws Error
 template <class Make, class Describe>

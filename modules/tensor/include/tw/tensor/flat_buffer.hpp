@@ -8,13 +8,13 @@
 
 namespace tw {
 
-/// Where tensors lie in one flat buffer of a single dtype. Pure.
+/// Where tensors lie in one flat buffer of a single dtype.
 struct FlatLayout {
   std::vector<int64_t> offsets;  ///< elements from the start, one per tensor
   int64_t numel = 0;             ///< total elements, padding included
 };
 
-/// Lays tensors of `numels` elements one after the other, each beginning at a multiple of `alignment` elements.
+/// Places tensors of `numels` elements one after the other, each beginning at a multiple of `alignment` elements. Pure.
 FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment = 1);
 
 /// One contiguous, zeroed allocation that several tensors are views of.

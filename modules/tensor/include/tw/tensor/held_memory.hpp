@@ -15,10 +15,10 @@ namespace tw {
 /// Counts the memory that LibTorch allocates for tensors on one kind of device: on this thread, on autograd's threads and on a Loader's workers. It
 /// includes FlatBuffer's memory, but not shared_tensor()'s. Costs 0.1 us per block. Memory freed on other threads counts as held until its address is
 /// reused. Destroy several objects on a thread in reverse order of construction; only the newest one counts. LibTorch's profiler sees no memory
-/// meanwhile.
+/// while this object exists.
 class HeldMemory {
  public:
-  /// Called for each block, by one thread at a time. @param bytes negative if the block was freed
+  /// Called for each block that is allocated or freed, by one thread at a time. @param bytes negative if the block was freed
   using OnBlock = std::function<void(const void* address, int64_t bytes)>;
 
   explicit HeldMemory(c10::DeviceType kind = c10::DeviceType::CPU, OnBlock on_block = {});
@@ -26,7 +26,7 @@ class HeldMemory {
   HeldMemory(const HeldMemory&) = delete;
   HeldMemory& operator=(const HeldMemory&) = delete;
 
-  /// Bytes allocated since construction and not freed.
+  /// Bytes that were allocated since construction and are not yet freed.
   int64_t now() const;
   /// The maximum of now() since construction, or since the last call of forget_most().
   int64_t most() const;
@@ -43,7 +43,7 @@ class HeldMemory {
   std::unique_ptr<c10::DebugInfoGuard> guard_;
 };
 
-/// The maximum that `run` holds at a time, in addition to what was held before.
+/// The largest number of bytes that `run` holds at any time, in addition to those held before.
 template <class Run>
 int64_t peak_bytes(c10::DeviceType kind, const Run& run) {
   const HeldMemory held(kind);

@@ -12,13 +12,13 @@ namespace tw {
 /// memory. It follows the dimension before it, as in results of LibTorch's operators.
 std::vector<int64_t> memory_order(const at::Tensor& tensor);
 
-/// An uninitialised tensor without gaps whose dimensions lie in that order.
+/// An uninitialized tensor without gaps whose dimensions lie in `order`, outermost first.
 at::Tensor empty_in_order(at::IntArrayRef sizes, const at::TensorOptions& options, at::IntArrayRef order);
 
-/// `tensor` with its dimensions in that order: `tensor` itself if they are, otherwise a copy without gaps.
+/// `tensor` with its dimensions in `order`: `tensor` itself if they already are, otherwise a copy without gaps.
 at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order);
 
-/// The elements in memory order, as a contiguous tensor: a view if `tensor` has no gaps.
+/// `tensor` with its dimensions permuted to memory order, so that it is contiguous: a view if `tensor` has no gaps, otherwise a copy.
 at::Tensor as_in_memory(const at::Tensor& tensor);
 
 }  // namespace tw

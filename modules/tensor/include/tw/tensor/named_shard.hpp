@@ -24,7 +24,7 @@ struct NamedShard {
   /// For a stack of layers along dimension 0: the name of one layer's tensor, with {} for the layer's number, such as "1.{}.weight". Empty: no stack
   std::string layers = {};
 
-  /// Keeps `name` only: optimizer state has no other names.
+  /// Removes all names except `name`, because optimizer state has no other names.
   void drop_other_names() {
     aliases.clear();
     layers.clear();
@@ -34,13 +34,13 @@ struct NamedShard {
   TensorSpec spec() const { return {name, global_shape, tensor.scalar_type()}; }
 };
 
-/// A tensor that every rank holds whole, with the same values.
+/// The shard of a tensor that every rank holds whole, with the same values (OnReshard::replicate).
 NamedShard whole(std::string name, at::Tensor tensor, ShardKind kind);
 
 /// "1.3.weight" for `layers` "1.{}.weight" and `layer` 3; see NamedShard::layers.
 std::string layer_name(const std::string& layers, int64_t layer);
 
-/// A whole stack as one tensor per layer, each with memory of its own. @param layers as in NamedShard; empty: returns `stack` itself
+/// A whole stack as one tensor per layer; each is a copy. @param layers as in NamedShard; empty: returns `stack` itself
 std::vector<NamedTensor> unstacked(const NamedTensor& stack, const std::string& layers);
 
 /// Splits consecutive elements of a row-major tensor into boxes, in order: at most 2 n - 1 for n dimensions.
@@ -55,7 +55,8 @@ struct OptimizedTensor {
   std::vector<NamedShard> slices;  ///< their tensors are views of `tensor`, or `tensor` itself
 };
 
-/// The elements of `other`, a tensor shaped like `tensor`, at the place that `part`, a view of `tensor` or `tensor` itself, has there; shares memory.
+/// The part of `other` that corresponds to the part `part` of `tensor`; shares memory with `other`.
+/// @param other has the shape and strides of `tensor`. @param part a view of `tensor`, or `tensor` itself
 at::Tensor counterpart(const at::Tensor& other, const at::Tensor& tensor, const at::Tensor& part);
 
 }  // namespace tw

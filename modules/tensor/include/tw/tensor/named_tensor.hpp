@@ -19,7 +19,7 @@ struct NamedTensor {
 /// The specs of `tensors`, in their order.
 std::vector<TensorSpec> specs_of(const std::vector<NamedTensor>& tensors);
 
-/// Those of `tensors` that have memory, unlike tensors on LibTorch's meta device.
+/// `tensors` without those on LibTorch's meta device, which have no memory.
 std::vector<NamedTensor> with_memory(std::vector<NamedTensor> tensors);
 
 /// `tensors` without repeated tensors (shared parameters under a second name); each keeps its first name.

@@ -16,8 +16,8 @@ inline c10::Device current_device(c10::DeviceType kind) {
   return kind == c10::kCPU ? c10::Device(c10::kCPU) : c10::impl::VirtualGuardImpl(kind).getDevice();
 }
 
-/// For code that reads or writes memory directly. @param user its name, for the message. @throws ContractError unless `tensor` is dense and on the
-/// CPU.
+/// For code that reads or writes a tensor's memory directly. @param user name of that code, for the message. @throws ContractError unless `tensor` is
+/// dense and on the CPU.
 inline void expect_dense_on_cpu(const at::Tensor& tensor, std::string_view user) {
   TW_EXPECTS(tensor.is_cpu() && tensor.layout() == at::kStrided, user, " needs a dense tensor on the CPU, got ",
              tensor.layout() == at::kStrided ? "one on " : "a sparse one on ", tensor.device().str());

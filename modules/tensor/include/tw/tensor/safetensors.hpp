@@ -27,14 +27,15 @@ struct SafetensorsEntry {
   std::string unsupported_dtype = {};  ///< the file's name for an unsupported dtype (spec.dtype is then Undefined); otherwise empty
 };
 
-/// A file to be written: the header's bytes, and where each tensor goes after it.
+/// The layout of a file to be written: the header's bytes, and the place of each tensor after it.
 struct SafetensorsPlan {
   std::string header;                     ///< length, JSON and padding; a multiple of 64 bytes
   std::vector<SafetensorsEntry> entries;  ///< in the order of `tensors`; aligned to their elements
   int64_t file_bytes = 0;
 };
 
-/// Pure. @throws ContractError for names that are not UTF-8, repeated or "__metadata__", and for dtypes that the format lacks.
+/// Plans a file that holds `tensors`. Pure. @throws ContractError for names that are not UTF-8, repeated or "__metadata__", for metadata that is not
+/// UTF-8, and for dtypes that the format lacks.
 SafetensorsPlan plan_safetensors(const std::vector<TensorSpec>& tensors, const std::map<std::string, std::string>& metadata = {});
 
 /// What a file holds.
@@ -43,13 +44,13 @@ struct SafetensorsContents {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads the header of the file whose bytes are `file`; looks at nothing after it. Pure. @param path for messages.
-/// @throws FileError if anything is malformed: lengths, JSON, repeated names, shapes, tensors that overlap, leave gaps or do not end where the file
-/// does.
+/// Parses the header of a file, and does not read the tensors' bytes. Pure. @param file the bytes of the file. @param path for messages.
+/// @throws FileError if the file is malformed: wrong lengths, invalid JSON, repeated names, wrong shapes, or tensors that overlap, leave gaps or do
+/// not end at the end of the file.
 SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);
 
-/// Writes `tensors` to `path`, as replace_file() does: either the whole new file is there, or the previous one. Local. @throws FileError;
-/// ContractError as plan_safetensors().
+/// Writes `tensors` to `path` with replace_file(), so that `path` holds either the whole new file or the previous one. Not collective.
+/// @throws FileError; ContractError for tensors that are not dense, and as plan_safetensors().
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -68,13 +69,14 @@ class SafetensorsFile {
   std::string_view bytes() const& noexcept { return file_.content(); }
   std::string_view bytes() && = delete;
 
-  // Each throws FileError if there is no tensor of that name, its dtype is not supported, or it holds a bool that is neither 0 nor 1.
+  // The functions below throw FileError if there is no tensor of that name, or if its dtype is not supported. Those that read its elements also throw
+  // FileError for a bool that is neither 0 nor 1.
 
   const TensorSpec& spec(const std::string& name) const&;
   TensorSpec spec(const std::string& name) && { return spec(name); }
-  /// A fresh copy.
+  /// A copy of the tensor.
   at::Tensor tensor(const std::string& name) const;
-  /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination of the file's dtype.
+  /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination has the tensor's dtype.
   /// @throws ContractError if the part exceeds the tensor, or the dtype differs.
   void read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const;
 

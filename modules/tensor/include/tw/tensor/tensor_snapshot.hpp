@@ -22,7 +22,7 @@ class TensorSnapshot {
   std::vector<at::Tensor> copies_;
 };
 
-/// Restores the tensors' current values on destruction.
+/// On destruction, restores the values that the tensors had at construction.
 class RestoreOnExit {
  public:
   explicit RestoreOnExit(std::vector<at::Tensor> tensors);

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-/// A tensor without its values: what planning needs to know, and what ranks must agree on.
+/// The properties of a tensor that planning needs, and on which ranks must agree. It has no values.
 struct TensorSpec {
   std::string name;
   std::vector<int64_t> shape;
@@ -17,16 +17,16 @@ struct TensorSpec {
 
   /// The number of elements.
   int64_t numel() const noexcept;
-  /// Such as "conv1.weight float32 [20, 1, 5, 5]".
+  /// A description such as "conv1.weight float32 [20, 1, 5, 5]".
   std::string describe() const;
 
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// The description of each: what ranks compare.
+/// The description of each spec, for comparison between ranks.
 std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
 
-/// @throws ContractError for dtypes that cannot travel between ranks (quantised ones, float8 and the like).
+/// @throws ContractError for dtypes that cannot be sent between ranks, such as quantized ones and float8.
 ElementType element_type(c10::ScalarType dtype);
 /// The inverse of element_type().
 c10::ScalarType dtype_of(ElementType type) noexcept;

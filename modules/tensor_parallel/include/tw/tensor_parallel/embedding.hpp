@@ -12,16 +12,16 @@ struct VocabParallelEmbeddingOptions {
   std::optional<int64_t> padding_idx = {};
 };
 
-/// An embedding whose rows (the vocabulary) are split over the `tensor` axis. Each rank looks up its own indices and returns zeros for the others,
-/// and one all-reduce sums the results; the backward pass does not communicate. Initial values and gradients equal those of torch::nn::Embedding, as
-/// for the linear layers: see <tw/tensor_parallel/linear.hpp>. Of n rows, rank r of P holds n r / P to n (r + 1) / P, rounded down.
-/// Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
+/// An embedding whose rows (the vocabulary) are split over the `tensor` axis. Each rank looks up the indices of its own rows and uses zeros for all
+/// others, and one all-reduce sums the results; the backward pass does not communicate. Initial values and gradients equal those of
+/// torch::nn::Embedding, under the conditions in <tw/tensor_parallel/linear.hpp>. Of n rows, rank r of P holds n r / P to n (r + 1) / P, rounded
+/// down. Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
 class VocabParallelEmbeddingImpl : public SplitModule {
  public:
-  /// Collective. @param comm the `tensor` axis; borrowed. @param num_embeddings the size of the vocabulary, at least 1; ranks may have no rows.
-  /// @param embedding_dim the size of a vector, at least 1.
-  /// @throws ContractError on every rank, naming ranks, if sizes, options or drawn values differ; also naming a size below 1, or a `padding_idx`
-  /// outside the vocabulary.
+  /// Collective. @param comm the `tensor` axis; shared, not duplicated. @param num_embeddings the size of the vocabulary, at least 1; ranks may have
+  /// no rows. @param embedding_dim the size of a vector, at least 1.
+  /// @throws ContractError on every rank, naming ranks, if sizes, options or drawn values differ between ranks; also for a size below 1, or a
+  /// `padding_idx` outside the vocabulary.
   VocabParallelEmbeddingImpl(const Communicator& comm, int64_t num_embeddings, int64_t embedding_dim,
                              const VocabParallelEmbeddingOptions& options = {});
 
@@ -39,7 +39,7 @@ class VocabParallelEmbeddingImpl : public SplitModule {
   int64_t num_embeddings_;
   int64_t begin_ = 0;  ///< first of this rank's rows
   int64_t end_ = 0;
-  int64_t padding_row_ = -1;  ///< its index in `weight`; -1 if another rank holds it
+  int64_t padding_row_ = -1;  ///< index of the padding row in `weight`; -1 if this rank does not hold it
 };
 TORCH_MODULE(VocabParallelEmbedding);
 

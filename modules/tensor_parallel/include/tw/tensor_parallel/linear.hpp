@@ -2,12 +2,12 @@
 // Linear layers that are split over the ranks of the `tensor` axis. A column-parallel layer, an element-wise activation and a row-parallel layer form
 // an MLP that communicates twice per step: one all-reduce of the output in the forward pass, and one of the input's gradient in the backward pass.
 //
-// Every rank computes the same loss (see <tw/tensor_parallel/operations.hpp>); then gradients of split parameters are slices of those of one process,
-// and gradients of replicated parameters are equal on all ranks. So no reduction along this axis is needed; along a `data` axis, DataParallel
-// reduces.
+// Every rank must compute the same loss (see <tw/tensor_parallel/operations.hpp>). Gradients of split parameters are then slices of the gradients in
+// one process, and gradients of replicated parameters are equal on all ranks. So no reduction along this axis is needed; along a `data` axis,
+// DataParallel reduces.
 //
-// For a given seed, a layer on P ranks has the same parameters as torch::nn::Linear: each rank draws the whole layer, which temporarily takes its
-// memory, and keeps its slice. So generators must be in the same state on all ranks of the axis: call torch::manual_seed() with the same seed.
+// For a given seed, a layer on P ranks has the same parameters as torch::nn::Linear: each rank draws the whole layer, which temporarily needs memory
+// for all of it, and keeps its slice. So generators must be in the same state on all ranks of the axis: call torch::manual_seed() with the same seed.
 //
 // Forward and backward passes are collective. Of n features, rank r of P holds n r / P to n (r + 1) / P, rounded down.
 // Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
@@ -24,11 +24,11 @@ struct ColumnParallelLinearOptions {
   bool gather_output = false;
 };
 
-/// y = x A^T + b with the rows of A, the output features, split: named after A^T, as in the paper.
+/// A linear layer y = x A^T + b whose output features, the columns of A^T, are split.
 class ColumnParallelLinearImpl : public SplitModule {
  public:
-  /// Collective. @param comm of the `tensor` axis; borrowed. @param in_features, out_features of the whole layer, at least 1.
-  /// @throws ContractError on every rank, naming ranks, when sizes, options or drawn parameters differ; naming sizes below 1.
+  /// Collective. @param comm the `tensor` axis; shared, not duplicated. @param in_features, out_features sizes of the whole layer, at least 1.
+  /// @throws ContractError on every rank, naming ranks, if sizes, options or drawn parameters differ between ranks; also for sizes below 1.
   ColumnParallelLinearImpl(const Communicator& comm, int64_t in_features, int64_t out_features, const ColumnParallelLinearOptions& options = {});
 
   /// @param input replicated, [..., in_features].
@@ -47,16 +47,16 @@ TORCH_MODULE(ColumnParallelLinear);
 
 struct RowParallelLinearOptions {
   bool bias = true;
-  /// Whether the input is this rank's features, such as a column-parallel layer's output. Otherwise it is whole and replicated, and each rank uses
-  /// its part.
+  /// Whether forward() takes only this rank's features, such as a column-parallel layer's output. Otherwise the input is whole and replicated, and
+  /// each rank uses its part.
   bool input_is_parallel = true;
 };
 
-/// y = x A^T + b with the columns of A, the input features, split. The ranks' partial products are summed, and b is added once.
+/// A linear layer y = x A^T + b whose input features, the rows of A^T, are split. The ranks' partial products are summed, and b is added once.
 class RowParallelLinearImpl : public SplitModule {
  public:
-  /// Collective. @param comm of the `tensor` axis; borrowed. @param in_features, out_features of the whole layer, at least 1.
-  /// @throws ContractError on every rank, naming ranks, when sizes, options or drawn parameters differ; naming sizes below 1.
+  /// Collective. @param comm the `tensor` axis; shared, not duplicated. @param in_features, out_features sizes of the whole layer, at least 1.
+  /// @throws ContractError on every rank, naming ranks, if sizes, options or drawn parameters differ between ranks; also for sizes below 1.
   RowParallelLinearImpl(const Communicator& comm, int64_t in_features, int64_t out_features, const RowParallelLinearOptions& options = {});
 
   /// @param input this rank's features, [..., in_features / P]; without `input_is_parallel` all, [..., in_features], replicated.

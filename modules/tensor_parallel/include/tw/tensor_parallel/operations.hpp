@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Differentiable communication for tensor-parallel layers. Every rank of the `tensor` axis computes the same loss L from the same replicated values,
 // so:
-// - a tensor that is replicated has a replicated gradient, dL/dx, the same on all ranks;
-// - a tensor that is split has a split gradient: each rank's slice of the gradient in one process;
-// - a partial tensor, which stands for the sum over the ranks, has the gradient of that sum. <tw/comm/differentiable.hpp> defines the loss as the sum
-//   of the ranks' losses instead; do not mix the two in one graph.
+// - a replicated tensor has a replicated gradient, dL/dx, the same on all ranks;
+// - a split tensor has a split gradient: each rank's slice of the gradient in one process;
+// - a partial tensor, which stands for the sum over the ranks, has the gradient of that sum.
+// <tw/comm/differentiable.hpp> defines the loss as the sum of the ranks' losses instead; do not mix the two in one graph.
 //
 // Split tensors are split along their last dimension: of `size` elements, rank r of P holds size r / P to size (r + 1) / P, rounded down.
 //
 // A call is collective if its forward or backward pass communicates; all ranks run both, in the same order. Inputs are floating point, of the same
-// dtype on all ranks, and require a gradient on all ranks or on none. Every function throws ContractError for inputs that do not fit.
+// dtype on all ranks, and require a gradient on all ranks or on none. Every function throws ContractError for an input of the wrong dtype or shape.
 // Ref: Shoeybi et al. 2019, Megatron-LM, section 3: the conjugate functions f and g.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,7 @@ at::Tensor copy_to_ranks(const Communicator& comm, const at::Tensor& input);
 at::Tensor reduce_from_ranks(const Communicator& comm, const at::Tensor& input);
 
 /// The whole tensor, gathered from its slices; replicated. Collective. Backward: this rank's slice of the gradient.
-/// @param input this rank's slice, shape [..., n]. @param size of the last dimension of the whole. @return shape [..., size].
+/// @param input this rank's slice, shape [..., n]. @param size of the whole tensor's last dimension. @return shape [..., size].
 at::Tensor gather_from_ranks(const Communicator& comm, const at::Tensor& input, int64_t size);
 
 /// This rank's slice of a replicated `input` of shape [..., size]. Backward: the whole gradient, gathered from the ranks' slices.

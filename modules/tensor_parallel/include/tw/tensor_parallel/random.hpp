@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers along the `tensor` axis. Generators have the same state on all its ranks, so replicated computations draw the same numbers, such as
-// dropout of a row-parallel layer's output. Split computations must draw different numbers on each rank, or one mask would drop the same units of
-// every slice: use SplitRandom for these.
+// Random numbers along the `tensor` axis. Generators have the same state on all ranks of the axis, so replicated computations, such as dropout of a
+// row-parallel layer's output, draw the same numbers. Split computations must draw different numbers on each rank, or one mask would drop the same
+// units of every slice: use SplitRandom for these.
 #pragma once
 #include <torch/nn/pimpl.h>
 

@@ -5,8 +5,8 @@
 
 namespace tw::tensor_parallel {
 
-/// Wraps a model with split modules, so that the ranks along the axis `tensor`, in addition to its existing axes, hold it together. Checkpoints and
-/// optimizers then treat each rank's split parameters as slices.
+/// Adds the axis `tensor` to the axes() of a model with split modules, so that the ranks along it hold the model together. Checkpoints and optimizers
+/// then treat each rank's split parameters as slices.
 ///
 /// ```
 /// Trainer trainer(mesh, model_of(tensor_parallel::split_model(net)), optimizer, ...);        // mesh: data x tensor

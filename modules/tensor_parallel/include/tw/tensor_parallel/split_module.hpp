@@ -32,8 +32,8 @@ class SplitModule : public torch::nn::Module, public SlicedModule {
   std::vector<SlicedParameter> slices_;
 };
 
-/// Returns `shards`, with those of split parameters of `model` marked as slices. Checkpoints of a model with split and ordinary modules can then be
-/// loaded on any number of ranks.
+/// Returns `shards`, in which the shards of the split parameters of `model` are marked as slices. Checkpoints of a model with split and ordinary
+/// modules can then be loaded on any number of ranks.
 /// @param model a SplitModule, or a module that contains some. @param shards the result of `tw::module_shards(model)` or
 /// `tw::OptimizerState::shards()` (with tensors of the parameters' shapes); both treat every parameter as whole.
 std::vector<NamedShard> sliced(const torch::nn::Module& model, std::vector<NamedShard> shards);

@@ -33,12 +33,11 @@ struct State {
   int64_t step = 0;           ///< updates so far, over all epochs
   int64_t samples = 0;        ///< samples trained in this epoch so far, by all ranks
   int64_t epoch_samples = 0;  ///< total samples of this epoch, over all ranks
-  Batch batch;         ///< this rank's batch; may be empty. Rows have no elements on ranks whose model part needs no samples, such as an inner stage
-  at::Tensor outputs;  ///< undefined if the model returns only the loss
-  at::Tensor loss;     ///< loss of this rank's batch; on_forward() may replace it, if autograd's backward pass comes later
-  double mean_loss =
-      0;  ///< the loss as a number; 0 for an empty batch. On an accelerator it is up to date from on_update(), and the previous step's before
-  double learning_rate = 0;  ///< of the first group in this update. A hook may set rates in `optimizer`; the schedule goes on from there
+  Batch batch;  ///< this rank's batch; may be empty. Its rows have no elements if this rank's part of the model needs no samples (inner stages)
+  at::Tensor outputs;        ///< undefined if the model returns only the loss
+  at::Tensor loss;           ///< loss of this rank's batch; on_forward() may replace it if TrainableModel::makes_one_backward_pass()
+  double mean_loss = 0;      ///< the loss as a number; 0 for an empty batch. On an accelerator it is the previous step's until the hooks' on_update()
+  double learning_rate = 0;  ///< rate of the first group in this update. A hook may set rates in `optimizer`; the schedule then scales these
   std::vector<std::string> figures{"loss"};  ///< names of the values that an evaluation returns, in order
 
   /// Ends the run with a checkpoint: after this step, or after the next one if called in on_backward() or later. Any rank may call it. With
@@ -59,13 +58,13 @@ struct State {
   std::function<double(double)> clip_;
 };
 
-/// Your own code inside the training loop, in the manner of torchnet's engine. Called on every rank that added it; a hook that communicates must be
-/// added on all.
+/// Your own code inside the training loop, in the manner of torchnet's engine. A hook is called on each rank that added it; a hook that communicates
+/// must be added on all ranks.
 class Hook {
  public:
   virtual ~Hook() = default;
-  virtual void on_start(State& /*state*/) {}        ///< before the first step; after a resume too
-  virtual void on_start_epoch(State& /*state*/) {}  ///< in mid-epoch too, after a resume
+  virtual void on_start(State& /*state*/) {}        ///< before the first step, also after a resume
+  virtual void on_start_epoch(State& /*state*/) {}  ///< also in the middle of an epoch, after a resume
   virtual void on_sample(State& /*state*/) {}       ///< `batch` is available
   virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are available; a pipeline has also made its backward passes
   /// Gradients are complete, and not yet used. Depending on the strategy they are reduced, local to each rank, or not accessible. Gradients of scaled

@@ -9,11 +9,11 @@ namespace tw::train {
 struct LearningRateOptions {
   enum class Decay { constant, step, cosine };
   Decay decay = Decay::constant;
-  int64_t warm_up_steps = 0;  ///< updates in which the rate rises linearly to its full value
-  int64_t step_epochs = 1;    ///< step: multiply by step_factor every this many epochs
+  int64_t warm_up_steps = 0;  ///< number of updates in which the rate rises linearly to its full value
+  int64_t step_epochs = 1;    ///< step: number of epochs after which the rate is multiplied by step_factor
   double step_factor = 0.1;
-  double final_factor = 0;  ///< cosine: factor at the end of the run
-  int64_t base_batch = 0;   ///< global batch for which the optimizer's rate is meant; the rate scales with the actual one. 0: no scaling
+  double final_factor = 0;  ///< cosine: factor of the rate at the end of the run
+  int64_t base_batch = 0;   ///< global batch of the optimizer's rate, which is scaled by actual global batch / base_batch. 0: no scaling
 
   /// @throws ContractError naming the wrong field.
   void validate() const;

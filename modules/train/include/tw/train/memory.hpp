@@ -23,7 +23,7 @@ constexpr size_t memory_uses = 5;
 /// Such as "parameters".
 const char* name_of(MemoryUse use);
 
-/// Bytes.
+/// Bytes of memory, by use.
 struct MemoryByUse {
   std::array<int64_t, memory_uses> bytes{};
 
@@ -36,21 +36,21 @@ struct MemoryByUse {
 /// The moment at which a rank held the most memory.
 struct MemoryPeak {
   MemoryByUse held;
-  std::string during;  ///< "forward", "backward", "update", "evaluation", "checkpoint"; empty: nothing was counted
-  int64_t step = 0;    ///< updates before it
+  std::string during;  ///< "forward", "backward", "update", "evaluation" or "checkpoint"; empty: nothing was counted
+  int64_t step = 0;    ///< number of updates before it
 };
 
 /// The rank with the highest peak. @param by_rank at least one
 int worst_rank(const std::vector<MemoryPeak>& by_rank);
 
-/// "at most 12.3 MiB, on rank 1 (backward): parameters 1.6, gradients 1.6, optimizer 3.3, buffers 0.0, activations 5.8", for the rank with the
-/// highest peak. @param by_rank at least one
+/// Such as "at most 12.3 MiB, on rank 1 (backward): parameters 1.6, gradients 1.6, optimizer 3.3, buffers 0.0, activations 5.8", for the rank with
+/// the highest peak. @param by_rank at least one
 std::string memory_text(const std::vector<MemoryPeak>& by_rank);
 
 /// All ranks' peaks, by rank, on every rank. Collective.
 std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine);
 
-/// A rank's memory from a moment on.
+/// A rank's memory from `time` until the next sample.
 struct MemorySample {
   std::chrono::steady_clock::time_point time;
   const char* during;
@@ -65,7 +65,7 @@ struct StepMemory {
     MemoryByUse held;  ///< until the next moment
   };
   int rank = 0;
-  int64_t step = 0;  ///< updates before it
+  int64_t step = 0;  ///< number of updates before it
   std::vector<Moment> moments;
 };
 

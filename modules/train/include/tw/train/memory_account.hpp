@@ -13,8 +13,8 @@ namespace tw::train {
 /// Memory blocks with known use.
 class KnownMemory {
  public:
-  /// Adds the block that holds `tensor`; a block's first use counts. Undefined tensors are ignored. @param sharers number of ranks that share the
-  /// block
+  /// Adds the block that holds `tensor`. If a block is added again, its first use counts. Undefined tensors are ignored. @param sharers number of
+  /// ranks that share the block; each counts an equal share of it
   void add(MemoryUse use, const at::Tensor& tensor, int sharers = 1);
   /// Adds memory that does not belong to a tensor.
   void add(MemoryUse use, int64_t bytes) { elsewhere_[use] += bytes; }
@@ -30,29 +30,29 @@ class KnownMemory {
   MemoryByUse elsewhere_;
 };
 
-/// Records a rank's memory by use, from construction: its peak and its course. Counts like HeldMemory. Memory that is older, or not LibTorch's, is
-/// included only as KnownMemory.
+/// Records a rank's memory by use, from construction on: its peak, and its course over time. It counts memory as HeldMemory does. Memory that was
+/// allocated before, or not by LibTorch, is included only if it is KnownMemory.
 ///
-/// Memory is recorded in intervals, such as an update. Blocks still held at the end of an interval get the use known then, for all the time since
-/// their allocation; all other blocks are activations. So uses need not be declared in advance: autograd's gradients count as gradients from their
-/// allocation.
+/// Memory is recorded in intervals, such as an update. A block that is still held at the end of an interval gets the use that is known then, for all
+/// the time since its allocation; all other blocks are activations. So uses need not be declared in advance: gradients that autograd allocates count
+/// as gradients from their allocation.
 class MemoryAccount {
  public:
   explicit MemoryAccount(c10::DeviceType kind, bool keeps_samples = false);
 
   /// Begins an interval, such as an update.
   void begin();
-  /// Stops counting, at no cost, until the next interval begins. Memory allocated meanwhile counts as older.
+  /// Stops counting until the next interval begins; this costs nothing. Memory allocated meanwhile is treated like memory from before construction.
   void rest();
   /// Begins a phase of this interval. @param name a string literal
   void phase(const char* name);
   /// Whether to call end() for this interval: it may have a new peak, or samples are kept. Otherwise end() may be skipped.
   bool matters() const;
-  /// @param step updates before it
+  /// Ends the interval. @param step number of updates before it @param known the blocks whose use is known now
   void end(int64_t step, const KnownMemory& known);
 
   const MemoryPeak& peak() const noexcept { return peak_; }
-  /// Samples of the last interval that was ended: at the beginning of each phase, and at each change by 1/256 of the maximum.
+  /// Samples of the last interval that was ended: at the beginning of each phase, and after each change by more than 1/256 of the maximum.
   const std::vector<MemorySample>& samples() const noexcept { return samples_; }
 
  private:

@@ -9,15 +9,15 @@ namespace tw::train {
 
 /// Numbers of ranks along the axes of a trainer's mesh.
 struct MeshSizes {
-  int data = 1;   ///< with the same elements and other samples
-  int shard = 1;  ///< with other elements and other samples
-  int parts = 1;  ///< that hold the model together, with the same samples
+  int data = 1;   ///< ranks with the same elements of the model and different samples
+  int shard = 1;  ///< ranks with different elements and different samples
+  int parts = 1;  ///< ranks that hold one model together, with the same samples
 
-  /// Ranks with other samples.
+  /// Number of ranks with different samples.
   int samples() const { return data * shard; }
 };
 
-/// What keeps these numbers of ranks from training with these options; empty: nothing. Keys as in Options. Pure.
+/// Why these numbers of ranks cannot train with these options; empty: they can. Keys as in Options. Pure.
 std::vector<Problem> contradictions(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh);
 
 }  // namespace tw::train

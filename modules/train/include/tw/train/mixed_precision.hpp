@@ -7,8 +7,8 @@
 
 namespace tw::train {
 
-/// Returns `model` with forward() and pass() under autocast for its device: forward pass and loss inside, the backward pass outside, as LibTorch
-/// recommends. It has the same tensors. For float32: returns the model unchanged.
+/// Returns `model` with forward(), evaluate() and pass() under autocast for its device: forward pass and loss inside, the backward pass outside, as
+/// LibTorch recommends. It has the same tensors. For float32: returns the model unchanged.
 /// @throws ContractError naming a trained parameter that is not float32, which autocast would skip; also if LibTorch has no autocast for the device
 Model under_autocast(Model model, ComputeType compute);
 

@@ -13,7 +13,7 @@ namespace tw::train {
 struct Model : ModelTensors {
   std::shared_ptr<TrainableModel> trained;
   std::vector<std::string> empty_submodules = {};  ///< names of submodules without tensors, such as activations, which LibTorch expects in its files
-  /// Whether layers communicate along `data`, such as SyncBatchNorm: ranks without samples then run a pass with the others, in an IdlePass.
+  /// Whether layers, such as SyncBatchNorm, communicate along `data`. Ranks without samples then run each pass with the others, in an IdlePass.
   bool exchanges_in_passes = false;
 
   /// Whether several ranks hold the model together; otherwise each has all of it.
@@ -25,10 +25,10 @@ struct Model : ModelTensors {
   void set_training(bool training) const { trained->set_training(training); }
 };
 
-/// Any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
+/// Returns a Model for any model that implements its own training, such as a pipeline::Pipeline, a layer_parallel::LayerParallel, or your own.
 Model model_of(const std::shared_ptr<TrainableModel>& model);
 
-/// An ordinary module. @param forward calls it. Tied tensors appear once, under their first name.
+/// The same for an ordinary module. @param forward calls the module. Tied tensors appear once, under their first name.
 Model model_of(const std::shared_ptr<torch::nn::Module>& module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// The same for LibTorch's holders, such as `model_of(models::LeNet())`.

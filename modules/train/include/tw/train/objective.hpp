@@ -14,8 +14,8 @@ namespace tw::train {
 
 using tw::LossFunction;
 
-/// What the mean over a batch is divided by, from its targets; finite and at least 0, and the same on all ranks that hold one model. Empty: the
-/// number of samples.
+/// Returns the number by which the mean over a batch is divided, from the batch's targets. It must be finite, at least 0, and the same on all ranks
+/// that hold one model. An empty function stands for the number of samples.
 using Weight = std::function<double(const at::Tensor& targets)>;
 
 /// A metric that is a mean.
@@ -24,27 +24,28 @@ struct Metric {
   bool larger_is_better = false;
   /// Returns the sum over a batch, in float64. Ranks exchange sums and weights, so the mean is exact on any number of ranks.
   std::function<double(const at::Tensor& outputs, const at::Tensor& targets)> sum;
-  Weight weight = {};
+  Weight weight = {};  ///< weight of a batch; the mean is the sum of the sums divided by the sum of the weights
 };
 
 /// The loss that training minimises, and the metrics that evaluation reports.
 struct Objective {
-  /// One number, a mean. The mean over passes and ranks is that of one process: each part is weighed by `weight`. A part of weight 0 is left out.
-  /// Replicas that meet seldom weigh the parts of their own samples; where they meet, they count by samples.
+  /// Returns one number, the mean over a batch. The mean over passes and ranks equals that of one process, because each part is weighted by `weight`;
+  /// a part of weight 0 is left out. Replicas that meet rarely weight only the parts of their own samples; when they meet, each counts by its number
+  /// of samples.
   LossFunction loss;
   /// Metrics in addition to the loss, which is always reported as "loss".
   std::vector<Metric> metrics = {};
-  /// Of the loss. The update's weight is known before its first pass: all its batches are read by then, and on_sample() was called for each. It costs
-  /// two small messages an update, and a device is waited for.
+  /// Weight of the loss. The weight of an update must be known before its first pass, so all its batches are loaded first, and on_sample() is called
+  /// for each. This costs two small messages per update; if the targets are on a device, the host waits for it.
   Weight weight = {};
 };
 
 /// The objective of a loss that states its weight, such as `torch::nn::CrossEntropyLoss()` with `ignore_index` or class weights. @throws
-/// ContractError for a sum, or a loss that is scaled_by()
+/// ContractError for a loss with the reduction 'sum', or with a factor from scaled_by()
 Objective objective_of(const Loss& loss, std::vector<Metric> metrics = {});
 
 /// Cross-entropy of logits [n, classes] against int64 [n], or [n, classes, ...] against [n, ...]; metric "accuracy", 0 to 1. Loss and metric throw
-/// ContractError for other shapes. @param ignore_index class of targets that do not count; none: all count, and must be classes
+/// ContractError for other shapes. @param ignore_index class of targets that do not count; none: all targets count, and must be valid classes
 Objective classification(std::optional<int64_t> ignore_index = std::nullopt);
 
 /// Mean squared error (a sample's error is the mean over its elements); metric "mae", the mean absolute error. Both throw ContractError if outputs

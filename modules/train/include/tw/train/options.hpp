@@ -16,8 +16,8 @@
 namespace tw::train {
 
 struct CheckpointPolicy {
-  int64_t every_epochs = 1;  ///< epochs between checkpoints; 0: none by epoch
-  int64_t every_steps = 0;   ///< updates between checkpoints; 0: none by update
+  int64_t every_epochs = 1;  ///< epochs between checkpoints; 0: no checkpoints by epoch
+  int64_t every_steps = 0;   ///< updates between checkpoints; 0: no checkpoints by update
   int64_t keep = 2;          ///< number of newest checkpoints to keep
 };
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
@@ -36,23 +36,23 @@ void visit(EvaluateOptions& evaluate, OptionVisitor& visitor);
 
 struct ClipOptions {
   /// Maximum gradient norm; larger gradients are scaled down before an update. It is the 2-norm of all gradients of the model, each element counted
-  /// once, over the whole mesh. If replicas step alone, such as with Meeting::local_sgd, each uses its own gradients. 0: no clipping.
+  /// once, over the whole mesh. If replicas step independently, such as with Meeting::local_sgd, each uses its own gradients. 0: no clipping.
   double norm = 0;
 };
 void visit(ClipOptions& clip, OptionVisitor& visitor);
 
 /// What to do if a loss or gradient on any rank is not finite.
 enum class NonFinite {
-  stop,     ///< end the run, as a result, not as an error
+  stop,     ///< end the run; this is not an error: Summary::diverged is set
   skip,     ///< skip this update
   restore,  ///< restore the parameters of the newest checkpoint, at most three times, and continue with the next samples
 };
 
 /// What to do if an earlier run of the same name has checkpoints.
 enum class Resume {
-  refuse,  ///< start again; an error if that would lose an unfinished run, or one whose newest checkpoint is damaged
-  resume,  ///< continue from the newest intact checkpoint; start if there is no checkpoint. An error if all are damaged
-  fresh,   ///< always start again
+  refuse,  ///< start a new run; an error if that would lose an unfinished run, or one whose newest checkpoint is damaged
+  resume,  ///< continue from the newest intact checkpoint; start a new run if there is no checkpoint. An error if all are damaged
+  fresh,   ///< always start a new run
 };
 
 constexpr int64_t max_samples_of_a_batch = 100'000'000;
@@ -61,16 +61,16 @@ constexpr int64_t max_samples_of_a_batch = 100'000'000;
 std::string why_no_name(const std::string& name);
 
 struct Options {
-  std::string name = "run";               ///< the run's folder is output / name; a single folder name, without "/" and control characters
+  std::string name = "run";               ///< the run's folder is output / name; a single folder name, without "/" or control characters
   std::filesystem::path output = "runs";  ///< relative to the working directory at the trainer's construction
   int64_t epochs = 1;
   int64_t batch_size = 64;   ///< samples per rank along `data` and `shard` in an update; at most max_samples_of_a_batch
-  int64_t global_batch = 0;  ///< samples of all ranks in an update; 0: batch_size * ranks. Same maximum. A resumed run keeps its own value
+  int64_t global_batch = 0;  ///< samples of all ranks in an update; 0: batch_size * ranks. Same maximum. A resumed run keeps its first value
   int64_t accumulation = 1;  ///< number of passes that share the samples of an update, to save memory
   int64_t seed = 0;          ///< seed of the order of samples, augmentation and the model's random numbers
   Uneven uneven = Uneven::exact;
   bool drop_last = false;      ///< skip an epoch's last update if it has fewer samples than the others
-  int64_t evaluate_every = 1;  ///< epochs
+  int64_t evaluate_every = 1;  ///< epochs between evaluations on the validation set
   EvaluateOptions evaluate = {};
   ClipOptions clip = {};
   ShardOptions shard = {};
@@ -86,7 +86,7 @@ struct Options {
   std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
 
   std::filesystem::path folder() const { return output / name; }
-  /// Samples of a pass over all ranks, for an update of `samples` over all ranks. @throws ContractError unless `accumulation` divides `samples` and,
+  /// Samples of a pass, summed over all ranks, for an update of `samples` samples. @throws ContractError unless `accumulation` divides `samples` and,
   /// under `drop` and `pad`, the number of ranks divides the samples of a pass.
   int64_t samples_of_a_pass(int64_t samples, int ranks) const;
   /// The maximum number of these samples on one rank.
@@ -98,7 +98,7 @@ struct Options {
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
-/// Visits all fields except `resume` and `trace`, which belong to a run rather than to its configuration.
+/// Visits all fields except `augmentation`, and `resume` and `trace`, which belong to a run rather than to its configuration.
 void visit(Options& options, OptionVisitor& visitor);
 
 }  // namespace tw::train

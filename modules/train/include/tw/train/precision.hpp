@@ -11,7 +11,7 @@ namespace tw::train {
 /// docs/strategies/precision.md lists supported models and the cost.
 struct PrecisionOptions {
   ComputeType compute = ComputeType::float32;  ///< float32: the parameters' dtype, without autocast
-  bool scale_loss = false;                     ///< scale losses with bfloat16, which seldom needs it; with float16 they are always scaled
+  bool scale_loss = false;                     ///< scale losses with bfloat16, which rarely needs it; with float16 they are always scaled
   LossScalerOptions loss_scale = {};
 
   /// Whether losses are scaled.

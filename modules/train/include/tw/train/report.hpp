@@ -10,7 +10,7 @@
 
 namespace tw::train {
 
-/// Means over a data set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
+/// Names and means over a data set: "loss" first, then the objective's metrics in their order. Exact over all ranks.
 using Figures = std::vector<std::pair<std::string, double>>;
 
 /// The value called `name`, or NaN.
@@ -30,10 +30,11 @@ struct EpochReport {
 
 /// Statistics of the exchange between ranks and parameter servers, since the start or resume.
 struct ServerFigures {
-  double pushes_per_s = 0;   ///< of all ranks
-  double pulls_per_s = 0;    ///< likewise
+  double pushes_per_s = 0;   ///< pushes of all ranks per second
+  double pulls_per_s = 0;    ///< pulls of all ranks per second
   double waiting_share = 0;  ///< time that ranks waited for servers (in some algorithms, for other ranks), divided by the time of all steps
-  /// Number of pushes of all ranks by staleness: the number of others' pushes since the preceding pull. The last entry includes all larger values.
+  /// Number of pushes of all ranks, by staleness: the number of pushes by other ranks since the preceding pull. The last entry includes all larger
+  /// values.
   std::vector<int64_t> staleness;
 };
 
@@ -49,25 +50,25 @@ struct Summary {
   int ranks = 1;
   int64_t epochs = 0;      ///< completed epochs, including those before a resume
   int64_t steps = 0;       ///< updates, including those before a resume
-  int64_t parameters = 0;  ///< trained elements
+  int64_t parameters = 0;  ///< number of trained elements of the model
   int64_t test_samples = 0;
   int64_t global_batch = 0;
-  Figures validation;                         ///< the last evaluation on the validation set; empty without one
-  Figures test;                               ///< the final model on the test set, which is not used before; empty unless finished
-  double best = 0;                            ///< the best value of EarlyStopping::watch on the validation set
-  int64_t best_epoch = 0;                     ///< 0: nothing was evaluated
-  int64_t skipped_steps = 0;                  ///< updates skipped because a value was not finite
-  int64_t overflowed_steps = 0;               ///< updates skipped because gradients of a scaled loss overflowed; maximum over ranks
-  std::string stopped_because;                ///< empty: all epochs were trained
-  bool diverged = false;                      ///< non-finite values ended the run
-  bool finished = true;                       ///< false: the run can be resumed
-  double samples_per_s = 0;                   ///< training samples of all ranks per second, without evaluation; since the start or resume
-  double exposed_comm_share = 0;              ///< time that ranks only waited for communication, divided by the time of all steps; mean over ranks
-  double bytes_per_step = 0;                  ///< bytes that a rank contributed to the strategy's collectives per step; mean over ranks
-  double waited_for_data_share = 0;           ///< the same for waiting for data
-  Seconds train_time{0};                      ///< time of all steps since the start or resume
-  std::optional<SlowRank> slow_rank = {};     ///< set if ranks synchronise and one cost the others 10 % or more of their time
-  std::optional<ServerFigures> servers = {};  ///< of replicas that meet through parameter servers
+  Figures validation;                      ///< the last evaluation on the validation set; empty without one
+  Figures test;                            ///< the final model on the test set, which is not used before; empty unless finished
+  double best = 0;                         ///< the best value of EarlyStopping::watch on the validation set
+  int64_t best_epoch = 0;                  ///< 0: nothing was evaluated
+  int64_t skipped_steps = 0;               ///< updates skipped because a value was not finite
+  int64_t overflowed_steps = 0;            ///< updates skipped because gradients of a scaled loss overflowed; maximum over ranks
+  std::string stopped_because;             ///< empty: all epochs were trained
+  bool diverged = false;                   ///< non-finite values ended the run
+  bool finished = true;                    ///< false: the run can be resumed
+  double samples_per_s = 0;                ///< training samples of all ranks per second, without evaluation; since the start or resume
+  double exposed_comm_share = 0;           ///< time in which ranks only waited for communication, divided by the time of all steps; mean over ranks
+  double bytes_per_step = 0;               ///< bytes that a rank contributed to the strategy's collectives per step; mean over ranks
+  double waited_for_data_share = 0;        ///< time in which ranks waited for data, divided by the time of all steps; mean over ranks
+  Seconds train_time{0};                   ///< time of all steps since the start or resume
+  std::optional<SlowRank> slow_rank = {};  ///< set if ranks synchronise and one cost the others 10 % or more of their time
+  std::optional<ServerFigures> servers = {};  ///< set if replicas meet through parameter servers
   /// Peak memory of each rank, including evaluations and checkpoints. Empty if nothing was trained.
   std::vector<MemoryPeak> memory = {};
   /// If a timeline was written: the last complete step on the rank with the highest peak.

@@ -19,7 +19,7 @@ namespace tw::train {
 /// unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit. On a different number of
 /// ranks it trains the same samples in the same updates.
 ///
-/// SIGTERM and SIGUSR1 (what batch systems send before a job's time is over) end the run after a step, with a checkpoint.
+/// SIGTERM and SIGUSR1 (which batch systems send before a job's time limit) end the run after a step, with a checkpoint.
 ///
 /// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is used once, when the run has
 /// finished; before, ranks only compare a few of its samples.
@@ -29,18 +29,18 @@ class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
   /// put into training mode.
-  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. Where ranks divide its state, a copy over slices is used
-  /// (Hook's State::optimizer), which begins without state. @param train, test, validation borrowed; the whole sets, on each rank. Without
-  /// `validation` no epoch is evaluated and no best model is kept.
-  /// @throws ContractError for a wrong option, or one that the mesh does not take, for sets that differ between ranks (a few samples are compared),
-  /// and for samples that change from one reading to the next where several ranks hold one model; Error if another run holds the folder, an
-  /// unfinished run would be lost, or a run would be resumed with different data, optimizer or global batch.
+  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. If ranks divide its state, the trainer uses a copy of it
+  /// over slices, which begins without state; hooks see it as State::optimizer. @param train, test, validation borrowed; the whole sets, on each
+  /// rank. Without `validation` no epoch is evaluated and no best model is kept.
+  /// @throws ContractError for a wrong option, or one that the mesh does not allow, for sets that differ between ranks (a few samples are compared),
+  /// and for samples that change from one reading to the next if several ranks hold one model; Error if another run holds the folder, an unfinished
+  /// run would be lost, or a run would be resumed with different data, optimizer or global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh: along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
   /// ShardOptions. Along the other axes, which are the model's axes(), they hold one model together and use the same samples, and each has trained
-  /// parameters. contradictions() lists what does not go together. A resumed run restores the order in which it reduces gradients. On ranks where the
-  /// model needs no samples, none are read: State::batch has the same rows, without content.
+  /// parameters. contradictions() lists the combinations that are not supported. A resumed run restores the order in which it reduces gradients. On
+  /// ranks where the model needs no samples, none are read: State::batch has the same number of rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
@@ -59,12 +59,12 @@ class Trainer {
 
   /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
   /// checkpoint or the timeline was not written. If the model, a data set or a hook throws on one rank, that rank gets its exception and the others a
-  /// RevokedError with its message. What the model communicates on is then revoked, too, such as the communicator of a SyncBatchNorm (use a dup()) or
-  /// of split layers: make mesh, model and Trainer again; it may resume the newest checkpoint, which is written before the test set is evaluated.
+  /// RevokedError with its message. The model's communicators, such as that of a SyncBatchNorm (pass a dup()) or of split layers, are then revoked
+  /// too. Make mesh, model and Trainer again; the new Trainer can resume the newest checkpoint, which is written before the test set is evaluated.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
-  /// seldom, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
-  /// @throws ContractError before the run() of a run that resumes a checkpoint. What throws on one rank ends it on all, as in run()
+  /// rarely, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
+  /// @throws ContractError before the run() of a run that resumes a checkpoint. An exception on one rank ends the evaluation on all, as in run()
   Figures evaluate(const Dataset& dataset);
 
  private:
