@@ -329,7 +329,7 @@ void measure_virtual(const Contest& contest) {
     if (round > 0) ours.push_back(ours_ms);
   }
   if (comm.rank() != 0) return;
-  const double model = static_cast<double>(steps) / static_cast<double>(longest_way(plan, {.cycle = cycle, .iterations = 2}));
+  const double model = static_cast<double>(steps) / static_cast<double>(serial_step_bound(plan, {.cycle = cycle, .iterations = 2}));
   tw::benchmark::Case of{.benchmark = "layer_parallel/virtual", .name = "sleep_2ms", .baseline = "serial", .rounds = 10};
   tw::benchmark::print(contest, of, serial, ours);
   std::vector<double> modelled(serial);

@@ -20,7 +20,7 @@ struct LinkOptions {
 
 void visit(LinkOptions& link, OptionVisitor& visitor) {
   visitor.field("latency_us", link.latency_us, {.least = 0}, {.meaning = "latency of a message", .unit = "us"});
-  visitor.field("gbit_per_second", link.gbit_per_second, {.least = 0, .above = true},
+  visitor.field("gbit_per_second", link.gbit_per_second, {.least = 0, .excludes_least = true},
                 {.meaning = "bandwidth in each direction, of all ranks of a node together"});
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t longest_line = size_t{1} << 20U;
 constexpr int max_reads = 32;  // per call: more than a pipe holds, and a limit for programs that never stop printing
-constexpr auto a_look = std::chrono::milliseconds(5);
+constexpr auto poll_interval = std::chrono::milliseconds(5);
 
 // $0 is the command. Its companion waits until the other end of pipe 3 is closed, which happens when this process ends, and then kills the group.
 constexpr const char* guarded = R"((trap '' TERM INT HUP; read -r gone <&3; kill -KILL 0) >/dev/null 2>&1 & exec 3<&-; exec /bin/sh -c "$0")";
@@ -129,7 +129,7 @@ std::vector<std::string> ChildProcess::read_lines(std::chrono::milliseconds pati
     if (!lines.empty() || watch.elapsed() >= patience) break;
     const bool closed = lines_.fd < 0 && errors_.fd < 0;
     std::array<pollfd, 2> waits{pollfd{lines_.fd, POLLIN, 0}, pollfd{errors_.fd, POLLIN, 0}};  // poll() ignores closed ends, -1
-    ::poll(waits.data(), waits.size(), static_cast<int>(closed ? 1 : std::min<int64_t>(a_look.count(), patience.count())));
+    ::poll(waits.data(), waits.size(), static_cast<int>(closed ? 1 : std::min<int64_t>(poll_interval.count(), patience.count())));
   }
   return lines;
 }

@@ -17,7 +17,7 @@
 namespace tw::tool {
 namespace {
 
-constexpr auto a_look = std::chrono::milliseconds(50);
+constexpr auto read_timeout = std::chrono::milliseconds(50);
 
 const std::vector<std::string>& variables_of_mpi() {
   static const std::vector<std::string> beginnings{"OMPI_", "PMIX_", "PMI_"};
@@ -110,12 +110,12 @@ search::Outcome CommandObjective::operator()(const search::Configuration& config
     child.terminate();
   };
   while (!child.ended()) {
-    for (const std::string& line : child.read_lines(a_look)) {
+    for (const std::string& line : child.read_lines(read_timeout)) {
       const Message message = message_in(line, names());
       if (message.numbers) numbers = message.numbers;
       if (message.value && !stopped && !late && !trial.report(message.step, *message.value)) ask_to_end(stopped);
     }
-    trial.attend();
+    trial.process_messages();
     if (child.ended()) break;
     if (!stopped && !late && watch.elapsed().count() >= options_.timeout_s) ask_to_end(late);
     if ((stopped || late) && since_asked.elapsed().count() >= options_.grace_s) child.kill();

@@ -87,11 +87,12 @@ Finding check_node_memory(const Communicator& comm) {
   try {
     const at::Tensor tensor = shared_tensor(comm, {1 << 18}, at::kFloat);
     allreduce(comm, tensor, ReduceOp::sum);
-    std::string takers;
+    std::string backends;
     for (const Availability& entry : availability(comm)) {
-      if (entry.collective == Collective::allreduce && !entry.on_device && entry.chosen) takers += (takers.empty() ? "" : " and ") + entry.backend;
+      if (entry.collective == Collective::allreduce && !entry.on_device && entry.chosen)
+        backends += (backends.empty() ? "" : " and ") + entry.backend;
     }
-    return {"node's memory", "works; all-reduce by " + takers, ""};
+    return {"node's memory", "works; all-reduce by " + backends, ""};
   } catch (const Error& error) {
     return {"node's memory", error.what(), "without shared memory, the ranks of a node cannot work together"};
   }

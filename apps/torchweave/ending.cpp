@@ -51,7 +51,7 @@ void write(const std::string& text) {
 
 Ending::Ending(const Communicator& world) : comm_(world.dup()) { barrier(comm_); }  // the first use of a communicator needs all ranks
 
-void Ending::meet(const End& end) const {
+void Ending::end_together(const End& end) const {
   std::cout.flush();  // MPI_Abort does not
   const std::string message = without_process_label(end.message);
   const std::string labelled = message.empty() ? "" : concat(process_label(), ": ", message);

@@ -25,7 +25,7 @@ class Ending {
 
   /// Returns if all ranks have exit code 0. Otherwise writes each message once, and ends the job with the largest code. Collective; a rank with an
   /// error waits one second for the others, which may be in calls that never return.
-  void meet(const End& end) const;
+  void end_together(const End& end) const;
 
  private:
   Communicator comm_;

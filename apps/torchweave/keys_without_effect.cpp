@@ -18,12 +18,12 @@ class Conditions final : public OptionVisitor {
   std::map<std::string, std::vector<Condition>, std::less<>> of;
 
  private:
-  void flag(const Option& option, bool&) override { of[option.key] = option.about.where; }
-  void whole(const Option& option, int64_t&) override { of[option.key] = option.about.where; }
-  void real(const Option& option, double&) override { of[option.key] = option.about.where; }
-  void text(const Option& option, std::string&) override { of[option.key] = option.about.where; }
-  void numbers(const Option& option, std::vector<double>&) override { of[option.key] = option.about.where; }
-  void texts(const Option& option, std::vector<std::string>&) override { of[option.key] = option.about.where; }
+  void flag(const Option& option, bool&) override { of[option.key] = option.about.applies_if; }
+  void whole(const Option& option, int64_t&) override { of[option.key] = option.about.applies_if; }
+  void real(const Option& option, double&) override { of[option.key] = option.about.applies_if; }
+  void text(const Option& option, std::string&) override { of[option.key] = option.about.applies_if; }
+  void numbers(const Option& option, std::vector<double>&) override { of[option.key] = option.about.applies_if; }
+  void texts(const Option& option, std::vector<std::string>&) override { of[option.key] = option.about.applies_if; }
 };
 
 /// The value of a key, as print_settings() shows it.
@@ -39,11 +39,11 @@ bool is_met(const Config& config, const Condition& condition) {
 }
 
 // The first unmet condition of `key`; null if there is none. Conditions on keys that have no effect themselves are ignored.
-const Condition* hindrance(const Config& config, const Conditions& conditions, const std::string& key) {
+const Condition* unmet_condition(const Config& config, const Conditions& conditions, const std::string& key) {
   const auto found = conditions.of.find(key);
   if (found == conditions.of.end()) return nullptr;
   for (const Condition& each : found->second) {
-    if (!is_met(config, each) && hindrance(config, conditions, each.key) == nullptr) return &each;
+    if (!is_met(config, each) && unmet_condition(config, conditions, each.key) == nullptr) return &each;
   }
   return nullptr;
 }
@@ -66,7 +66,7 @@ std::vector<std::string> keys_without_effect(const Config& config) {
   conditions.group("search", search);
   std::vector<std::string> lines;
   for (const Config::Entry& entry : config.entries()) {
-    const Condition* condition = entry.origin == "default" ? nullptr : hindrance(config, conditions, entry.key);
+    const Condition* condition = entry.origin == "default" ? nullptr : unmet_condition(config, conditions, entry.key);
     if (condition != nullptr) lines.push_back(explain(config, entry, *condition));
   }
   return lines;

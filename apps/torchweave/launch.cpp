@@ -129,27 +129,27 @@ JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::
       std::cout << line.text << std::endl;
     }
   };
-  std::optional<Stopwatch> asked;
-  std::optional<Stopwatch> dead;
-  std::optional<Stopwatch> told;
+  std::optional<Stopwatch> since_request;
+  std::optional<Stopwatch> since_death;
+  std::optional<Stopwatch> since_terminate;
   while (!job.ended()) {
     for (const std::string& line : job.read_lines(std::chrono::milliseconds(100))) take(output.read(line));
-    if (signals > 0 && !asked) {
-      asked.emplace();
+    if (signals > 0 && !since_request) {
+      since_request.emplace();
       job.signal(SIGUSR1);
     }
-    if (failure_record.death() && !dead) dead.emplace();
+    if (failure_record.death() && !since_death) since_death.emplace();
     const auto is_over = [](const std::optional<Stopwatch>& watch, int seconds) { return watch && watch->elapsed() > std::chrono::seconds(seconds); };
-    if (signals < 2 && !is_over(asked, arguments.grace_s) && !is_over(dead, arguments.job.host_timeout_s)) continue;
-    if (!told) {
-      told.emplace();
+    if (signals < 2 && !is_over(since_request, arguments.grace_s) && !is_over(since_death, arguments.job.host_timeout_s)) continue;
+    if (!since_terminate) {
+      since_terminate.emplace();
       job.terminate();
-    } else if (told->elapsed() > std::chrono::seconds(10)) {
+    } else if (since_terminate->elapsed() > std::chrono::seconds(10)) {
       job.kill();
     }
   }
   take(output.finish());
-  if (asked) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
+  if (since_request) return {{}, job.exit_code().value_or(1) == 0 ? 0 : static_cast<int>(unfinished)};
   if (job.failure().empty()) return {};
   // The job ended itself: a batch system asked its ranks to, or the training diverged and would diverge again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};

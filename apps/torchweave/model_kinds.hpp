@@ -32,7 +32,7 @@ struct ModelKind {
   std::vector<std::string> keys = {};   ///< fields of ModelOptions that it reads
   bool is_trained = true;               ///< whether `train` supports it as model.name
   bool takes_images = true;             ///< whether it takes only images, [channels, height, width]
-  bool is_cut = true;                   ///< whether mesh.stage can cut it into stages
+  bool supports_stages = true;          ///< whether mesh.stage can cut it into stages
   bool has_layers_in_parallel = false;  ///< whether mesh.layer can run its layers or time steps in parallel
   bool is_measured = true;              ///< whether `plan pipeline --profile measured` supports it
   bool has_analytic_profile = false;    ///< whether `plan pipeline --profile analytic` supports it

@@ -15,7 +15,7 @@ namespace tw::tool {
 namespace {
 
 using layer_parallel::Candidates;
-using layer_parallel::Choice;
+using layer_parallel::LevelChoice;
 
 constexpr const char* how_predicted =
     "Predicted by a simulation in which each rank waits for the messages that it needs. Layers cost the same, and a backward step costs two "
@@ -36,13 +36,13 @@ std::string iterations_text(const Candidates& candidates) {
   return concat(candidates.forward_iterations, " forward and ", candidates.backward_iterations, " backward");
 }
 
-std::string levels_text(const Choice& choice) {
+std::string levels_text(const LevelChoice& choice) {
   return concat(choice.plan.levels(), " levels, c = ", coarsening_text(choice.coarsening), ", ", choice.relaxations == 0 ? "F" : "FCF",
                 "-relaxation");
 }
 
 // The choice as LayerParallelOptions in C++.
-std::string options_text(const Choice& choice, const Candidates& candidates) {
+std::string options_text(const LevelChoice& choice, const Candidates& candidates) {
   const auto direction = [&](int iterations) {
     return concat("{.iterations = ", iterations, ", .cycle = {.relaxations = ", choice.relaxations, "}}");
   };
@@ -71,8 +71,8 @@ void print_table(const LayersArguments& arguments, Candidates candidates) {
     std::cout << std::setw(width) << ranks;
     for (const auto& coarsening : coarsenings) {
       candidates.coarsenings = {coarsening};
-      const auto all = layer_parallel::choices(arguments.layers, ranks, candidates);
-      const auto best = std::find_if(all.begin(), all.end(), [](const Choice& choice) { return !choice.is_serial(); });
+      const auto all = layer_parallel::level_choices(arguments.layers, ranks, candidates);
+      const auto best = std::find_if(all.begin(), all.end(), [](const LevelChoice& choice) { return !choice.is_serial(); });
       if (best == all.end()) {
         std::cout << std::setw(width) << '-';
       } else {
@@ -84,7 +84,7 @@ void print_table(const LayersArguments& arguments, Candidates candidates) {
   std::cout << '\n';
 }
 
-void print_choice(const char* title, const LayersArguments& arguments, const Choice& choice, const Candidates& candidates) {
+void print_choice(const char* title, const LayersArguments& arguments, const LevelChoice& choice, const Candidates& candidates) {
   std::cout << std::left << std::setw(13) << title << std::right;
   if (choice.is_serial()) {
     std::cout << "one rank, serial: nothing that was tried is faster\n";
@@ -121,7 +121,7 @@ void plan_layers(const LayersArguments& arguments) {
   Candidates fast = accurate;
   fast.forward_iterations = 1;
 
-  const Choice best = recommend(arguments.layers, arguments.ranks, accurate);
+  const LevelChoice best = recommend(arguments.layers, arguments.ranks, accurate);
   std::cout << best.plan.describe() << '\n';
   print_table(arguments, accurate);
   print_table(arguments, fast);

@@ -173,7 +173,7 @@ train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& 
     }
   }
   for (const NamedTensor& each : setup.model.buffers) memory.buffer_bytes += static_cast<int64_t>(each.tensor.nbytes());
-  std::tie(memory.state_tensors, memory.passing_tensors) = tensors_of_rule(config.optimizer);
+  std::tie(memory.state_tensors, memory.temporary_tensors) = tensors_of_rule(config.optimizer);
   return memory;
 }
 

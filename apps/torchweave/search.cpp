@@ -22,8 +22,8 @@
 #include "command_template.hpp"
 #include "keys_without_effect.hpp"
 #include "print_settings.hpp"
+#include "search_commands.hpp"
 #include "search_config.hpp"
-#include "search_desk.hpp"
 #include "search_folder.hpp"
 #include "search_task.hpp"
 #include "search_winner.hpp"
@@ -158,7 +158,7 @@ void print(const SearchResult& result, const SearchTask& task, const SearchConfi
 }
 
 /// Sets the last step of trials: they are not compared there.
-void end_with(search::SearchOptions& options, int64_t steps) {
+void set_last_step(search::SearchOptions& options, int64_t steps) {
   if (auto* promotion = std::get_if<search::PromotionOptions>(&options.scheduler)) promotion->max_steps = std::min(promotion->max_steps, steps);
   if (auto* training = std::get_if<search::PopulationTrainingOptions>(&options.scheduler)) training->max_steps = steps;
 }
@@ -208,7 +208,7 @@ void run_search(SearchArguments arguments, Session& session) {
     task = task_of(arguments.command, space);
   }
   watch(session.mpi(), task.stall);
-  if (task.steps > 0) end_with(config.options, task.steps);
+  if (task.steps > 0) set_last_step(config.options, task.steps);
   prepare_search_folder(comm, config.options.journal, task.identity, arguments.fresh);
   search::Search search(comm, space, task.objective, config.options);
   const SearchResult result = search.run();
@@ -226,7 +226,7 @@ void run_search(SearchArguments arguments, Session& session) {
 }
 
 /// --status and --enqueue, which take a folder and no other option.
-void visit_desk(const CLI::App& command, const SearchArguments& arguments) {
+void run_folder_command(const CLI::App& command, const SearchArguments& arguments) {
   const std::string asked = arguments.status ? "--status" : "--enqueue";
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0 && !option->get_positional() && option->get_name() != asked) throw CLI::ExcludesError(asked, option->get_name());
@@ -308,7 +308,7 @@ Programs
   takes longer than --timeout. Programs do not see the variables OMPI_*, PMIX_* and PMI_*, so that
   they may be MPI programs themselves. They end when their worker ends.)"));
   command->callback([arguments, command, &session] {
-    if (arguments->status || !arguments->enqueued.empty()) return visit_desk(*command, *arguments);
+    if (arguments->status || !arguments->enqueued.empty()) return run_folder_command(*command, *arguments);
     if (arguments->config.empty() && arguments->space.empty()) throw CLI::RequiredError("config, or --space with --command,");
     run_search(*arguments, session);
   });

@@ -46,20 +46,21 @@ void visit(StoppingOptions& stopping, OptionVisitor& visitor) {
                 {.meaning = "rule by which trials end early or pause"});
   const auto with = [](const std::vector<std::string>& rules) { return std::vector<Condition>{{"search.stopping", rules}}; };
   visitor.field("min_trials", stopping.min_trials, at_least(1),
-                {.meaning = "other trials that must have reached a step before a trial can be stopped there", .where = with({"median"})});
+                {.meaning = "other trials that must have reached a step before a trial can be stopped there", .applies_if = with({"median"})});
   visitor.field("min_complete", stopping.min_complete, at_least(1),
-                {.meaning = "complete trials before any trial is stopped", .where = with({"learning_curve"})});
+                {.meaning = "complete trials before any trial is stopped", .applies_if = with({"learning_curve"})});
   visitor.field("probability", stopping.probability, {.least = 0, .most = 1},
-                {.meaning = "probability of becoming the best, below which a trial is stopped", .where = with({"learning_curve"})});
+                {.meaning = "probability of becoming the best, below which a trial is stopped", .applies_if = with({"learning_curve"})});
   visitor.field("brackets", stopping.brackets, at_least(1),
-                {.meaning = "number of brackets; each has its first rung later than the one before", .where = with({"hyperband"})});
+                {.meaning = "number of brackets; each has its first rung later than the one before", .applies_if = with({"hyperband"})});
   const std::vector<std::string> rungs{"halving", "hyperband", "promotion"};
   visitor.field("grace", stopping.halving.grace, at_least(1),
-                {.meaning = "steps that every trial may run", .unit = "steps", .where = {{"search.stopping", {"none"}, /*negated=*/true}}});
+                {.meaning = "steps that every trial may run", .unit = "steps", .applies_if = {{"search.stopping", {"none"}, /*negated=*/true}}});
   visitor.field("eta", stopping.halving.eta, at_least(2, 1024),
-                {.meaning = "reduction factor: 1/eta of the trials pass each rung, at the steps grace eta^k", .where = with(rungs)});
-  visitor.field("max_steps", stopping.halving.max_steps, at_least(1),
-                {.meaning = "steps from which on there are no rungs; with promotion, a trial ends there", .unit = "steps", .where = with(rungs)});
+                {.meaning = "reduction factor: 1/eta of the trials pass each rung, at the steps grace eta^k", .applies_if = with(rungs)});
+  visitor.field(
+      "max_steps", stopping.halving.max_steps, at_least(1),
+      {.meaning = "steps from which on there are no rungs; with promotion, a trial ends there", .unit = "steps", .applies_if = with(rungs)});
 }
 
 void visit(SearchConfig& config, OptionVisitor& visitor) {

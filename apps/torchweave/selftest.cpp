@@ -19,8 +19,10 @@ void add_selftest(CLI::App& app, Session& session) {
   std::vector<std::string> known{"all"};
   for (const selftest::Part& part : selftest::parts()) known.emplace_back(part.name);
   // To test the self-test; without a group, the help leaves them out.
-  command->add_option("--break", options->broken, "Parts in which the last rank computes with wrong values")->check(CLI::IsMember(known))->group("");
-  command->add_option("--throw", options->thrown, "Parts in which the last rank throws")->check(CLI::IsMember(known))->group("");
+  command->add_option("--break", options->wrong_parts, "Parts in which the last rank computes with wrong values")
+      ->check(CLI::IsMember(known))
+      ->group("");
+  command->add_option("--throw", options->throwing_parts, "Parts in which the last rank throws")->check(CLI::IsMember(known))->group("");
   command->callback([&session, options] {
     const bool passed = selftest::run(session.mpi(), *options);
     expect_output_written();

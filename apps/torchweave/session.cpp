@@ -26,7 +26,7 @@ bool Session::is_first() { return !(mpi_ || started_with_others(variable)) || mp
 
 int Session::finish(const End& end) const {
   if (ending_) {
-    ending_->meet(end);
+    ending_->end_together(end);
     return 0;
   }
   if (!end.message.empty()) std::cerr << concat("torchweave: ", end.message, '\n') << std::flush;

@@ -29,12 +29,12 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
       "kind", data.kind, {"mnist", "regression", "adding"},
       {.meaning = "mnist: labeled images in MNIST's layout; regression: folders train/ and test/ with NPY shards or CSV; adding: the adding "
                   "problem, generated sequences of numbers, of which two are marked and must be added"});
-  visitor.field("directory", data.directory, {.meaning = "folder of the data", .where = {{"data.kind", {"mnist", "regression"}}}});
+  visitor.field("directory", data.directory, {.meaning = "folder of the data", .applies_if = {{"data.kind", {"mnist", "regression"}}}});
   visitor.field("header", data.header, {"automatic", "present", "absent"},
                 {.meaning = "whether the first line of a CSV names its columns; automatic: if none of its fields looks like a value",
-                 .where = {{"data.kind", {"regression"}}}});
-  visitor.field("shift", data.shift, at_least(0), {.meaning = "largest random shift of training images", .unit = "pixels", .where = {images}});
-  visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .where = {images}});
+                 .applies_if = {{"data.kind", {"regression"}}}});
+  visitor.field("shift", data.shift, at_least(0), {.meaning = "largest random shift of training images", .unit = "pixels", .applies_if = {images}});
+  visitor.field("flip", data.flip, {.meaning = "mirror training images at random", .applies_if = {images}});
   visitor.field("train_samples", data.train_samples, at_least(0, any_count),
                 {.meaning = "number of samples used, from the start of the training set; 0: all, or 10,000 for adding", .unit = "samples"});
   visitor.field("test_samples", data.test_samples, at_least(0, any_count),
@@ -45,7 +45,7 @@ void visit(DataOptions& data, OptionVisitor& visitor) {
                   "training set to hold out, such as 0.1, the same share of each class; or a number of samples; or another folder with "
                   "the layout of `data.directory`, whose training part is used; 0: no validation set"});
   visitor.field("validation_seed", data.validation_seed, at_least(0, any_count), {.meaning = "seed that determines which samples are held out"});
-  visitor.field("steps", data.steps, at_least(2), {.meaning = "length of a sequence", .where = {{"data.kind", {"adding"}}}});
+  visitor.field("steps", data.steps, at_least(2), {.meaning = "length of a sequence", .applies_if = {{"data.kind", {"adding"}}}});
 }
 
 void visit(ModelOptions& model, OptionVisitor& visitor) {
@@ -56,42 +56,42 @@ void visit(ModelOptions& model, OptionVisitor& visitor) {
       {.meaning = "device to train on: cpu; a kind such as cuda, whose devices the ranks of a node share in turn; one device for all ranks of a "
                   "node, such as cuda:1; or auto: an accelerator if all ranks have one, otherwise cpu"});
   visitor.field("width", model.width, at_least(1),
-                {.meaning = "width of the hidden layers, or of a recurrent state", .where = {with_models_of("width")}});
+                {.meaning = "width of the hidden layers, or of a recurrent state", .applies_if = {with_models_of("width")}});
   visitor.field("hidden_layers", model.hidden_layers, at_least(0),
-                {.meaning = "number of hidden layers", .where = {with_models_of("hidden_layers")}});
+                {.meaning = "number of hidden layers", .applies_if = {with_models_of("hidden_layers")}});
   visitor.field("blocks", model.blocks, at_least(1),
-                {.meaning = "number of blocks in each stage of the network", .where = {with_models_of("blocks")}});
+                {.meaning = "number of blocks in each stage of the network", .applies_if = {with_models_of("blocks")}});
   visitor.field("layers", model.layers, at_least(2),
-                {.meaning = "number of layers, which can be in parallel along `mesh.layer`", .where = {with_models_of("layers")}});
-  visitor.field("channels", model.channels, at_least(1), {.meaning = "channels of each layer", .where = {with_models_of("channels")}});
+                {.meaning = "number of layers, which can be in parallel along `mesh.layer`", .applies_if = {with_models_of("layers")}});
+  visitor.field("channels", model.channels, at_least(1), {.meaning = "channels of each layer", .applies_if = {with_models_of("channels")}});
   visitor.field("conv_layers", model.conv_layers, at_least(1),
-                {.meaning = "number of consecutive convolutions", .where = {with_models_of("conv_layers")}});
+                {.meaning = "number of consecutive convolutions", .applies_if = {with_models_of("conv_layers")}});
   visitor.field("activation", model.activation, {"relu", "sigmoid", "tanh"},
-                {.meaning = "activation function after each convolution", .where = {with_models_of("activation")}});
-  visitor.field("stacked", model.stacked, at_least(1), {.meaning = "number of stacked recurrent layers", .where = {with_models_of("stacked")}});
+                {.meaning = "activation function after each convolution", .applies_if = {with_models_of("activation")}});
+  visitor.field("stacked", model.stacked, at_least(1), {.meaning = "number of stacked recurrent layers", .applies_if = {with_models_of("stacked")}});
   visitor.field("bidirectional", model.bidirectional,
-                {.meaning = "whether each recurrent layer runs in both directions of time", .where = {with_models_of("bidirectional")}});
+                {.meaning = "whether each recurrent layer runs in both directions of time", .applies_if = {with_models_of("bidirectional")}});
   visitor.field("longest_memory", model.longest_memory, at_least(0),
                 {.meaning = "longest memory of the initial weights; 0: LibTorch's initial weights",
                  .unit = "time steps",
-                 .where = {with_models_of("longest_memory")}});
+                 .applies_if = {with_models_of("longest_memory")}});
   visitor.field(
       "step_inputs", model.step_inputs, at_least(1),
-      {.meaning = "numbers of an image per time step; 1: pixel by pixel", .where = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
-  visitor.field("path", model.path, {.meaning = "file of the TorchScript module", .where = {with_models_of("path")}});
+      {.meaning = "numbers of an image per time step; 1: pixel by pixel", .applies_if = {with_models_of("step_inputs"), {"data.kind", {"mnist"}}}});
+  visitor.field("path", model.path, {.meaning = "file of the TorchScript module", .applies_if = {with_models_of("path")}});
 }
 
 void visit(OptimizerOptions& optimizer, OptionVisitor& visitor) {
   visitor.field("name", optimizer.name, {"sgd", "adam", "adamw", "rmsprop", "adagrad"}, {.meaning = "one of LibTorch's optimizers"});
-  visitor.field("lr", optimizer.lr, {.least = 0, .above = true}, {.meaning = "learning rate"});
-  visitor.field("momentum", optimizer.momentum, {.least = 0, .most = 1, .below = true},
-                {.meaning = "momentum of the updates", .where = {{"optimizer.name", {"sgd", "rmsprop"}}}});
-  visitor.field("nesterov", optimizer.nesterov, {.meaning = "whether the momentum is Nesterov's", .where = {{"optimizer.name", {"sgd"}}}});
+  visitor.field("lr", optimizer.lr, {.least = 0, .excludes_least = true}, {.meaning = "learning rate"});
+  visitor.field("momentum", optimizer.momentum, {.least = 0, .most = 1, .excludes_most = true},
+                {.meaning = "momentum of the updates", .applies_if = {{"optimizer.name", {"sgd", "rmsprop"}}}});
+  visitor.field("nesterov", optimizer.nesterov, {.meaning = "whether the momentum is Nesterov's", .applies_if = {{"optimizer.name", {"sgd"}}}});
   visitor.field("weight_decay", optimizer.weight_decay, {.least = 0}, {.meaning = "weight decay of all parameters"});
 }
 
 void visit(StallOptions& stall, OptionVisitor& visitor) {
-  constexpr Bounds a_wait{.least = 0, .most = 1e9, .above = true};
+  constexpr Bounds a_wait{.least = 0, .most = 1e9, .excludes_least = true};
   visitor.field("warning", stall.warning, a_wait, {.meaning = "seconds that a rank waits for others before late ranks are logged", .unit = "s"});
   visitor.field("abort", stall.abort, a_wait,
                 {.meaning = "seconds that a rank waits before late ranks are logged again and the job ends", .unit = "s"});
@@ -163,7 +163,7 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
                             ", whose layers or time steps can be in parallel, not for \"", read.model.name, "\""),
                      "1"});
   }
-  if (read.mesh.stage > 1 && !kind.is_cut) {
+  if (read.mesh.stage > 1 && !kind.supports_stages) {
     found.push_back({"mesh.stage", concat("is not supported for model.name = \"", read.model.name, "\", which cannot be cut into stages"), "1"});
   }
   std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh)), std::back_inserter(found));

@@ -71,7 +71,7 @@ class BestEpoch : public train::Hook {
   }
 
   /// Restores the copy. Collective.
-  void put_back() {
+  void restore() {
     const at::NoGradGuard no_grad;
     std::vector<std::string> names;
     for (const auto& [name, slices] : kept_) names.push_back(name);
@@ -91,7 +91,7 @@ class BestEpoch : public train::Hook {
 };
 
 /// Ends this process with the signal that ended a training. The trial then counts as lost, and a continued search repeats it.
-void heed_signal(const std::string& reason) {
+void raise_signal_again(const std::string& reason) {
   if (reason == "SIGTERM") std::raise(SIGTERM);
   if (reason == "SIGUSR1") std::raise(SIGUSR1);
 }
@@ -198,7 +198,7 @@ search::Outcome TrainingObjective::operator()(const search::Configuration& confi
   Reporter reporter(trial, figures, best);
   trainer.add(reporter);
   const train::Summary summary = trainer.run();
-  heed_signal(summary.stopped_because);
+  raise_signal_again(summary.stopped_because);
   if (!reporter.stopped() && !summary.finished) throw Error(summary.stopped_because);
   std::vector<double> found;
   const double* next = best.data_ptr<double>();
@@ -216,9 +216,9 @@ train::Figures TrainingObjective::test(const search::Space& space, const std::ve
   BestEpoch best(trainer, figures().front());
   trainer.add(best);
   const train::Summary summary = trainer.run();
-  heed_signal(summary.stopped_because);
+  raise_signal_again(summary.stopped_because);
   if (!summary.finished) throw Error(concat("the training of the best configuration for the test ended early: ", summary.stopped_because));
-  best.put_back();
+  best.restore();
   train::Figures found = trainer.evaluate(*all.test_set);
   for (auto& [name, value] : found) {
     if (name != "accuracy") continue;

@@ -98,12 +98,12 @@ Spent search(const Family& family, uint64_t seed, StoppingRule* rule) {
     const Report report{trial.individual.trial, ++trial.step, loss_at(trial.step)};
     ++spent.steps;
     trial.individual.loss = report.value;
-    bool goes_on = true;
+    bool should_continue = true;
     if (rule != nullptr) {
       rule->observe(report);
-      goes_on = rule->goes_on(report);
+      should_continue = rule->should_continue(report);
     }
-    if (trial.step < steps && goes_on) {
+    if (trial.step < steps && should_continue) {
       running.push_back(std::move(trial));
       continue;
     }

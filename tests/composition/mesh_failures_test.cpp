@@ -130,7 +130,7 @@ TEST(MeshFailures, OfOneRankLetForwardFollowTheNextStep) {
 TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
   const TableModel model = table_models().front();
   const tw::Mesh mesh(world(), {{"data", -1}});
-  Parallel parallel = model.parallel(mesh, {.micro_batches = 2, .replicas = tw::ReplicaMeeting::apart});
+  Parallel parallel = model.parallel(mesh, {.micro_batches = 2, .replicas = tw::ReplicaSync::independent});
   torch::manual_seed(3);
   const Batch batch = model.batch(4);
   const bool fails = world().rank() == 0;

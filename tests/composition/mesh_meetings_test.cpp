@@ -82,7 +82,7 @@ class Apart {
 
 std::map<std::string, at::Tensor> parameters_on_mesh(const TableModel& model, const Settings& settings, Meeting meeting, const tw::Mesh& mesh) {
   tw::ParallelOptions options = settings.options();
-  options.replicas = tw::ReplicaMeeting::apart;
+  options.replicas = tw::ReplicaSync::independent;
   Parallel parallel = model.parallel(mesh, options);
   tw::ParallelModel& trained = parallel.model;
   const auto optimizer = settings.optimizer(trained.parameters());

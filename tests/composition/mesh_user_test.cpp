@@ -121,7 +121,7 @@ TEST(MeshUser, TrainsAndEvaluatesInTheModeOfTheModule) {
     model.train();
     EXPECT_FALSE(evaluates()) << "no dropout";
   });
-  for (const tw::ReplicaMeeting replicas : {tw::ReplicaMeeting::every_step, tw::ReplicaMeeting::apart}) {
+  for (const tw::ReplicaSync replicas : {tw::ReplicaSync::every_step, tw::ReplicaSync::independent}) {
     Net net = make_net();
     ParallelModel model = divide({{"data", 2}, {"stage", 2}}, net, {.replicas = replicas});
     if (world().rank() > 0) net->drop->eval();
@@ -642,7 +642,7 @@ TEST(MeshUser, SavesAnOptimizerOfTheWholeModule) {
 TEST(MeshUser, SavesAModelWhoseStepHasFailed) {
   on_each_mesh([](const Axes& axes) {
     Net net = make_net();
-    const auto replicas = has(axes, "data") && !has(axes, "stage") ? tw::ReplicaMeeting::apart : tw::ReplicaMeeting::every_step;
+    const auto replicas = has(axes, "data") && !has(axes, "stage") ? tw::ReplicaSync::independent : tw::ReplicaSync::every_step;
     ParallelModel model = divide(axes, net, {.replicas = replicas});
     torch::optim::AdamW adam(model.parameters(), 1e-2);
     const auto failing = [&](const at::Tensor& y, const at::Tensor& t) {
@@ -680,7 +680,7 @@ TEST(MeshUser, LoadsACheckpointAfterAFailedStep) {
 
 TEST(MeshUser, MeetsWithItsBuffers) {
   Net net = make_net();
-  ParallelModel model = divide({{"data", -1}}, net, {.replicas = tw::ReplicaMeeting::apart});
+  ParallelModel model = divide({{"data", -1}}, net, {.replicas = tw::ReplicaSync::independent});
   std::vector<tw::NamedTensor> tensors = model.named_parameters();
   for (const tw::NamedTensor& each : model.named_buffers()) tensors.push_back(each);
   const tw::Mesh mesh(world(), {{"data", -1}});

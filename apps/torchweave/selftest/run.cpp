@@ -84,7 +84,7 @@ bool run(Environment& mpi, const RunOptions& options) {
   const Communicator comm = mpi.world().dup();
   const bool reports = comm.rank() == 0;
   const bool is_last = comm.rank() == comm.size() - 1;
-  const bool is_planted = !options.broken.empty() || !options.thrown.empty();
+  const bool is_planted = !options.wrong_parts.empty() || !options.throwing_parts.empty();
   set_threads_per_rank(find_topology(comm));
   const nlohmann::ordered_json platform = describe_platform(comm);
   std::vector<Result> results = not_run();
@@ -99,8 +99,8 @@ bool run(Environment& mpi, const RunOptions& options) {
   const auto begin = Clock::now();
   for (Result& result : results) {
     const auto begin_of_part = Clock::now();
-    const Conditions conditions{folder, is_last && names(options.broken, result.part.name)};
-    result.outcome = run_part(comm, result.part, conditions, is_last && names(options.thrown, result.part.name));
+    const Conditions conditions{folder, is_last && names(options.wrong_parts, result.part.name)};
+    result.outcome = run_part(comm, result.part, conditions, is_last && names(options.throwing_parts, result.part.name));
     result.seconds = seconds_since(begin_of_part);
     if (reports) print_result(result);
     write_record(&result == &results.back());

@@ -10,8 +10,8 @@ struct RunOptions {
   std::string json = "selftest.json";  ///< file for the record, in a folder that all ranks can write
   int limit = 100;                     ///< seconds after which a rank that waits for others ends the job
   // To test the self-test.
-  std::vector<std::string> broken = {};  ///< parts in which the last rank computes with wrong values; "all": each
-  std::vector<std::string> thrown = {};  ///< parts in which the last rank throws
+  std::vector<std::string> wrong_parts = {};     ///< parts in which the last rank computes with wrong values; "all": each
+  std::vector<std::string> throwing_parts = {};  ///< parts in which the last rank throws
 };
 
 /// Runs all parts, one after the other. Rank 0 prints a table, and writes the record after each part, so that a part that crashes or hangs leaves

@@ -24,7 +24,7 @@ Plan bruck_alltoall(const Task& task) {
   const auto at = [](int64_t slot, int64_t count = 1) { return Run{Area::scratch, 0, count, slot}; };
   Step& first = plan.steps.emplace_back();
   for (int distance = 0; distance < ranks; ++distance) {
-    first.then.push_back(copy({Area::input, around(task.rank + distance, ranks)}, at(distance)));
+    first.local_operations.push_back(copy({Area::input, around(task.rank + distance, ranks)}, at(distance)));
   }
   for (int hop = 1; hop < ranks; hop *= 2) {
     std::vector<int> travelling;
@@ -32,16 +32,16 @@ Plan bruck_alltoall(const Task& task) {
       if ((distance & hop) != 0) travelling.push_back(distance);
     }
     const auto count = static_cast<int64_t>(travelling.size());
-    std::vector<Local>& before = plan.steps.back().then;
+    std::vector<LocalOperation>& before = plan.steps.back().local_operations;
     Step step{{{around(task.rank + hop, ranks), at(sent_from, count)}}, {{around(task.rank - hop, ranks), at(got_at, count)}}, {}};
     for (int64_t i = 0; i < count; ++i) {
       before.push_back(copy(at(travelling[static_cast<size_t>(i)]), at(sent_from + i)));
-      step.then.push_back(copy(at(got_at + i), at(travelling[static_cast<size_t>(i)])));
+      step.local_operations.push_back(copy(at(got_at + i), at(travelling[static_cast<size_t>(i)])));
     }
     plan.steps.push_back(std::move(step));
   }
   for (int distance = 0; distance < ranks; ++distance) {
-    plan.steps.back().then.push_back(copy(at(distance), {Area::output, around(task.rank - distance, ranks)}));
+    plan.steps.back().local_operations.push_back(copy(at(distance), {Area::output, around(task.rank - distance, ranks)}));
   }
   return plan;
 }

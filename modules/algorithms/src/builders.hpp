@@ -56,7 +56,7 @@ constexpr int double_tree_levels(const Task& task) {
 /// The number of integers from 0 to ranks - 1 with this bit set.
 constexpr int64_t with_bit(int64_t ranks, int64_t bit) { return ranks / (2 * bit) * bit + std::max<int64_t>(0, ranks % (2 * bit) - bit); }
 
-inline Local copy(const Run& a, const Run& to) { return {Local::Kind::copy, a, {}, to}; }
-inline Local reduce(const Run& a, const Run& b, const Run& to) { return {Local::Kind::reduce, a, b, to}; }
+inline LocalOperation copy(const Run& a, const Run& to) { return {LocalOperation::Kind::copy, a, {}, to}; }
+inline LocalOperation reduce(const Run& a, const Run& b, const Run& to) { return {LocalOperation::Kind::reduce, a, b, to}; }
 
 }  // namespace tw::algorithms

@@ -30,7 +30,7 @@ Plan chain_reduce(const Task& task) {
     if (receives && time < task.pipelined) {
       const Run own{Area::input, time};
       step.receives.push_back({around(task.rank + 1, task.ranks), slot_of(time)});
-      step.then.push_back(reduce(slot_of(time), own, is_root ? Run{Area::output, time} : slot_of(time)));
+      step.local_operations.push_back(reduce(slot_of(time), own, is_root ? Run{Area::output, time} : slot_of(time)));
     }
     if (!is_root && passed_on >= 0 && passed_on < task.pipelined) {
       step.sends.push_back({around(task.rank - 1, task.ranks), receives ? slot_of(passed_on) : Run{Area::input, passed_on}});

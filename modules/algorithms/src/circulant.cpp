@@ -53,7 +53,7 @@ void add_reduce_scatter(Plan& plan, const Task& task, Area sums, int64_t slot, A
     for (const Run& own : runs_of(sums, task.rank, hop.count, task.ranks)) {
       const Run got{Area::scratch, own.block, own.count, at};
       step.receives.push_back({around(task.rank - hop.distance, task.ranks), got});
-      step.then.push_back(reduce(got, own, last ? Run{result, own.block} : own));
+      step.local_operations.push_back(reduce(got, own, last ? Run{result, own.block} : own));
       at += own.count;
     }
   }

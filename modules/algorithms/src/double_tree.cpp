@@ -74,7 +74,7 @@ class Times {
   }
   /// The steps that do anything.
   std::vector<Step> steps() && {
-    std::erase_if(steps_, [](const Step& step) { return step.sends.empty() && step.receives.empty() && step.then.empty(); });
+    std::erase_if(steps_, [](const Step& step) { return step.sends.empty() && step.receives.empty() && step.local_operations.empty(); });
     return std::move(steps_);
   }
 
@@ -104,7 +104,7 @@ void add_way_up(Times& times, const Seat& seat, const AddedUp& at, int64_t begin
     const Run got = child == seat.children.front() ? at.below : at.other;
     Step& step = times[begins + levels - seat.depth - 1];
     step.receives.push_back({child, got});
-    step.then.push_back(child == seat.children.front() ? reduce(got, have, at.all) : reduce(have, got, at.all));
+    step.local_operations.push_back(child == seat.children.front() ? reduce(got, have, at.all) : reduce(have, got, at.all));
     have = at.all;
   }
   if (!seat.is_highest()) times[begins + levels - seat.depth].sends.push_back({seat.parent, have});
@@ -139,7 +139,7 @@ Plan double_tree_reduce(const Task& task) {
       add_way_up(times, seat, in_scratch(seat, tree, block), block / 2, double_tree_levels(task));
     }
   }
-  if (task.ranks == 1) times[0].then.push_back(copy({Area::input, 0, task.pipelined}, {Area::output, 0, task.pipelined}));
+  if (task.ranks == 1) times[0].local_operations.push_back(copy({Area::input, 0, task.pipelined}, {Area::output, 0, task.pipelined}));
   return {.blocks = task.pipelined, .scratch_slots = slots_of_sums, .steps = std::move(times).steps()};
 }
 

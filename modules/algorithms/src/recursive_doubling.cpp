@@ -25,7 +25,7 @@ Plan recursive_doubling_allreduce(const Task& task) {
   for (int distance = 1; distance < power; distance *= 2) {
     const int partner = place ^ distance;
     const int peer = partner < given_away ? 2 * partner + 1 : partner + given_away;
-    const Local sum = partner < place ? reduce(other, all, all) : reduce(all, other, all);
+    const LocalOperation sum = partner < place ? reduce(other, all, all) : reduce(all, other, all);
     plan.steps.push_back({{{peer, all}}, {{peer, other}}, {sum}});
   }
   if (has_pair) plan.steps.push_back({{{task.rank - 1, all}}, {}, {}});

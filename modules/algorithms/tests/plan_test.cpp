@@ -80,12 +80,12 @@ TEST(Plans, AChangedPlanIsRefuted) {
   };
   EXPECT_EQ(refuted([](SymbolicRanks&) {}), "nothing thrown");
   EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps.pop_back(); }), "rank 1 of 4 in step 5 waits for ever");
-  EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[1].then.clear(); }), "rank 0 of 4 in step 6 ends with a wrong block 0");
+  EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[1].local_operations.clear(); }), "rank 0 of 4 in step 6 ends with a wrong block 0");
   EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[0].sends[0].run.block = 3; }),
             "rank 3 of 4 in step 0 receives other blocks than are sent");
   EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[0].receives[0].run = {Area::output, 2}; }),
             "rank 2 of 4 in step 0 receives where it sends from");
-  EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[0].then.push_back(all.plan(2).steps[0].then[0]); }),
+  EXPECT_EQ(refuted([](SymbolicRanks& all) { all.plan(2).steps[0].local_operations.push_back(all.plan(2).steps[0].local_operations[0]); }),
             "rank 2 of 4 in step 0 adds a contribution twice");
 }
 

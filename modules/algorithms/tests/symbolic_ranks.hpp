@@ -179,20 +179,20 @@ class SymbolicRanks {
 
   void end_step(int rank) {
     RankState& mine = of(rank);
-    for (const Local& local : mine.plan.steps[mine.step].then) {
-      std::vector<Value> values = read(rank, local.a);
-      if (local.to.count != local.a.count) fail(rank, "makes of some blocks others");
-      if (local.kind == Local::Kind::reduce) {
-        const std::vector<Value> others = read(rank, local.b);
+    for (const LocalOperation& operation : mine.plan.steps[mine.step].local_operations) {
+      std::vector<Value> values = read(rank, operation.a);
+      if (operation.to.count != operation.a.count) fail(rank, "makes of some blocks others");
+      if (operation.kind == LocalOperation::Kind::reduce) {
+        const std::vector<Value> others = read(rank, operation.b);
         if (others.size() != values.size()) fail(rank, "adds what is not alike");
         for (size_t i = 0; i < values.size(); ++i) {
           if (values[i].block != others[i].block) fail(rank, "adds different blocks");
           if ((values[i].from & others[i].from).any()) fail(rank, "adds a contribution twice");
           values[i].from |= others[i].from;
         }
-        mine.cost.reduced += local.a.count;
+        mine.cost.reduced += operation.a.count;
       }
-      write(rank, local.to, values);
+      write(rank, operation.to, values);
     }
     mine.ready_at = mine.ends_at;
     mine.cost.rounds = mine.ready_at;

@@ -106,15 +106,15 @@ CutGraph::CutGraph(edge_list roots, const edge_list& borders, size_t private_lea
     return false;
   });
   const bool all = std::find(reached.begin(), reached.end(), false) == reached.end();
-  if (others.size() != private_leaves || !all) put_back();
+  if (others.size() != private_leaves || !all) restore();
   TW_EXPECTS(others.size() == private_leaves, "the second run of a recomputed function depends on other tensors than the first: it has ",
              others.size(), " leaves of its own, expected ", private_leaves);
   TW_EXPECTS(all, "the second run of a recomputed function does not depend on all tensors that the first one depends on");
 }
 
-CutGraph::~CutGraph() { put_back(); }
+CutGraph::~CutGraph() { restore(); }
 
-void CutGraph::put_back() noexcept {
+void CutGraph::restore() noexcept {
   for (Cut& each : cut_) *each.place = std::move(each.edge);
   cut_.clear();
 }

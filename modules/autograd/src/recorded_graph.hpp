@@ -71,7 +71,7 @@ class CutGraph {
   torch::autograd::edge_list ends_;
   std::vector<Cut> cut_;
 
-  void put_back() noexcept;
+  void restore() noexcept;
 };
 
 }  // namespace tw

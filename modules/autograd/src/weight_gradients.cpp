@@ -72,7 +72,7 @@ struct Call {
 };
 
 /// The data from which the weights' gradients of a call are computed.
-struct Left {
+struct PostponedCall {
   Call call;
   at::Tensor cotangent;
 };
@@ -80,8 +80,9 @@ struct Left {
 /// Computes the weights' gradients of one call, and then starts the node of the next call.
 struct WeightsNode : torch::autograd::Node {
   /// @param next may be invalid
-  WeightsNode(Left left, Edge next) : Node(/*sequence_nr=*/0), left_(std::move(left)) {  // 0: gradients are added before the next call makes its own
-    edge_list edges = left_.call.to;
+  WeightsNode(PostponedCall postponed, Edge next)
+      : Node(/*sequence_nr=*/0), postponed_(std::move(postponed)) {  // 0: gradients are added before the next call makes its own
+    edge_list edges = postponed_.call.to;
     edges.push_back(std::move(next));
     set_next_edges(std::move(edges));
     add_input_metadata(at::zeros({}));
@@ -90,18 +91,18 @@ struct WeightsNode : torch::autograd::Node {
   std::string name() const override { return "tw::weight_gradients"; }
 
   variable_list apply(variable_list&& /*cotangents*/) override {
-    const Left left = std::exchange(left_, {});
-    variable_list gradients = run(left.call.root, left.cotangent, false, left.call.weights);
+    const PostponedCall postponed = std::exchange(postponed_, {});
+    variable_list gradients = run(postponed.call.root, postponed.cotangent, false, postponed.call.weights);
     gradients.emplace_back();  // for the next node
     return gradients;
   }
 
-  Left left_;
+  PostponedCall postponed_;
 };
 
 /// Stands for an operator's call in the caller's graph.
 struct InputsNode : torch::autograd::Node {
-  InputsNode(Call call, std::shared_ptr<std::deque<Left>> left) : call_(std::move(call)), left_(std::move(left)) {}
+  InputsNode(Call call, std::shared_ptr<std::deque<PostponedCall>> postponed) : call_(std::move(call)), postponed_(std::move(postponed)) {}
 
   std::string name() const override { return "tw::input_gradients"; }
   void release_variables() override { call_ = {}; }
@@ -121,18 +122,18 @@ struct InputsNode : torch::autograd::Node {
         made.pop_back();
       }
     }
-    left_->push_back({call_, std::move(cotangents[0])});
+    postponed_->push_back({call_, std::move(cotangents[0])});
     return gradients;
   }
 
   Call call_;
-  std::shared_ptr<std::deque<Left>> left_;
+  std::shared_ptr<std::deque<PostponedCall>> postponed_;
 };
 
 }  // namespace
 
 struct WeightGradients::Kept {
-  std::deque<Left> left;
+  std::deque<PostponedCall> calls;
 };
 
 WeightGradients::WeightGradients() : kept_(std::make_shared<Kept>()) {}
@@ -148,7 +149,7 @@ at::Tensor WeightGradients::record(const std::vector<at::Tensor>& inputs, const 
   }();
   Call call{.root = torch::autograd::impl::gradient_edge(result), .inputs = of_inputs.from(), .weights = of_weights.from(), .to = of_weights.to()};
   result = result.detach();
-  const auto node = make_graph_node<InputsNode>(std::move(call), std::shared_ptr<std::deque<Left>>(kept_, &kept_->left));
+  const auto node = make_graph_node<InputsNode>(std::move(call), std::shared_ptr<std::deque<PostponedCall>>(kept_, &kept_->calls));
   node->set_next_edges(edge_list(of_inputs.to()));
   torch::autograd::set_history(result, node);
   return result;
@@ -158,14 +159,14 @@ void WeightGradients::accumulate() {
   const AutocastScope plain(AutocastState::here().off());
   while (!empty()) {  // a weight may be the result of another call
     Edge next;
-    for (auto& left = kept_->left; !left.empty(); left.pop_back()) {
-      next = Edge(make_graph_node<WeightsNode>(std::move(left.back()), std::move(next)), 0);
+    for (auto& calls = kept_->calls; !calls.empty(); calls.pop_back()) {
+      next = Edge(make_graph_node<WeightsNode>(std::move(calls.back()), std::move(next)), 0);
     }
     torch::autograd::Engine::get_default_engine().execute({next}, {at::zeros({})}, false, false, true);
   }
 }
 
-bool WeightGradients::empty() const noexcept { return kept_->left.empty(); }
+bool WeightGradients::empty() const noexcept { return kept_->calls.empty(); }
 
 WeightGradients::Recording::Recording(WeightGradients& gradients) : before_(std::exchange(recording, &gradients)) {}
 WeightGradients::Recording::~Recording() { recording = before_; }

@@ -16,22 +16,25 @@ std::string in_quotes(const std::string& text) { return '"' + text + '"'; }
 std::string bound_text(double bound, bool is_whole) { return is_whole ? std::to_string(static_cast<int64_t>(bound)) : concat(bound); }
 
 std::string nearest(const Bounds& bounds, double value, bool is_whole) {
-  if (value > bounds.most || (bounds.below && value == bounds.most)) return bound_text(bounds.below ? 0.99 * bounds.most : bounds.most, is_whole);
-  if (!bounds.above) return bound_text(bounds.least, is_whole);
+  if (value > bounds.most || (bounds.excludes_most && value == bounds.most))
+    return bound_text(bounds.excludes_most ? 0.99 * bounds.most : bounds.most, is_whole);
+  if (!bounds.excludes_least) return bound_text(bounds.least, is_whole);
   return bounds.least == 0 ? "1e-4" : concat(1.01 * bounds.least);
 }
 
 /// "at least 0", "positive", "below 1".
 std::string lower_text(const Bounds& bounds, bool is_whole) {
-  if (bounds.above && bounds.least == 0) return "positive";
-  return (bounds.above ? "above " : "at least ") + bound_text(bounds.least, is_whole);
+  if (bounds.excludes_least && bounds.least == 0) return "positive";
+  return (bounds.excludes_least ? "above " : "at least ") + bound_text(bounds.least, is_whole);
 }
-std::string upper_text(const Bounds& bounds, bool is_whole) { return (bounds.below ? "below " : "at most ") + bound_text(bounds.most, is_whole); }
+std::string upper_text(const Bounds& bounds, bool is_whole) {
+  return (bounds.excludes_most ? "below " : "at most ") + bound_text(bounds.most, is_whole);
+}
 
 std::optional<Problem> problem_of(const Option& option, double value, const std::string& text, bool is_whole) {
   const Bounds& bounds = option.bounds;
   if (bounds.hold(value)) return std::nullopt;
-  const bool too_much = value > bounds.most || (bounds.below && value == bounds.most);
+  const bool too_much = value > bounds.most || (bounds.excludes_most && value == bounds.most);
   return Problem{option.key, concat("must be ", too_much ? upper_text(bounds, is_whole) : lower_text(bounds, is_whole), ", got ", text),
                  nearest(bounds, value, is_whole)};
 }
@@ -49,9 +52,9 @@ std::string listed(const std::vector<Value>& values, Text text) {
   return '[' + joined(values, ", ", text) + ']';
 }
 
-std::string where_text(const std::vector<Condition>& where) {
+std::string condition_text(const std::vector<Condition>& conditions) {
   std::string text;
-  for (const Condition& each : where) {
+  for (const Condition& each : conditions) {
     text += concat(text.empty() ? "with `" : " and `", each.key, each.negated ? "` other than " : "` = ", joined(each.values));
   }
   return text;
@@ -59,10 +62,12 @@ std::string where_text(const std::vector<Condition>& where) {
 
 }  // namespace
 
-bool Bounds::hold(double value) const noexcept { return (above ? value > least : value >= least) && (below ? value < most : value <= most); }
+bool Bounds::hold(double value) const noexcept {
+  return (excludes_least ? value > least : value >= least) && (excludes_most ? value < most : value <= most);
+}
 
 Option OptionVisitor::option(std::string_view key, About about, Bounds bounds, std::vector<std::string> choices) const {
-  about.where.insert(about.where.begin(), where_.begin(), where_.end());
+  about.applies_if.insert(about.applies_if.begin(), applies_if_.begin(), applies_if_.end());
   return {prefix_ + std::string(key), std::move(about), bounds, std::move(choices)};
 }
 
@@ -181,9 +186,9 @@ void OptionTable::lists(const Option& option, std::vector<std::vector<double>>& 
 
 void OptionTable::add(const Option& option, const std::string& value, const std::string& range) {
   const std::string& unit = option.about.unit;
-  const std::string where = where_text(option.about.where);
+  const std::string condition = condition_text(option.about.applies_if);
   table += concat("| `", option.key, "` | ", value, " | ", range, unit.empty() ? "" : " (" + unit + ')', " | ", option.about.meaning,
-                  where.empty() ? "" : "; " + where, " |\n");
+                  condition.empty() ? "" : "; " + condition, " |\n");
 }
 
 void expect_none(const std::vector<Problem>& problems) { TW_EXPECTS(problems.empty(), problems.front().key, ' ', problems.front().what); }

@@ -17,7 +17,7 @@ struct Inner {
 };
 
 void visit(Inner& inner, tw::OptionVisitor& visitor) {
-  visitor.field("rate", inner.rate, {.least = 0, .most = 1, .above = true, .below = true}, {.meaning = "of loss"});
+  visitor.field("rate", inner.rate, {.least = 0, .most = 1, .excludes_least = true, .excludes_most = true}, {.meaning = "of loss"});
   visitor.field("unit", inner.unit, {"ms", "s"}, {.meaning = "of times"});
 }
 
@@ -33,7 +33,7 @@ struct Outer {
 
 void visit(Outer& outer, tw::OptionVisitor& visitor) {
   visitor.field("loud", outer.loud, {.meaning = "say more"});
-  visitor.field("count", outer.count, tw::at_least(1, 10), {.meaning = "of rows", .unit = "rows", .where = {{"loud", {"true"}}}});
+  visitor.field("count", outer.count, tw::at_least(1, 10), {.meaning = "of rows", .unit = "rows", .applies_if = {{"loud", {"true"}}}});
   visitor.field("narrow", outer.narrow, tw::at_least(0), {.meaning = "an int"});
   visitor.field("seed", outer.seed, tw::at_least(0, 1e18), {.meaning = "of numbers"});
   visitor.field("order", outer.order, {{"row", Order::row}, {"column", Order::column}}, {.meaning = "in memory"});

@@ -40,7 +40,7 @@ Call make_call(Collective collective, const at::Tensor& tensor) {
 Backend* device_backend_for(const Communicator& comm, const Call& call, std::initializer_list<at::Tensor> tensors) {
   if (!call.on_device) return nullptr;
   for (const at::Tensor& tensor : tensors) {
-    expect_travels(call.collective, tensor);
+    expect_supported_tensor(call.collective, tensor);
     expect_lies_on(call.collective, tensor, tensors.begin()->device());
   }
   return Link::of(comm).device_backend(comm, call, tensors.begin()->device());
@@ -110,13 +110,13 @@ Work begin(const Communicator& comm, const Call& call, const at::Tensor& input, 
 
 // The device backend that supports every call of a group; null: the group is staged.
 Backend* device_backend_for_all(const Communicator& comm, Call call, const std::map<ElementType, std::vector<at::Tensor>>& by_type) {
-  std::set<Backend*> takers;
+  std::set<Backend*> backends;
   for (const auto& [type, tensors] : by_type) {
     call.type = type;
     call.on_device = !tensors[0].is_cpu();
-    for (const at::Tensor& tensor : tensors) takers.insert(device_backend_for(comm, call, {tensors[0], tensor}));
+    for (const at::Tensor& tensor : tensors) backends.insert(device_backend_for(comm, call, {tensors[0], tensor}));
   }
-  return takers.size() == 1 ? *takers.begin() : nullptr;
+  return backends.size() == 1 ? *backends.begin() : nullptr;
 }
 
 // One call per dtype among `tensors`, on all tensors of that dtype packed together.

@@ -29,7 +29,7 @@ class ChannelBoard : public mpi::Board {
 
   void record(const Call& call, uint64_t number) override { channel_->record(call, number); }
   void record_end(uint64_t finished) override { channel_->record_end(finished); }
-  void record_left() override { channel_->record_left(); }
+  void record_release() override { channel_->record_release(); }
   std::optional<LastSeen> last_seen(int rank) const override {
     const auto found = std::find(neighbours_.begin(), neighbours_.end(), rank);
     if (found == neighbours_.end()) return std::nullopt;
@@ -220,7 +220,7 @@ void Link::choose(const std::optional<std::string>& name) {
              device_backends_.empty() ? "" : ", and for devices only, nccl, ipc, direct and staged");
   if (for_host) chosen_ = name;
   if (for_devices) chosen_for_devices_ = name;
-  find_takers();
+  update_choices();
 }
 
 void Link::select(const algorithms::Selection& selection) {
@@ -229,30 +229,30 @@ void Link::select(const algorithms::Selection& selection) {
   }
   selection_ = selection;
   is_selected_ = true;
-  find_takers();
+  update_choices();
 }
 
-void Link::find_takers() {
+void Link::update_choices() {
   constexpr int64_t without_limit = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < collectives; ++i) {
     const Call call{.collective = static_cast<Collective>(i)};
-    std::vector<Taker>& takers = takers_[static_cast<size_t>(i)];
-    takers.clear();
+    std::vector<BackendChoice>& choices = choices_[static_cast<size_t>(i)];
+    choices.clear();
     Backend* chosen = first_that_can(backends_, call, chosen_);  // MPI supports them all
     for (const algorithms::Choice& choice : selection_.choices()) {
       const bool is_overruled = chosen_ && chosen->name() == *chosen_;
       if (choice.collective == call.collective && !is_overruled)
-        takers.push_back({choice.largest_bytes, first_that_can(backends_, call, choice.backend)});
+        choices.push_back({choice.largest_bytes, first_that_can(backends_, call, choice.backend)});
     }
-    if (takers.empty()) takers.push_back({without_limit, chosen});
+    if (choices.empty()) choices.push_back({without_limit, chosen});
   }
 }
 
 Backend& Link::backend(const Call& call) const {
   const auto ranks = static_cast<int64_t>(first_neighbours_.size());
   const int64_t bytes = call.count * element_bytes(call.type) * (call.collective == Collective::allgather ? ranks : 1);
-  const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
-  const auto found = std::find_if(takers.begin(), takers.end(), [&](const Taker& taker) { return bytes <= taker.largest_bytes; });
+  const std::vector<BackendChoice>& choices = choices_[static_cast<size_t>(call.collective)];
+  const auto found = std::find_if(choices.begin(), choices.end(), [&](const BackendChoice& each) { return bytes <= each.largest_bytes; });
   const bool averages = call.op != ReduceOp::average || !is_reduction(call.collective) || found->backend->averages(call.type);
   return averages ? *found->backend : *first_that_can(backends_, call, std::nullopt);
 }
@@ -270,21 +270,21 @@ std::vector<std::string> Link::backend_names() const {
 }
 
 void Link::list(const Call& call, std::vector<Availability>& all) const {
-  const std::vector<Taker>& takers = takers_[static_cast<size_t>(call.collective)];
+  const std::vector<BackendChoice>& choices = choices_[static_cast<size_t>(call.collective)];
   for (const auto& backend : backends_) {
-    const bool takes_some = std::any_of(takers.begin(), takers.end(), [&](const Taker& taker) { return taker.backend == backend.get(); });
-    all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), takes_some});
+    const bool is_chosen = std::any_of(choices.begin(), choices.end(), [&](const BackendChoice& each) { return each.backend == backend.get(); });
+    all.push_back({call.collective, std::string(backend->name()), false, backend->why_not(call), is_chosen});
   }
   if (device_backends_.empty() || call.collective == Collective::barrier) return;
   const std::array sizes{int64_t{0}, int64_t{1} << 40};  // the choice of device backend changes at most once with size
-  const auto takes_some = [&](const Backend* backend) {
+  const auto is_chosen = [&](const Backend* backend) {
     return std::any_of(sizes.begin(), sizes.end(),
                        [&](int64_t count) { return device_backend({.collective = call.collective, .type = call.type, .count = count}) == backend; });
   };
   for (const auto& backend : device_backends_) {
-    all.push_back({call.collective, std::string(backend->name()), true, backend->why_not(call), takes_some(backend.get())});
+    all.push_back({call.collective, std::string(backend->name()), true, backend->why_not(call), is_chosen(backend.get())});
   }
-  all.push_back({call.collective, std::string(staged), true, "", takes_some(nullptr)});
+  all.push_back({call.collective, std::string(staged), true, "", is_chosen(nullptr)});
 }
 
 std::vector<Availability> availability(const Communicator& comm) {

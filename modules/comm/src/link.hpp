@@ -71,7 +71,7 @@ class Link {
  private:
   class Making;
   Backend* device_backend(const Call& call) const;
-  void find_takers();
+  void update_choices();
   algorithms::Selection first_selection();
 
   Link(const Communicator& comm, const SlotSizes& sizes, std::vector<int> neighbours);
@@ -103,11 +103,11 @@ class Link {
   };
   std::optional<Inherited> inherited_;
   /// One line of the selection; a single line without limit if it has none.
-  struct Taker {
+  struct BackendChoice {
     int64_t largest_bytes;
     Backend* backend;
   };
-  std::array<std::vector<Taker>, collectives> takers_;
+  std::array<std::vector<BackendChoice>, collectives> choices_;
 };
 
 }  // namespace tw

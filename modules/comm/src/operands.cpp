@@ -27,7 +27,7 @@ void bump_version(const at::Tensor& tensor) {
 
 }  // namespace
 
-void expect_travels(Collective operation, const at::Tensor& tensor) {
+void expect_supported_tensor(Collective operation, const at::Tensor& tensor) {
   TW_EXPECTS(tensor.defined(), name_of(operation), " was given an undefined tensor");
   if (!is_on_accelerator(tensor)) expect_dense_on_cpu(tensor, name_of(operation));
   TW_EXPECTS(tensor.layout() == at::kStrided, name_of(operation), " needs a dense tensor, got a sparse one on ", tensor.device().str());
@@ -49,13 +49,13 @@ Operands::Operands(Collective operation, bool audited, Passage passage, std::fun
 
 // Checks a tensor that takes part. The first one determines the device of all.
 void Operands::admit(const at::Tensor& tensor) {
-  expect_travels(operation_, tensor);
+  expect_supported_tensor(operation_, tensor);
   if (!device_) {
     device_ = tensor.device();
-    if (!tensor.is_cpu()) lane_ = std::make_shared<OperationStream>(*device_, passage_ == Passage::in_stream ? give_up_ : nullptr);
+    if (!tensor.is_cpu()) operation_stream_ = std::make_shared<OperationStream>(*device_, passage_ == Passage::in_stream ? give_up_ : nullptr);
   }
   expect_lies_on(operation_, tensor, *device_);
-  if (passage_ == Passage::in_stream && lane_) lane_->use(tensor);
+  if (passage_ == Passage::in_stream && operation_stream_) operation_stream_->use(tensor);
   if (audited_ && !tensor.is_inference()) versions_.emplace_back(tensor, tensor._version());
 }
 
@@ -67,17 +67,18 @@ void Operands::admit_output(const at::Tensor& tensor) {
 }
 
 // Whether the operation works in the tensor's own memory.
-bool Operands::stays(const at::Tensor& tensor) const { return is_plain(tensor) && (!lane_ || passage_ != Passage::staged); }
+bool Operands::stays(const at::Tensor& tensor) const { return is_plain(tensor) && (!operation_stream_ || passage_ != Passage::staged); }
 
 at::Tensor Operands::memory_for(at::IntArrayRef sizes, at::ScalarType dtype) const {
-  return lane_ ? lane_->memory(sizes, dtype, passage_ != Passage::staged) : at::empty(sizes, at::TensorOptions().dtype(dtype));
+  return operation_stream_ ? operation_stream_->memory(sizes, dtype, passage_ != Passage::staged)
+                           : at::empty(sizes, at::TensorOptions().dtype(dtype));
 }
 
 void Operands::copy_in(const at::Tensor& tensor, const at::Tensor& packed) {
   const at::NoGradGuard no_grad;
-  if (lane_) {
-    lane_->copy_in(tensor, packed);
-    brings_ = true;
+  if (operation_stream_) {
+    operation_stream_->copy_in(tensor, packed);
+    copies_in_ = true;
   } else {
     at::Tensor(packed).copy_(tensor);
   }
@@ -134,26 +135,26 @@ std::vector<Operands::Part> Operands::in_parts(const at::Tensor& tensor, int64_t
   inputs_.push_back(packed);
   const bool by_part = writes && is_plain(tensor);
   if (writes && !by_part) results_.push_back({tensor, packed});
-  lane_->begin_parts();
-  const at::Tensor there = reads || by_part ? lane_->flat(tensor) : at::Tensor();
+  operation_stream_->begin_parts();
+  const at::Tensor there = reads || by_part ? operation_stream_->flat(tensor) : at::Tensor();
   std::vector<Part> parts;
   for (int64_t at = 0; at < tensor.numel(); at += elements) {
     const int64_t count = std::min(elements, tensor.numel() - at);
     const at::Tensor here = packed.view(-1).narrow(0, at, count);
     Part part{memory_of(here), count, {}, [] {}};
-    if (reads) part.ready = [arrived = lane_->copy_in_part(there.narrow(0, at, count), here)](const Communicator&) { return arrived(); };
-    if (by_part) part.copy_out = [lane = lane_, here, to = there.narrow(0, at, count)] { lane->copy_out_part(here, to); };
+    if (reads) part.ready = [arrived = operation_stream_->copy_in_part(there.narrow(0, at, count), here)](const Communicator&) { return arrived(); };
+    if (by_part) part.copy_out = [stream = operation_stream_, here, to = there.narrow(0, at, count)] { stream->copy_out_part(here, to); };
     parts.push_back(std::move(part));
   }
   return parts;
 }
 
-std::optional<c10::Stream> Operands::stream() const { return lane_ ? std::optional(lane_->stream()) : std::nullopt; }
+std::optional<c10::Stream> Operands::stream() const { return operation_stream_ ? std::optional(operation_stream_->stream()) : std::nullopt; }
 
 mpi::StartQueue::Ready Operands::ready() const {
-  const bool at_once = !lane_ || passage_ == Passage::in_stream || (passage_ == Passage::staged && !brings_);
+  const bool at_once = !operation_stream_ || passage_ == Passage::in_stream || (passage_ == Passage::staged && !copies_in_);
   if (at_once) return {};
-  return [lane = lane_](const Communicator&) { return lane->has_arrived(); };
+  return [stream = operation_stream_](const Communicator&) { return stream->has_arrived(); };
 }
 
 void Operands::finish() {
@@ -165,17 +166,17 @@ void Operands::finish() {
   for (const Result& result : results_) {
     if (result.packed.is_same(result.tensor)) {
       bump_version(result.tensor);
-    } else if (lane_) {
-      lane_->copy_out(result.packed, result.tensor);
+    } else if (operation_stream_) {
+      operation_stream_->copy_out(result.packed, result.tensor);
     } else {
       at::Tensor(result.tensor).copy_(result.packed);
     }
   }
-  if (lane_) lane_->end();
+  if (operation_stream_) operation_stream_->end();
 }
 
 Work start(const Communicator& comm, const Call& call, std::unique_ptr<mpi::Transfer> transfer, std::shared_ptr<Operands> operands) {
-  std::shared_ptr<mpi::Completion> completion = operands->lane();
+  std::shared_ptr<mpi::Completion> completion = operands->operation_stream();
   return mpi::start(comm, call, std::move(transfer), [operands = std::move(operands)] { operands->finish(); }, std::move(completion));
 }
 

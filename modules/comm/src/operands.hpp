@@ -19,7 +19,7 @@
 namespace tw {
 
 /// @throws ContractError, naming `operation`, unless `tensor` is dense, on the CPU or an accelerator, and of a supported dtype.
-void expect_travels(Collective operation, const at::Tensor& tensor);
+void expect_supported_tensor(Collective operation, const at::Tensor& tensor);
 /// @throws ContractError unless `tensor` is on `device`, like the operation's other tensors
 void expect_lies_on(Collective operation, const at::Tensor& tensor, c10::Device device);
 
@@ -59,7 +59,7 @@ class Operands {
   /// The operation's stream; empty for host tensors.
   std::optional<c10::Stream> stream() const;
   /// Null for host tensors.
-  const std::shared_ptr<OperationStream>& lane() const noexcept { return lane_; }
+  const std::shared_ptr<OperationStream>& operation_stream() const noexcept { return operation_stream_; }
 
   /// Call it once, when the data has arrived. @throws ContractError if a tensor was changed in flight.
   void finish();
@@ -83,8 +83,8 @@ class Operands {
   c10::SmallVector<Result, 1> results_;
   std::vector<std::pair<at::Tensor, int64_t>> versions_;  // when the operation began
   std::optional<c10::Device> device_;
-  std::shared_ptr<OperationStream> lane_;  // null for host tensors
-  bool brings_ = false;
+  std::shared_ptr<OperationStream> operation_stream_;  // null for host tensors
+  bool copies_in_ = false;
 };
 
 /// Starts `transfer`, which works in the memory of `operands`, in the engine.

@@ -11,7 +11,7 @@ namespace tw {
 namespace {
 
 using algorithms::Area;
-using algorithms::Local;
+using algorithms::LocalOperation;
 using algorithms::Message;
 using algorithms::Plan;
 using algorithms::Run;
@@ -37,7 +37,7 @@ class PlanTransfer : public mpi::Transfer {
       if (!messages_ && !(step.sends.empty() && step.receives.empty())) begin_messages(step);
       if (messages_ && !messages_->advance()) return false;
       messages_.reset();
-      for (const Local& local : step.then) work(local);
+      for (const LocalOperation& operation : step.local_operations) execute(operation);
     }
     return true;
   }
@@ -72,15 +72,15 @@ class PlanTransfer : public mpi::Transfer {
     return {base + begin_of(run) * element_bytes_, static_cast<size_t>(elements_in(run) * element_bytes_)};
   }
 
-  void work(const Local& local) {
-    const std::span<std::byte> a = memory_of(local.a);
-    const std::span<std::byte> to = memory_of(local.to);
+  void execute(const LocalOperation& operation) {
+    const std::span<std::byte> a = memory_of(operation.a);
+    const std::span<std::byte> to = memory_of(operation.to);
     if (a.empty()) return;
-    if (local.kind == Local::Kind::copy) {
+    if (operation.kind == LocalOperation::Kind::copy) {
       if (a.data() != to.data()) std::memcpy(to.data(), a.data(), a.size());
       return;
     }
-    const std::array<const std::byte*, 2> inputs{a.data(), memory_of(local.b).data()};
+    const std::array<const std::byte*, 2> inputs{a.data(), memory_of(operation.b).data()};
     shared_memory::reduce(memory_.op, memory_.type, inputs, std::array{to.data()}, static_cast<int64_t>(a.size()) / element_bytes_);
   }
 

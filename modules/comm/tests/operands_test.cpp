@@ -44,7 +44,7 @@ TEST(Operands, PartsComeOneByOneAndGoBackBesideThem) {
   parts[1].copy_out();
   parts[2].copy_out();
   operands.finish();
-  operands.lane()->join_stream();
+  operands.operation_stream()->join_stream();
   EXPECT_TRUE(torch::equal(x.cpu(), torch::tensor({10.F, 11.F, 2.F, 3.F, 4.F})));
 }
 
@@ -68,7 +68,7 @@ TEST(Operands, PartsAreNotGivenBackOverWhatTheStreamHasYetToRead) {
   }
   operands.finish();
   let_streams_run_backwards();
-  operands.lane()->join_stream();
+  operands.operation_stream()->join_stream();
   EXPECT_TRUE(doubled.cpu().eq(2).all().item<bool>()) << doubled.cpu();
   EXPECT_TRUE(x.cpu().eq(7).all().item<bool>()) << x.cpu();
 }

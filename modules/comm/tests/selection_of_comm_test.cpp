@@ -17,7 +17,7 @@ using tw::testing::world;
 
 constexpr int64_t without_limit = std::numeric_limits<int64_t>::max();
 
-std::vector<std::string> takers(const tw::Communicator& comm, Collective collective) {
+std::vector<std::string> chosen_backends(const tw::Communicator& comm, Collective collective) {
   std::vector<std::string> names;
   for (const tw::Availability& entry : tw::availability(comm)) {
     if (entry.collective == collective && !entry.on_device && entry.chosen) names.push_back(entry.backend);
@@ -36,18 +36,18 @@ TW_TEST_ON(SelectionOfComm, SendsEverySizeWhereItSays, {.least = 2}) {
   const tw::Communicator comm = world().dup();
   EXPECT_EQ(tw::selection(comm).choice(Collective::allreduce, 8)->backend, "shared_memory");
   tw::select_backends(comm, by_size());
-  EXPECT_EQ(takers(comm, Collective::allreduce), (std::vector<std::string>{"ring", "recursive_doubling"}));
-  EXPECT_EQ(takers(comm, Collective::alltoall), (std::vector<std::string>{"mpi"}));
-  EXPECT_EQ(takers(comm, Collective::broadcast), (std::vector<std::string>{"shared_memory"}));
+  EXPECT_EQ(chosen_backends(comm, Collective::allreduce), (std::vector<std::string>{"ring", "recursive_doubling"}));
+  EXPECT_EQ(chosen_backends(comm, Collective::alltoall), (std::vector<std::string>{"mpi"}));
+  EXPECT_EQ(chosen_backends(comm, Collective::broadcast), (std::vector<std::string>{"shared_memory"}));
   for (const int64_t count : {int64_t{16}, int64_t{17}, int64_t{5000}}) {
     const at::Tensor x = torch::ones({count});
     tw::allreduce(comm, x, tw::ReduceOp::sum);
     EXPECT_TRUE(x.eq(comm.size()).all().item<bool>()) << count;
   }
   tw::choose_backend(comm, "mpi");
-  EXPECT_EQ(takers(comm, Collective::allreduce), (std::vector<std::string>{"mpi"}));
+  EXPECT_EQ(chosen_backends(comm, Collective::allreduce), (std::vector<std::string>{"mpi"}));
   tw::choose_backend(comm, std::nullopt);
-  EXPECT_EQ(takers(comm, Collective::allreduce), (std::vector<std::string>{"ring", "recursive_doubling"}));
+  EXPECT_EQ(chosen_backends(comm, Collective::allreduce), (std::vector<std::string>{"ring", "recursive_doubling"}));
 }
 
 TW_TEST_ON(SelectionOfComm, IsInheritedByThoseOfAsManyRanks, {.least = 2}) {

@@ -16,7 +16,7 @@ namespace tw {
 namespace {
 
 constexpr size_t max_shown = 20;  // malformed rows in one message
-constexpr const char* by_key = " (with CsvOptions::header, or data.header of the tool)";
+constexpr const char* header_option_hint = " (with CsvOptions::header, or data.header of the tool)";
 
 struct Line {
   std::string_view text;  // without its line end
@@ -170,13 +170,13 @@ class Parser {
       if (value_among_names.empty() && is_meant_as_value(field, options_.delimiter)) value_among_names = what;
     }
     const auto fail = [&](const std::string& what) {
-      throw FileError(file_.path(), line.offset, concat("line ", line.number, ", ", what, "; set whether this line is a header", by_key));
+      throw FileError(file_.path(), line.offset, concat("line ", line.number, ", ", what, "; set whether this line is a header", header_option_hint));
     };
     if (numbers == 0 && !value_among_names.empty()) fail(concat(value_among_names, ", which looks like a value"));
     if (numbers > 0 && numbers < fields) fail(concat(doubt, ", and ", numbers, " of the ", fields, " fields are numbers"));
     if (fields > 1 && counted == fields) {
       log_warning(file_.path().string(), ": line ", line.number,
-                  " numbers its columns from 0; it is read as values. If the line is a header, set that", by_key);
+                  " numbers its columns from 0; it is read as values. If the line is a header, set that", header_option_hint);
     }
     return numbers == 0;
   }

@@ -33,16 +33,18 @@ void DistributedSampler::set_epoch(int64_t epoch) {
   }
 }
 
-void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
-  const bool blocks = options_.dealing == Dealing::blocks;
+void DistributedSampler::resume(int64_t epoch, int64_t consumed, std::optional<int> consuming_ranks) {
+  const bool blocks = options_.partitioning == Partitioning::blocks;
   TW_EXPECTS(consumed >= 0, "the number of consumed samples must be at least 0, got ", consumed);
   TW_EXPECTS(consumed <= samples_ || options_.uneven == Uneven::pad, consumed,
              " samples were consumed, which is more than the data set has: ", samples_);
-  TW_EXPECTS(!blocks || consumed == 0 || dealt_by.has_value(),
-             "Dealing::blocks can be resumed only on the same number of ranks: pass dealt_by, the number of ranks that consumed the samples");
-  TW_EXPECTS(!blocks || consumed == 0 || *dealt_by == size_, "an epoch with Dealing::blocks on ", *dealt_by, " ranks cannot be resumed on ", size_,
+  TW_EXPECTS(
+      !blocks || consumed == 0 || consuming_ranks.has_value(),
+      "Partitioning::blocks can be resumed only on the same number of ranks: pass consuming_ranks, the number of ranks that consumed the samples");
+  TW_EXPECTS(!blocks || consumed == 0 || *consuming_ranks == size_, "an epoch with Partitioning::blocks on ", *consuming_ranks,
+             " ranks cannot be resumed on ", size_,
              " ranks: the consumed samples are the beginnings of the old blocks, not the beginning of the order. Begin a new epoch, or use "
-             "Dealing::interleaved");
+             "Partitioning::interleaved");
   set_epoch(epoch);
   consumed_ = consumed;
   if (!blocks) end_ = end_of_epoch(consumed);
@@ -124,7 +126,7 @@ int64_t DistributedSampler::end_of_epoch(int64_t begin) const noexcept {
 
 int64_t DistributedSampler::sample_at(int64_t position) const {
   int64_t at = position;
-  if (options_.dealing == Dealing::blocks) {
+  if (options_.partitioning == Partitioning::blocks) {
     const int64_t least = end_ / size_;
     const int64_t begin = rank_ * least + std::min(rank_, end_ % size_);  // the first end_ % size_ blocks hold one more
     at = begin + position / size_;

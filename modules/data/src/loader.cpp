@@ -72,10 +72,10 @@ class Loader::WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  void begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) {
+  void begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> consuming_ranks) {
     {
       const std::lock_guard lock(mutex_);
-      sampler_.resume(epoch, consumed, dealt_by);
+      sampler_.resume(epoch, consumed, consuming_ranks);
       ++beginning_;
       claimed_ = 0;
       taken_ = 0;
@@ -222,7 +222,9 @@ Loader::Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions
 
 Loader::~Loader() = default;
 
-void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> dealt_by) { workers_->begin_epoch(epoch, consumed, dealt_by); }
+void Loader::begin_epoch(int64_t epoch, int64_t consumed, std::optional<int> consuming_ranks) {
+  workers_->begin_epoch(epoch, consumed, consuming_ranks);
+}
 std::optional<Batch> Loader::next() { return workers_->next(); }
 int64_t Loader::steps() const { return workers_->steps(); }
 int64_t Loader::consumed() const noexcept { return workers_->consumed(); }

@@ -70,12 +70,12 @@ TEST(DistributedSampler, ShufflesAnewEveryEpochAndRepeatsWithTheSeed) {
 
 // Otherwise a rank would leave its loop while the others wait for its gradients.
 TEST(DistributedSampler, GivesAllRanksEquallyManyBatches) {
-  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+  for (const auto partitioning : {tw::Partitioning::interleaved, tw::Partitioning::blocks}) {
     for (int size = 1; size <= 6; ++size) {
       for (size_t samples = static_cast<size_t>(size); samples <= 80; ++samples) {
         for (size_t batch = 2; batch <= 9; ++batch) {
           for (int rank = 0; rank < size; ++rank) {
-            tw::DistributedSampler sampler(samples, size, rank, {.dealing = dealing});
+            tw::DistributedSampler sampler(samples, size, rank, {.partitioning = partitioning});
             sampler.reset();
             size_t batches = 0;
             while (sampler.next(batch)) ++batches;
@@ -179,13 +179,13 @@ void check_epoch(const Settings& of) {
 }
 
 TEST(DistributedSampler, DealsTheEpochInStepInEveryMode) {
-  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+  for (const auto partitioning : {tw::Partitioning::interleaved, tw::Partitioning::blocks}) {
     for (const auto uneven : {tw::Uneven::exact, tw::Uneven::drop, tw::Uneven::pad}) {
       for (int64_t samples = 0; samples <= 50; ++samples) {
         for (int size = 1; size <= 50; ++size) {
           for (int64_t global_batch = 1; global_batch <= 50; ++global_batch) {
             if (uneven != tw::Uneven::exact && global_batch % size != 0) continue;
-            const tw::SamplerOptions options{.shuffle = (samples + size) % 2 == 0, .seed = 5, .uneven = uneven, .dealing = dealing};
+            const tw::SamplerOptions options{.shuffle = (samples + size) % 2 == 0, .seed = 5, .uneven = uneven, .partitioning = partitioning};
             check_epoch({samples, size, global_batch, options});
             if (HasFatalFailure())
               FAIL() << samples << " samples, " << size << " ranks, batch " << global_batch << ", mode " << static_cast<int>(uneven);
@@ -198,7 +198,7 @@ TEST(DistributedSampler, DealsTheEpochInStepInEveryMode) {
 
 TEST(DistributedSampler, BlocksAreContiguousAndInTheOrdersOrder) {
   for (const int64_t global_batch : {1, 3, 4, 7}) {
-    auto ranks = make_ranks({10, 3, global_batch, {.shuffle = false, .dealing = tw::Dealing::blocks}});
+    auto ranks = make_ranks({10, 3, global_batch, {.shuffle = false, .partitioning = tw::Partitioning::blocks}});
     std::vector<std::vector<int64_t>> blocks;
     for (auto& rank : ranks) {
       rank.set_epoch(0);
@@ -258,9 +258,9 @@ TEST(DistributedSampler, ResumesAnywhereOnAnyNumberOfRanks) {
 }
 
 TEST(DistributedSampler, ContinuesAsIfNothingHadHappenedOnTheSameRanks) {
-  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+  for (const auto partitioning : {tw::Partitioning::interleaved, tw::Partitioning::blocks}) {
     for (const auto uneven : {tw::Uneven::exact, tw::Uneven::drop, tw::Uneven::pad}) {
-      const Settings of{47, 3, 6, {.seed = 8, .uneven = uneven, .dealing = dealing}};
+      const Settings of{47, 3, 6, {.seed = 8, .uneven = uneven, .partitioning = partitioning}};
       for (int stop = 0; stop <= 8; ++stop) {
         auto undisturbed = make_ranks(of);
         auto resumed = make_ranks(of);
@@ -284,7 +284,7 @@ TEST(DistributedSampler, PaddingMayGoRoundMoreThanOnce) {
 }
 
 TEST(DistributedSampler, SaysWhyItCannotResume) {
-  tw::DistributedSampler blocks(10, 2, 0, {.dealing = tw::Dealing::blocks});
+  tw::DistributedSampler blocks(10, 2, 0, {.partitioning = tw::Partitioning::blocks});
   try {
     blocks.resume(0, 4, 3);
     ADD_FAILURE() << "no exception";

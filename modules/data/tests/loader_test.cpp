@@ -331,9 +331,9 @@ TEST(TorchData, LibTorchsLoaderTakesOurDataSets) {
 // LibTorch's loader resets its sampler when iteration begins. The epoch and the position to resume from must survive that.
 TEST(TorchData, LibTorchsLoaderGoesOnWhereItsSamplerWasTold) {
   const auto dataset = count_to(31);
-  for (const auto dealing : {tw::Dealing::interleaved, tw::Dealing::blocks}) {
+  for (const auto partitioning : {tw::Partitioning::interleaved, tw::Partitioning::blocks}) {
     for (int rank = 0; rank < 3; ++rank) {
-      const tw::DistributedSampler fresh(31, 3, rank, {.seed = 5, .dealing = dealing});
+      const tw::DistributedSampler fresh(31, 3, rank, {.seed = 5, .partitioning = partitioning});
       const auto epochs_of = [&](const tw::DistributedSampler& sampler, int epochs) {
         auto loader = torch::data::make_data_loader(tw::to_torch(dataset), sampler, torch::data::DataLoaderOptions(2));
         Indices seen;

@@ -45,7 +45,7 @@ class DataParallel::Hooks {
         number_(OpenPasses::next_number()),
         reducer_(steps_.comm(), specs_of(parameters_), where_they_lie(options)),
         reduced_(parameters_) {
-    mpi::set_activity(steps_.comm(), OpenPasses::occasion);
+    mpi::set_activity(steps_.comm(), OpenPasses::activity);
   }
 
   // Collective.
@@ -114,7 +114,7 @@ class DataParallel::Hooks {
   }
   void fail_step() {
     steps_.fail();
-    if (before_step_) before_step_->put_back();
+    if (before_step_) before_step_->restore();
     drop_gradients();
   }
   void end_step() noexcept {
@@ -147,7 +147,7 @@ class DataParallel::Hooks {
     restart();
   }
   void restart() {
-    mpi::set_activity(comm(), OpenPasses::occasion);
+    mpi::set_activity(comm(), OpenPasses::activity);
     reducer_.restart();
     if (sample_) sample_->begin_after(reducer_.steps());
   }
@@ -324,16 +324,16 @@ class DataParallel::Hooks {
         continue;
       }
       parameter(id).mutable_grad() = reducer_.gradient(id);
-      reduced_.note(static_cast<size_t>(id), ReducedGradients::By::this_one);
+      reduced_.note(static_cast<size_t>(id), ReducedGradients::ReducedBy::this_one);
     }
     if (on_end_) on_end_();
   }
 
   // A gradient reduced by an earlier pass is equal on all ranks. Averaging it again changes nothing; a sum would count it once per rank.
   void make_local(int64_t id) {
-    const std::optional<ReducedGradients::By> by = reduced_.take(static_cast<size_t>(id));
+    const std::optional<ReducedGradients::ReducedBy> by = reduced_.take_reduced_by(static_cast<size_t>(id));
     if (!by) return;
-    TW_EXPECTS(by == ReducedGradients::By::this_one || reducer_.options().reduction != Reduction::sum || comm().size() == 1, "'",
+    TW_EXPECTS(by == ReducedGradients::ReducedBy::this_one || reducer_.options().reduction != Reduction::sum || comm().size() == 1, "'",
                parameters_[static_cast<size_t>(id)].name,
                "' still has the gradient that it had when DataParallel was made, which may already be reduced: call zero_grad() "
                "before the first backward pass");

@@ -42,8 +42,9 @@ void visit(DiLoCoOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, OuterPrecision>> precisions{
       {"full", OuterPrecision::full}, {"float16", OuterPrecision::float16}, {"bfloat16", OuterPrecision::bfloat16}};
   visitor.field("period", options.period, at_least(1), {.meaning = "inner steps between two outer steps", .unit = "steps"});
-  visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .above = true}, {.meaning = "learning rate of the outer step"});
-  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true}, {.meaning = "momentum of the outer step"});
+  visitor.field("outer_learning_rate", options.outer_learning_rate, {.least = 0, .excludes_least = true},
+                {.meaning = "learning rate of the outer step"});
+  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .excludes_most = true}, {.meaning = "momentum of the outer step"});
   visitor.field("nesterov", options.nesterov, {.meaning = "use Nesterov momentum"});
   visitor.field("outer_precision", options.outer_precision, precisions, {.meaning = "precision in which outer gradients are sent"});
 }

@@ -15,7 +15,7 @@ void drop_values(const at::Tensor& tensor, const std::string& why) {
 }
 
 bool has_values(const at::Tensor& tensor) {
-  return !tensor.is_meta() && (tensor.numel() == 0 || !tensor.has_storage() || tensor.storage().nbytes() > 0 || has_passing_memory(tensor));
+  return !tensor.is_meta() && (tensor.numel() == 0 || !tensor.has_storage() || tensor.storage().nbytes() > 0 || has_temporary_memory(tensor));
 }
 
 void expect_values(const std::vector<NamedTensor>& tensors) {

@@ -80,10 +80,10 @@ class FullySharded::Impl final : public MemoryOwner {
  public:
   // Collective. @param model as for DataParallel: a module or its tensors. @param all its parameters and buffers
   template <class Model>
-  Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& more)
+  Impl(const Communicator& of, const Model& model, std::vector<NamedTensor> all, const FullyShardedOptions& chosen, const FullyShardedSetup& setup)
       : steps_(of), options_(checked(steps_.comm(), chosen)), slices_(steps_.comm(), this, options_) {
     const at::NoGradGuard no_grad;
-    if (more.replicas != nullptr) replicas_.emplace(*more.replicas);
+    if (setup.replicas != nullptr) replicas_.emplace(*setup.replicas);
     TW_EXPECTS(!replicas_ || options_.reduction != Reduction::sample_weighted, "replicas support only Reduction::sum and mean");
     const std::vector<NamedTensor> parameters = trained(all);
     if constexpr (std::is_same_v<Model, torch::nn::Module>) parts_ = model_parts(model);
@@ -97,10 +97,10 @@ class FullySharded::Impl final : public MemoryOwner {
                                       .groups = groups,
                                       .parts = parts_};
     TW_EXPECTS(!parameters.empty(), "FullySharded needs at least one parameter that requires a gradient");
-    make_equal(all, more.initial);
+    make_equal(all, setup.initial);
     expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
-    slices_.add(parameters, plan_buckets(computed(parameters), reducer.buckets, arrangement), more.initial);
+    slices_.add(parameters, plan_buckets(computed(parameters), reducer.buckets, arrangement), setup.initial);
     // Buffers stay whole. A plain list cannot tell buffers from frozen parameters.
     std::erase_if(all, [](const NamedTensor& each) { return each.tensor.requires_grad() || !each.tensor.is_floating_point(); });
     if constexpr (std::is_same_v<Model, torch::nn::Module>) {
@@ -109,11 +109,11 @@ class FullySharded::Impl final : public MemoryOwner {
         return std::any_of(of_module.begin(), of_module.end(), [&](const NamedTensor& other) { return other.tensor.is_same(each.tensor); });
       });
       for (auto buffer = buffers; buffer != all.end(); ++buffer) {
-        if (buffer->tensor.is_meta()) more.initial->allocate(buffer->tensor, buffer->name);
+        if (buffer->tensor.is_meta()) setup.initial->allocate(buffer->tensor, buffer->name);
       }
       all.erase(buffers, all.end());
     }
-    if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), more.initial);
+    if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), setup.initial);
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
     // not make_unique: the constructor is private
     const DataParallel::NoInitialBroadcast part{placeholders_, [this] { begin_pass(); }, [this] { before_reduction(); }, [this] { end_pass(); }};
@@ -270,7 +270,7 @@ void FullySharded::Impl::fail_step() {
   if (replicas_) replicas_->fail();
   if (orders_) orders_->revoke(message_of_current_exception());
   const Busy busy(busy_);
-  if (before_step_) before_step_->put_back();
+  if (before_step_) before_step_->restore();
   drop_gradients();
 }
 
@@ -399,12 +399,12 @@ double FullySharded::Impl::clip(double max_norm) const {
 }
 
 FullySharded::FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options,
-                           const FullyShardedSetup& more)
-    : impl_(std::make_unique<Impl>(comm, module, tensors_of_replica(comm, module), options, more)) {}
+                           const FullyShardedSetup& setup)
+    : impl_(std::make_unique<Impl>(comm, module, tensors_of_replica(comm, module), options, setup)) {}
 
 FullySharded::FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options,
-                           const FullyShardedSetup& more)
-    : impl_(std::make_unique<Impl>(comm, parameters, without_aliases(parameters), options, more)) {}
+                           const FullyShardedSetup& setup)
+    : impl_(std::make_unique<Impl>(comm, parameters, without_aliases(parameters), options, setup)) {}
 
 FullySharded::~FullySharded() = default;
 

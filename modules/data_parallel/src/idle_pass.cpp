@@ -14,7 +14,7 @@ IdlePass::IdlePass(const std::vector<NamedTensor>& buffers) : outer_(std::exchan
 
 IdlePass::~IdlePass() {
   innermost = outer_;
-  for (const auto& [buffer, copy] : buffers_) copy.put_back();
+  for (const auto& [buffer, copy] : buffers_) copy.restore();
 }
 
 bool IdlePass::in_progress() noexcept { return innermost != nullptr; }

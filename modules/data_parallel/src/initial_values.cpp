@@ -60,7 +60,7 @@ struct InitialValues::Recording::Listener final : graph::OperatorListener {
     if (count > 0 && arguments[0].isTensor() && is_known(arguments[0].toTensor())) {
       const c10::AliasInfo* alias = op.schema().arguments()[0].alias_info();
       if (alias != nullptr && alias->isWrite()) note(op, arguments.vec());
-      return carry_out(op, stack);
+      return execute(op, stack);
     }
     open(op, keys, stack);
   }
@@ -82,7 +82,7 @@ struct InitialValues::Recording::Listener final : graph::OperatorListener {
     }
     const bool without_memory = on_cpu && numel >= min_numel && c10::isFloatingType(dtype);
     if (without_memory) stack[device] = c10::Device(c10::kMeta);
-    carry_out(op, stack);
+    execute(op, stack);
     if (!without_memory) return;
     const at::Tensor& made = stack.back().toTensor();
     impl.histories.emplace(storage_of(made), History{made.storage(), impl.histories.size(), numel});

@@ -11,7 +11,7 @@ namespace tw {
 class OpenPasses {
  public:
   /// The activity of a pass's communicator, for the message when a rank waits for another that makes no such pass.
-  static constexpr const char* occasion =
+  static constexpr const char* activity =
       "backward passes, of which all ranks must make the same number: if an optimizer's closure (LBFGS) or a condition decides, base it on "
       "tw::reduced(comm, loss, reduction)";
   /// Numbers gradient reducers in the order of construction, which is the same on all ranks.

@@ -73,14 +73,14 @@ class Arguments {
   bool written_ = false;
 };
 
-void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void dispatch_watched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard inside(watched_key);
   const Arguments arguments(op.schema(), torch::jit::last(*stack, op.schema().arguments().size()));
-  c10::SmallVector<MemoryOwner*, 2> told;
+  c10::SmallVector<MemoryOwner*, 2> notified;
   for (const WatchedArgument& each : arguments.watched()) {
     MemoryOwner* owner = each.memory->owner;
-    if (std::find(told.begin(), told.end(), owner) != told.end()) continue;
-    told.push_back(owner);
+    if (std::find(notified.begin(), notified.end(), owner) != notified.end()) continue;
+    notified.push_back(owner);
     owner->before_operator(arguments.watched(), op.schema().name());
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, watched_key), stack);
@@ -103,7 +103,7 @@ void expect_registered() {
   std::call_once(once, [] {
     expect_only_copy();
     registration.emplace(torch::Library::IMPL, "_", watched_key, __FILE__, __LINE__);
-    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&hear>());
+    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_watched>());
   });
 }
 
@@ -137,7 +137,7 @@ void allow_pointers(const c10::Storage& /*storage*/) {}
 void refuse_pointers(const c10::Storage& /*storage*/, const std::string& /*why*/) {}
 #endif
 
-bool has_passing_memory(const at::Tensor& tensor) {
+bool has_temporary_memory(const at::Tensor& tensor) {
   if (!tensor.has_storage() || pointer_of(tensor).get_deleter() != &end_of_pointer) return false;
   return !static_cast<Context*>(pointer_of(tensor).get_context())->memory->stays;
 }

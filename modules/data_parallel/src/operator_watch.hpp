@@ -47,7 +47,7 @@ void watch(const at::Tensor& tensor, bool watched = true);
 void refuse_pointers(const c10::Storage& storage, const std::string& why);
 void allow_pointers(const c10::Storage& storage);
 /// Whether an owner provides the memory of `tensor` only at times, or did so before the owner was destroyed.
-bool has_passing_memory(const at::Tensor& tensor);
+bool has_temporary_memory(const at::Tensor& tensor);
 
 /// Turns `tensor` into a contiguous tensor of the same shape at element `offset` of `storage`, on its device. All handles to `tensor` see the change.
 void place_in_storage(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset, c10::ScalarType dtype);

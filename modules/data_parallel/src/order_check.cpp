@@ -59,7 +59,7 @@ std::shared_ptr<OrderCheck> OrderCheck::of(const Communicator& comm) {
 }
 
 OrderCheck::OrderCheck(const Communicator& comm, int64_t id) : lasting_(comm.dup()), comm_(lasting_.dup()), id_(id) {
-  mpi::set_activity(comm_, OpenPasses::occasion);
+  mpi::set_activity(comm_, OpenPasses::activity);
 }
 
 void OrderCheck::revoke(const std::string& why) const {
@@ -69,7 +69,7 @@ void OrderCheck::revoke(const std::string& why) const {
 void OrderCheck::restart() {
   if (!comm_.revoked()) return;
   comm_ = lasting_.dup();
-  mpi::set_activity(comm_, OpenPasses::occasion);
+  mpi::set_activity(comm_, OpenPasses::activity);
   open_.clear();
   begun_ = 0;
   difference_.clear();

@@ -21,7 +21,7 @@ bool is_left_whole(const ModelTensors& tensors, const NamedShard& shard) {
 class ShardedParameters : public GradientSums {
  public:
   ShardedParameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup) : places_(model) {
-    const FullyShardedSetup more{.replicas = ranks.data, .initial = setup.initial};
+    const FullyShardedSetup fully_sharded_setup{.replicas = ranks.data, .initial = setup.initial};
     const ModelTensors tensors = model.tensors();
     expect_replicable(ranks, tensors);
     const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
@@ -33,9 +33,9 @@ class ShardedParameters : public GradientSums {
                   [&](const NamedShard& each) { return each.kind != ShardKind::parameter || !(trains_none || is_left_whole(tensors, each)); });
     if (trains_none) return;
     if (setup.module != nullptr && ranks.data == nullptr) {
-      sharded_ = std::make_unique<FullySharded>(*ranks.shard, *setup.module, setup.options, more);
+      sharded_ = std::make_unique<FullySharded>(*ranks.shard, *setup.module, setup.options, fully_sharded_setup);
     } else {
-      sharded_ = std::make_unique<FullySharded>(*ranks.shard, tensors.parameters, setup.options, more);
+      sharded_ = std::make_unique<FullySharded>(*ranks.shard, tensors.parameters, setup.options, fully_sharded_setup);
     }
     for (const at::Tensor& slice : sharded_->slices()) slice.requires_grad_();  // like those of any parameter
   }

@@ -13,7 +13,7 @@ namespace tw {
 
 void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tensors, Rank root) {
   for (const auto& [name, tensor] : tensors) {
-    TW_EXPECTS(!has_passing_memory(tensor), name,
+    TW_EXPECTS(!has_temporary_memory(tensor), name,
                " is or was sharded by a FullySharded, and only that object has its values and reduces its gradient");
   }
   const std::vector<TensorSpec> specs = specs_of(tensors);

@@ -6,7 +6,7 @@
 
 namespace tw {
 
-int64_t room_for_units(const std::vector<int64_t>& bytes, int prefetch_units, int64_t resident_bytes) {
+int64_t buffer_bytes_for_units(const std::vector<int64_t>& bytes, int prefetch_units, int64_t resident_bytes) {
   const std::vector<bool> kept = kept_units(bytes, static_cast<size_t>(prefetch_units), resident_bytes);
   int64_t room = 0;
   int64_t largest = 0;

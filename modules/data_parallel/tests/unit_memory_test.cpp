@@ -5,20 +5,20 @@
 
 namespace unit_memory_test {
 
-using tw::room_for_units;
+using tw::buffer_bytes_for_units;
 
 TEST(UnitMemory, OneUnitIsGatheredBesideTheOneInUse) {
-  EXPECT_EQ(room_for_units({30, 20, 40, 10}, 0, 0), 2 * 40);
-  EXPECT_EQ(room_for_units({30, 20, 40, 10}, 1, 0), 2 * 40);
-  EXPECT_EQ(room_for_units({30, 20, 40, 10}, 2, 0), 3 * 40);
+  EXPECT_EQ(buffer_bytes_for_units({30, 20, 40, 10}, 0, 0), 2 * 40);
+  EXPECT_EQ(buffer_bytes_for_units({30, 20, 40, 10}, 1, 0), 2 * 40);
+  EXPECT_EQ(buffer_bytes_for_units({30, 20, 40, 10}, 2, 0), 3 * 40);
 }
 
 TEST(UnitMemory, AsManyAsAreGatheredAtATimeHaveTheirOwn) {
-  EXPECT_EQ(room_for_units({30, 20}, 0, 0), 50);
-  EXPECT_EQ(room_for_units({30}, 0, 0), 30);
-  EXPECT_EQ(room_for_units({30, 20, 40, 10}, 3, 0), 100);
+  EXPECT_EQ(buffer_bytes_for_units({30, 20}, 0, 0), 50);
+  EXPECT_EQ(buffer_bytes_for_units({30}, 0, 0), 30);
+  EXPECT_EQ(buffer_bytes_for_units({30, 20, 40, 10}, 3, 0), 100);
 }
 
-TEST(UnitMemory, KeptUnitsAreThereBeside) { EXPECT_EQ(room_for_units({30, 20, 40, 10}, 0, 35), 30 + 2 * 40); }
+TEST(UnitMemory, KeptUnitsAreThereBeside) { EXPECT_EQ(buffer_bytes_for_units({30, 20, 40, 10}, 0, 35), 30 + 2 * 40); }
 
 }  // namespace unit_memory_test

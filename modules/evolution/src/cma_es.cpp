@@ -13,12 +13,13 @@ namespace tw::search {
 void visit(CmaOptions& options, OptionVisitor& visitor) {
   using Restarts = CmaOptions::Restarts;
   const std::vector<std::pair<std::string, Restarts>> restarts{{"none", Restarts::none}, {"ipop", Restarts::ipop}, {"bipop", Restarts::bipop}};
-  visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .above = true}, {.meaning = "initial standard deviation, as a share of each range"});
+  visitor.field("sigma", options.sigma, {.least = 0, .most = 1, .excludes_least = true},
+                {.meaning = "initial standard deviation, as a share of each range"});
   visitor.field("lambda", options.lambda, at_least(0, 1 << 20), {.meaning = "samples per generation; 0: 4 + floor(3 ln n) for n dimensions"});
   visitor.field("active", options.active, {.meaning = "whether to learn from bad samples as well"});
   visitor.field("restarts", options.restarts, restarts, {.meaning = "kind of restarts after a run has converged"});
-  visitor.field("tol_fun", options.tol_fun, {.least = 0, .below = true}, {.meaning = "difference of losses below which a run ends"});
-  visitor.field("tol_x", options.tol_x, {.least = 0, .below = true},
+  visitor.field("tol_fun", options.tol_fun, {.least = 0, .excludes_most = true}, {.meaning = "difference of losses below which a run ends"});
+  visitor.field("tol_x", options.tol_x, {.least = 0, .excludes_most = true},
                 {.meaning = "standard deviation, as a share of the ranges, below which a run ends"});
 }
 

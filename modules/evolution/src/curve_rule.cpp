@@ -24,7 +24,7 @@ class CurveRule : public StoppingRule {
 
   void tell(const Individual& individual) override {
     const auto node = curves_.extract(individual.trial);
-    if (node.empty() || node.mapped().reports.empty() || !individual.counts()) return;
+    if (node.empty() || node.mapped().reports.empty() || !individual.has_comparable_loss()) return;
     LearningCurve& curve = node.mapped();
     curve.trial = individual.trial;
     curve.values = individual.values;
@@ -38,7 +38,7 @@ class CurveRule : public StoppingRule {
     model_->learn(curve);
   }
 
-  bool goes_on(const Report& report) const override {
+  bool should_continue(const Report& report) const override {
     if (std::isnan(report.value)) return false;
     if (report.step <= options_.grace || complete_ < options_.min_complete || report.step >= last_step_) return true;
     if (!std::isfinite(report.value)) return report.value < 0;

@@ -52,7 +52,8 @@ void visit(GaussianProcessOptions& options, OptionVisitor& visitor) {
   visitor.field("trials", options.trials, at_least(0, 2000), {.meaning = "trials that the model uses; 0: 50 + 10 for each parameter, at most 300"});
   visitor.field("candidates", options.candidates, at_least(0, 1 << 20),
                 {.meaning = "candidates per proposal; 0: 100 + 10 for each parameter, at most 400"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .above = true}, {.meaning = "size below which a trust region is abandoned"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .most = 1, .excludes_least = true},
+                {.meaning = "size below which a trust region is abandoned"});
 }
 
 void GaussianProcessOptions::validate() const {
@@ -133,7 +134,7 @@ class GaussianProcess::Core {
   /// Learns from the last known trial.
   void learn(Focus& focus, bool own, const Tag& tag, size_t in_flight) {
     const Standing& standing = known_.back().standing;
-    const bool is_best = std::isfinite(standing.decisive()) && (focus.best == nobody || standing < known_[focus.best].standing);
+    const bool is_best = std::isfinite(standing.rank_value()) && (focus.best == nobody || standing < known_[focus.best].standing);
     const bool improves = is_best && (focus.best == nobody || gain(known_[focus.best].standing, standing) > significant * spread_);
     if (is_best) focus.best = known_.size() - 1;
     if (own && tag.run == focus.run && tag.generation == focus.region.version()) focus.region.count(improves, in_flight);
@@ -150,7 +151,7 @@ class GaussianProcess::Core {
     aside_.emplace(++runs_, known_.size(), coordinates_.groups());
     for (size_t i = 0; i < known_.size(); ++i) {
       const Standing& standing = known_[i].standing;
-      if (!std::isfinite(standing.decisive()) || is_exhausted(known_[i].position)) continue;
+      if (!std::isfinite(standing.rank_value()) || is_exhausted(known_[i].position)) continue;
       if (aside_->best == nobody || standing < known_[aside_->best].standing) aside_->best = i;
     }
     if (aside_->best != nobody) return;

@@ -23,15 +23,16 @@ std::vector<double> towards(const std::vector<double>& from, const std::vector<d
 }  // namespace
 
 void visit(NelderMeadOptions& options, OptionVisitor& visitor) {
-  const Bounds share{.least = 0, .most = 1, .above = true, .below = true};
-  visitor.field("reflection", options.reflection, {.least = 0, .above = true},
+  const Bounds share{.least = 0, .most = 1, .excludes_least = true, .excludes_most = true};
+  visitor.field("reflection", options.reflection, {.least = 0, .excludes_least = true},
                 {.meaning = "coefficient of the reflection of the worst vertex at the mean of the others"});
-  visitor.field("expansion", options.expansion, {.least = 1, .above = true}, {.meaning = "coefficient of the expansion beyond the reflected vertex"});
+  visitor.field("expansion", options.expansion, {.least = 1, .excludes_least = true},
+                {.meaning = "coefficient of the expansion beyond the reflected vertex"});
   visitor.field("contraction", options.contraction, share, {.meaning = "coefficient of the contraction towards the mean of the others"});
   visitor.field("shrinkage", options.shrinkage, share, {.meaning = "coefficient of the shrinkage towards the best vertex"});
   visitor.field("side", options.side, {.least = 0, .most = 0.5},
                 {.meaning = "side of the first simplex, as a share of each range; 0: chosen by the number of dimensions"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "size below which a simplex is abandoned"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .excludes_least = true}, {.meaning = "size below which a simplex is abandoned"});
 }
 
 double NelderMeadOptions::side_in(size_t dimensions) const noexcept { return side > 0 ? side : std::min(0.5, static_cast<double>(dimensions) / 8); }
@@ -128,8 +129,8 @@ std::optional<size_t> NelderMead::wanted() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       if (open(i)) return i;
     }
-  } else if (open(needed_behind_reflection())) {
-    return needed_behind_reflection();
+  } else if (open(needed_after_reflection())) {
+    return needed_after_reflection();
   }
   const size_t done = candidates_.size() - further;
   if (placing_ || done + 1 >= space_.dimensions()) return std::nullopt;
@@ -137,7 +138,7 @@ std::optional<size_t> NelderMead::wanted() {
   return candidates_.size() - 1;
 }
 
-size_t NelderMead::needed_behind_reflection() const {
+size_t NelderMead::needed_after_reflection() const {
   const Standing& standing = candidates_[reflected].point.standing;
   if (standing < simplex_.front().standing) return expanded;
   return standing < simplex_.back().standing ? outside : inside;
@@ -195,7 +196,7 @@ void NelderMead::decide() {
   const size_t worst = simplex_.size() - 1;
   if (!candidates_[reflected].known) return;
   if (r.standing >= simplex_.front().standing && r.standing < simplex_[worst - 1].standing) return replace(worst, r);
-  const size_t needed = needed_behind_reflection();
+  const size_t needed = needed_after_reflection();
   const Point& point = candidates_[needed].point;
   if (!candidates_[needed].known) return;
   if (needed == expanded) return replace(worst, point.standing < simplex_.front().standing ? point : r);

@@ -26,10 +26,10 @@ Nsga2Options Nsga2Options::within(int64_t evaluations) {
 void visit(Nsga2Options& options, OptionVisitor& visitor) {
   visitor.field("population", options.population, at_least(4, 1 << 20), {.meaning = "number of parents"});
   visitor.field("crossover", options.crossover, {.least = 0, .most = 1}, {.meaning = "probability of a simulated binary crossover"});
-  visitor.field("crossover_eta", options.crossover_eta, {.least = 0, .below = true},
+  visitor.field("crossover_eta", options.crossover_eta, {.least = 0, .excludes_most = true},
                 {.meaning = "distribution index of the crossover; a larger one keeps children nearer to their parents"});
-  visitor.field("mutations", options.mutations, {.least = 0, .below = true}, {.meaning = "mean number of mutated genes per child"});
-  visitor.field("mutation_eta", options.mutation_eta, {.least = 0, .below = true},
+  visitor.field("mutations", options.mutations, {.least = 0, .excludes_most = true}, {.meaning = "mean number of mutated genes per child"});
+  visitor.field("mutation_eta", options.mutation_eta, {.least = 0, .excludes_most = true},
                 {.meaning = "distribution index of the mutation; a larger one changes genes less"});
 }
 
@@ -45,7 +45,7 @@ Nsga2::Nsga2(const Space& space, Nsga2Options options)
 Proposal Nsga2::ask(const Population& population, CounterRng& random) { return (parents_.empty() ? starter_ : breeder_).ask(population, random); }
 
 void Nsga2::tell(const Individual& individual) {
-  if (!individual.counts() && !individual.violates()) return;
+  if (!individual.has_comparable_loss() && !individual.has_known_violation()) return;
   const size_t objectives = individual.all_objectives().size();
   if (objectives_ == 0) objectives_ = objectives;
   TW_EXPECTS(objectives == objectives_, "an individual has ", objectives, " objectives, but the others have ", objectives_);

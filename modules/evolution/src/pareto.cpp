@@ -75,7 +75,7 @@ std::vector<double> crowding_distances(std::span<const ObjectiveView> points) {
 std::vector<const Individual*> front_of(std::span<const Individual> individuals) {
   std::vector<const Individual*> sorted;
   for (const Individual& each : individuals) {
-    if (each.counts()) sorted.push_back(&each);
+    if (each.has_comparable_loss()) sorted.push_back(&each);
   }
   std::ranges::sort(sorted, comes_before);
   std::vector<const Individual*> front;

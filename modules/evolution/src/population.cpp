@@ -10,7 +10,7 @@ namespace {
 constexpr size_t max_ranked = 1024;
 constexpr size_t nowhere = static_cast<size_t>(-1);
 
-bool is_rankable(const Individual& individual) { return individual.counts() || individual.violates(); }
+bool is_rankable(const Individual& individual) { return individual.has_comparable_loss() || individual.has_known_violation(); }
 
 }  // namespace
 
@@ -20,7 +20,7 @@ bool Population::add(const Individual& individual) {
   all_.push_back(individual);
   place_.push_back(nowhere);
   if (!is_rankable(individual)) return true;
-  if (individual.counts() && (best_ever_ < 0 || individual.loss < all_[static_cast<size_t>(best_ever_)].loss))
+  if (individual.has_comparable_loss() && (best_ever_ < 0 || individual.loss < all_[static_cast<size_t>(best_ever_)].loss))
     best_ever_ = static_cast<int64_t>(index);
   rank(index);
   return true;

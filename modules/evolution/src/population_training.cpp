@@ -37,11 +37,11 @@ void visit(PopulationTrainingOptions& training, OptionVisitor& visitor) {
   visitor.field("interval", training.interval, at_least(1),
                 {.meaning = "steps between two comparisons of a member with the others", .unit = "steps"});
   visitor.field("max_steps", training.max_steps, at_least(1), {.meaning = "steps after which a member is no longer compared", .unit = "steps"});
-  visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .above = true},
+  visitor.field("quantile", training.quantile, {.least = 0, .most = 0.5, .excludes_least = true},
                 {.meaning = "share of members at the bottom, at least one, that copy the same number at the top"});
   visitor.field("resample", training.resample, {.least = 0, .most = 1}, {.meaning = "probability that a value of a copy is sampled again"});
   visitor.field("up", training.up, {.least = 1, .most = 1e6}, {.meaning = "factor by which a number of a copy increases if it is not sampled again"});
-  visitor.field("down", training.down, {.least = 0, .most = 1, .above = true},
+  visitor.field("down", training.down, {.least = 0, .most = 1, .excludes_least = true},
                 {.meaning = "factor by which a number of a copy decreases if it is not sampled again; `up` or `down` is chosen at random"});
   visitor.field("frozen", training.frozen,
                 {.meaning = "parameters that a copy keeps from its original, such as a width that determines tensor shapes"});

@@ -62,9 +62,9 @@ VectorXd as_vector(const std::vector<double>& x) { return Eigen::Map<const Vecto
 }  // namespace
 
 void visit(QuadraticTrustRegionOptions& options, OptionVisitor& visitor) {
-  visitor.field("radius", options.radius, {.least = 0, .most = largest_radius, .above = true},
+  visitor.field("radius", options.radius, {.least = 0, .most = largest_radius, .excludes_least = true},
                 {.meaning = "radius of the first region, as a share of each range"});
-  visitor.field("collapsed", options.collapsed, {.least = 0, .above = true}, {.meaning = "radius below which a region is abandoned"});
+  visitor.field("collapsed", options.collapsed, {.least = 0, .excludes_least = true}, {.meaning = "radius below which a region is abandoned"});
 }
 
 void QuadraticTrustRegionOptions::validate(const Space& space) const {
@@ -103,7 +103,7 @@ class QuadraticTrustRegion::Core {
     const Candidate candidate = own ? std::move(found->second) : Candidate{.position = as_vector(space_.encode(individual.values))};
     if (own) pending_.erase(found);
     const Point point{candidate.position, individual.standing()};
-    const bool is_known = std::isfinite(point.standing.decisive());
+    const bool is_known = std::isfinite(point.standing.rank_value());
     if (is_known && point.standing.is_allowed()) worst_ = std::max(worst_, point.standing.loss);
     if (candidate.is_twin) {
       compare(candidate, point.standing);

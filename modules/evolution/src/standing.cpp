@@ -11,7 +11,7 @@ std::vector<double> merits(std::span<const Standing> standings) {
   double worst = -least;
   double max_violation = 0;
   for (const Standing& each : standings) {
-    if (!std::isfinite(each.decisive())) continue;
+    if (!std::isfinite(each.rank_value())) continue;
     if (each.is_allowed()) {
       least = std::min(least, each.loss);
       worst = std::max(worst, each.loss);

@@ -26,7 +26,7 @@ class MedianRule : public StoppingRule {
     bests.emplace_back(report.step, bests.empty() ? report.value : std::min(bests.back().second, report.value));
   }
 
-  bool goes_on(const Report& report) const override {
+  bool should_continue(const Report& report) const override {
     if (std::isnan(report.value)) return false;
     if (report.step <= options_.grace) return true;
     std::vector<double> others;
@@ -67,7 +67,7 @@ class HalvingRule : public StoppingRule {
     }
   }
 
-  bool goes_on(const Report& report) const override {
+  bool should_continue(const Report& report) const override {
     if (std::isnan(report.value)) return false;
     const auto judged = judged_.find(report.trial);
     if (judged == judged_.end() || judged->second.first != report.step) return true;  // between rungs
@@ -87,7 +87,7 @@ class HyperbandRule : public StoppingRule {
     for (int bracket = 0; bracket < brackets; ++bracket, options.grace *= options.eta) rules_.emplace_back(options);
   }
   void observe(const Report& report) override { rules_[bracket(report)].observe(report); }
-  bool goes_on(const Report& report) const override { return rules_[bracket(report)].goes_on(report); }
+  bool should_continue(const Report& report) const override { return rules_[bracket(report)].should_continue(report); }
 
  private:
   size_t bracket(const Report& report) const { return static_cast<size_t>(bracket_of(report.trial, static_cast<int>(rules_.size()), eta_)); }

@@ -12,10 +12,10 @@
 namespace tw::search {
 
 void visit(SwarmOptions& swarm, OptionVisitor& visitor) {
-  visitor.field("inertia", swarm.inertia, {.least = 0, .most = 1, .below = true}, {.meaning = "share of the previous velocity that is kept"});
-  visitor.field("cognitive", swarm.cognitive, {.least = 0, .below = true}, {.meaning = "attraction to a particle's own best position"});
-  visitor.field("social", swarm.social, {.least = 0, .below = true}, {.meaning = "attraction to the best position of all particles"});
-  visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .above = true},
+  visitor.field("inertia", swarm.inertia, {.least = 0, .most = 1, .excludes_most = true}, {.meaning = "share of the previous velocity that is kept"});
+  visitor.field("cognitive", swarm.cognitive, {.least = 0, .excludes_most = true}, {.meaning = "attraction to a particle's own best position"});
+  visitor.field("social", swarm.social, {.least = 0, .excludes_most = true}, {.meaning = "attraction to the best position of all particles"});
+  visitor.field("velocity_limit", swarm.velocity_limit, {.least = 0, .excludes_least = true},
                 {.meaning = "largest velocity, as a share of each dimension's range"});
   visitor.field("particles", swarm.particles, at_least(1), {.meaning = "number of particles of this worker"});
 }

@@ -13,13 +13,13 @@
 namespace tw::search {
 void visit(TpeOptions& options, OptionVisitor& visitor) {
   visitor.field("startup", options.startup, at_least(1), {.meaning = "initial trials, sampled uniformly"});
-  visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .above = true},
+  visitor.field("good_share", options.good_share, {.least = 0, .most = 1, .excludes_least = true},
                 {.meaning = "share of the trials with a loss that count as good"});
   visitor.field("most_good", options.most_good, at_least(1), {.meaning = "largest number of good trials"});
   visitor.field("candidates", options.candidates, at_least(1, 1 << 20), {.meaning = "candidates sampled for each proposal"});
-  visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .above = true},
+  visitor.field("bandwidth", options.bandwidth, {.least = 0, .most = 10, .excludes_least = true},
                 {.meaning = "bandwidth for numbers, as a multiple of Scott's rule"});
-  visitor.field("uniform_share", options.uniform_share, {.least = 0, .above = true, .below = true},
+  visitor.field("uniform_share", options.uniform_share, {.least = 0, .excludes_least = true, .excludes_most = true},
                 {.meaning = "weight of the uniform density, relative to the weight of a trial"});
 }
 
@@ -64,7 +64,7 @@ class ParzenSearch final : public Propagator {
     if (own != flying_.end()) flying_.erase(own);
     known_.insert(individual.values);
     Ended ended{.coordinates = axes_.coordinates_of(individual.values), .standing = individual.standing()};
-    if (individual.counts() || individual.violates()) {
+    if (individual.has_comparable_loss() || individual.has_known_violation()) {
       ranked_.insert(std::ranges::upper_bound(ranked_, ended.standing, {}, &Ended::standing), std::move(ended));
     } else {
       lost_.push_back(std::move(ended));

@@ -49,7 +49,7 @@ std::vector<Individual> trials_of(const NamedPropagator& named, const Space& spa
     CounterRng random(seed, static_cast<uint64_t>(trial));
     Individual other = judged({.values = space.decode({uniform(random), uniform(random)}), .tag = {.index = -1}}, trial, problem);
     other.moves = 1;
-    if (other.violates()) tell(other);
+    if (other.has_known_violation()) tell(other);
   }
   for (int64_t trial = 0; trial < evaluations; ++trial) {
     CounterRng random(seed, static_cast<uint64_t>(trial));
@@ -60,12 +60,12 @@ std::vector<Individual> trials_of(const NamedPropagator& named, const Space& spa
 
 double min_loss(const std::vector<Individual>& trials) {
   double least = std::numeric_limits<double>::infinity();
-  for (const Individual& each : trials) least = each.counts() ? std::min(least, each.loss) : least;
+  for (const Individual& each : trials) least = each.has_comparable_loss() ? std::min(least, each.loss) : least;
   return least;
 }
 
 double allowed_share(const std::vector<Individual>& trials) {
-  return static_cast<double>(std::ranges::count_if(trials, &Individual::counts)) / static_cast<double>(trials.size());
+  return static_cast<double>(std::ranges::count_if(trials, &Individual::has_comparable_loss)) / static_cast<double>(trials.size());
 }
 
 using Figure = double (*)(const std::vector<Individual>&);

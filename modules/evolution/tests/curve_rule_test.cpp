@@ -47,7 +47,7 @@ void run(StoppingRule& rule, int64_t trial, const std::vector<double>& values, T
 
 bool report(StoppingRule& rule, const Report& report) {
   rule.observe(report);
-  return rule.goes_on(report);
+  return rule.should_continue(report);
 }
 
 TEST(CurveRule, AsksForTheEndOfTheLongestAndTheBestLoss) {

@@ -86,7 +86,7 @@ TEST(Nsga2, ComesToWhatIsAllowed) {
     each.violation = std::max(0.0, 1 - x) + std::max(0.0, each.values[1] + each.values[2] - 0.75);
     if (each.violation > 0) each.state = TrialState::infeasible;
   });
-  const auto allowed = [](const Individual& each) { return each.counts(); };
+  const auto allowed = [](const Individual& each) { return each.has_comparable_loss(); };
   EXPECT_LT(std::count_if(all.begin(), all.begin() + 16, allowed), 3);
   EXPECT_GT(std::count_if(all.end() - 100, all.end(), allowed), 50);
   // Share of the volume up to (4.41, 1.21), for x >= 1: integral of 1.21 - (2 - x)^2 over x^2 from 1 to 4, and the rest beyond.
@@ -122,7 +122,7 @@ TEST(Nsga2, LeavesOutWhatFailed) {
     if (fails) each.state = TrialState::failed;
   });
   // Random proposals would fail 50 times, deviation 5; near the border some still fail.
-  EXPECT_LT(std::count_if(all.end() - 100, all.end(), [](const Individual& each) { return !each.counts(); }), 35);
+  EXPECT_LT(std::count_if(all.end() - 100, all.end(), [](const Individual& each) { return !each.has_comparable_loss(); }), 35);
 }
 
 TEST(Nsga2, OneObjectiveWillDo) {

@@ -89,8 +89,9 @@ TEST(Pareto, TheFrontIsOfThoseThatCount) {
     all[0].state = TrialState::failed;
     std::vector<std::vector<double>> expected;
     for (const Individual& each : all) {
-      const auto beats = [&](const Individual& other) { return other.counts() && dominates(other, each); };
-      if (each.counts() && std::ranges::none_of(all, beats)) expected.emplace_back(each.all_objectives().begin(), each.all_objectives().end());
+      const auto beats = [&](const Individual& other) { return other.has_comparable_loss() && dominates(other, each); };
+      if (each.has_comparable_loss() && std::ranges::none_of(all, beats))
+        expected.emplace_back(each.all_objectives().begin(), each.all_objectives().end());
     }
     std::ranges::sort(expected);
     expected.erase(std::ranges::unique(expected).begin(), expected.end());
@@ -98,7 +99,9 @@ TEST(Pareto, TheFrontIsOfThoseThatCount) {
     ASSERT_EQ(front.size(), expected.size());
     for (size_t i = 0; i < front.size(); ++i) {
       EXPECT_TRUE(std::ranges::equal(front[i]->all_objectives(), expected[i]));
-      const auto equal = [&](const Individual& other) { return other.counts() && std::ranges::equal(other.all_objectives(), expected[i]); };
+      const auto equal = [&](const Individual& other) {
+        return other.has_comparable_loss() && std::ranges::equal(other.all_objectives(), expected[i]);
+      };
       EXPECT_EQ(front[i]->trial, std::ranges::find_if(all, equal)->trial);
     }
   }

@@ -13,7 +13,7 @@ namespace stopping_test {
 
 bool report(StoppingRule& rule, const Report& report) {
   rule.observe(report);
-  return rule.goes_on(report);
+  return rule.should_continue(report);
 }
 
 TEST(Median, StopsWhatIsWorseThanTheMedian) {
@@ -68,7 +68,7 @@ TEST(Halving, IsItsDefinition) {
   for (int64_t trial = 0; trial < 300; ++trial) {
     for (int64_t step = 1; step <= 27; ++step) {
       const double value = random.below(1000);
-      const bool goes_on = report(*rule, {trial, step, value});
+      const bool should_continue = report(*rule, {trial, step, value});
       bool expected = true;
       if (const auto rung = rungs.find(step); rung != rungs.end()) {
         rung->second.push_back(value);
@@ -76,9 +76,9 @@ TEST(Halving, IsItsDefinition) {
         std::ranges::sort(sorted);
         expected = value <= sorted[std::max<size_t>(1, sorted.size() / 3) - 1];
       }
-      ASSERT_EQ(goes_on, expected) << "trial " << trial << ", step " << step;
-      stopped += goes_on ? 0 : 1;
-      if (!goes_on) break;
+      ASSERT_EQ(should_continue, expected) << "trial " << trial << ", step " << step;
+      stopped += should_continue ? 0 : 1;
+      if (!should_continue) break;
     }
   }
   EXPECT_GT(stopped, 200);

@@ -14,7 +14,7 @@ BucketBuffers::BucketBuffers(const Communicator& comm, const BucketPlan& plan, c
   if (options_.release && options_.shared_memory && options_.device.is_cpu()) {
     int64_t most = 0;
     for (const Bucket& bucket : plan_.buckets) most = std::max(most, bucket.numel * static_cast<int64_t>(c10::elementSize(bucket.dtype)));
-    staying_ = shared_tensor(comm_, {most}, at::kByte);
+    reused_buffer_ = shared_tensor(comm_, {most}, at::kByte);
   }
   for (size_t i = 0; i < buckets_.size(); ++i) {
     if (stays(i)) make(i);
@@ -48,16 +48,16 @@ at::Tensor BucketBuffers::memory_for(size_t bucket) {
   const auto& [dtype, numel, gradients, owner] = plan_.buckets[bucket];
   const at::TensorOptions options = at::device(options_.device).dtype(dtype);
   if (!options_.release && options_.shared_memory) return shared_tensor(comm_, {numel}, options);
-  if (stays(bucket) || !staying_.defined() || stays_with_) return FlatBuffer(numel, options).storage();
-  stays_with_ = bucket;
-  const at::Tensor memory = staying_.narrow(0, 0, numel * static_cast<int64_t>(c10::elementSize(dtype))).view(dtype);
-  int64_t behind = 0;  // end of the previous gradient; padding is summed too, so it must be finite
+  if (stays(bucket) || !reused_buffer_.defined() || reused_by_) return FlatBuffer(numel, options).storage();
+  reused_by_ = bucket;
+  const at::Tensor memory = reused_buffer_.narrow(0, 0, numel * static_cast<int64_t>(c10::elementSize(dtype))).view(dtype);
+  int64_t end_of_previous = 0;  // padding between gradients is summed too, so it must be finite
   for (const int64_t id : gradients) {
     const int64_t begin = plan_.placements[static_cast<size_t>(id)].offset;
-    memory.narrow(0, behind, begin - behind).zero_();
-    behind = begin + specs_[static_cast<size_t>(id)].numel();
+    memory.narrow(0, end_of_previous, begin - end_of_previous).zero_();
+    end_of_previous = begin + specs_[static_cast<size_t>(id)].numel();
   }
-  memory.narrow(0, behind, numel - behind).zero_();
+  memory.narrow(0, end_of_previous, numel - end_of_previous).zero_();
   return memory;
 }
 
@@ -70,7 +70,7 @@ const at::Tensor& BucketBuffers::place_to_write(int64_t id) {
 void BucketBuffers::release(size_t bucket) {
   if (stays(bucket)) return;
   buckets_[bucket].buffer = FlatBuffer();
-  if (stays_with_ == bucket) stays_with_.reset();
+  if (reused_by_ == bucket) reused_by_.reset();
   for (const int64_t id : plan_.buckets[bucket].gradients) places_[static_cast<size_t>(id)] = at::Tensor();
 }
 

@@ -31,7 +31,7 @@ class BucketBuffers {
   void release(size_t bucket);
   bool stays(size_t bucket) const;
   /// The reused buffer for released buckets; undefined if there is none.
-  const at::Tensor& kept_buffer() const noexcept { return staying_; }
+  const at::Tensor& kept_buffer() const noexcept { return reused_buffer_; }
 
  private:
   void make(size_t bucket);
@@ -47,8 +47,8 @@ class BucketBuffers {
   const ReducerOptions& options_;
   std::vector<Memory> buckets_;
   std::vector<at::Tensor> places_;  // by gradient
-  at::Tensor staying_;              // bytes for any bucket; undefined if each has its own memory
-  std::optional<size_t> stays_with_;
+  at::Tensor reused_buffer_;        // bytes for any bucket; undefined if each has its own memory
+  std::optional<size_t> reused_by_;
 };
 
 }  // namespace tw

@@ -5,9 +5,9 @@
 namespace tw {
 
 void visit(LossScalerOptions& options, OptionVisitor& visitor) {
-  visitor.field("scale", options.scale, {.least = 0, .above = true}, {.meaning = "initial scale"});
+  visitor.field("scale", options.scale, {.least = 0, .excludes_least = true}, {.meaning = "initial scale"});
   visitor.field("growth", options.growth, {.least = 1}, {.meaning = "factor of the scale after `growth_interval` updates without overflow"});
-  visitor.field("backoff", options.backoff, {.least = 0, .most = 1, .above = true, .below = true},
+  visitor.field("backoff", options.backoff, {.least = 0, .most = 1, .excludes_least = true, .excludes_most = true},
                 {.meaning = "factor of the scale after an overflow"});
   visitor.field("growth_interval", options.growth_interval, {.least = 1},
                 {.meaning = "updates without overflow before the scale grows", .unit = "updates"});

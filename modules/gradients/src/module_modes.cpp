@@ -16,7 +16,7 @@ ModuleModes::ModuleModes(const Modules& modules) {
 }
 
 // Parents first: their train() reaches their children.
-bool ModuleModes::put_back() const {
+bool ModuleModes::restore() const {
   bool any = false;
   for (const auto& [each, mode] : modes_) {
     if (each->is_training() == mode) continue;
@@ -35,7 +35,7 @@ void TrainingSwitch::set(torch::nn::Module& module, bool training, const Modules
     }
     module.eval();
   } else if (found_) {
-    found_->put_back();
+    found_->restore();
     found_.reset();
   } else if (!module.is_training()) {
     module.train();  // left in evaluation mode by the user

@@ -68,7 +68,7 @@ void Reducer::make_step() {
   marks_.assign(specs_.size(), Mark::none);
   rows_.assign(specs_.size(), at::Tensor());
   sums_.assign(specs_.size(), at::Tensor());
-  my_notices_ = {};
+  my_votes_ = {};
   step_fingerprint_ = 0;
   in_step_ = failed_ = false;
 }
@@ -155,7 +155,7 @@ void Reducer::mark_ready(int64_t id, const at::Tensor& value) {
   TW_EXPECTS(!value.is_sparse(), "gradient ", spec.describe(),
              " is sparse: name it in ReducerOptions::sparse, or train with DataParallel, which finds a module's sparse embeddings; "
              "DistributedOptimizer and allreduce_gradients() take dense gradients only");
-  if (options_.release) make_room(bucket_of(id));
+  if (options_.release) limit_buckets_in_flight(bucket_of(id));
   const at::Tensor& place = buffers_->place_to_write(id);
   if (packing_) {
     packing_->add(bucket_of(id), value, place);
@@ -171,7 +171,7 @@ void Reducer::mark_unused(int64_t id) {
   expect_unmarked(id);
   const at::NoGradGuard no_grad;
   if (!is_sparse(id)) {
-    if (options_.release) make_room(bucket_of(id));
+    if (options_.release) limit_buckets_in_flight(bucket_of(id));
     const at::Tensor& place = buffers_->place_to_write(id);
     if (packing_) {
       packing_->add_zeros(bucket_of(id), place);
@@ -223,7 +223,7 @@ void Reducer::release_reduced_buckets() {
 }
 
 // Call before a bucket gets memory: a rank ahead of the others must not allocate all buckets.
-void Reducer::make_room(size_t next) {
+void Reducer::limit_buckets_in_flight(size_t next) {
   if (buffers_->stays(next) || buffers_->values(next).defined()) return;
   size_t in_flight = 0;
   for (size_t i = launched_; i-- > 0;) {
@@ -317,14 +317,14 @@ Work Reducer::begin_exchange(bool failed_here) {
   *static_cast<Status*>(status_.mutable_data_ptr()) = {.samples = static_cast<double>(samples_),
                                                        .unused = static_cast<double>(std::count(marks_.begin(), marks_.end(), Mark::unused)),
                                                        .failed = failed_here ? 1.0 : 0.0,
-                                                       .notices = std::exchange(my_notices_, {}),
+                                                       .votes = std::exchange(my_votes_, {}),
                                                        .mark = to_sum(std::exchange(step_fingerprint_, 0))};
   return iallreduce(comm_, status_, ReduceOp::sum);
 }
 
 Reducer::Status Reducer::end_exchange() {
   const Status status = *static_cast<const Status*>(status_.const_data_ptr());
-  notices_ = status.notices;
+  votes_ = status.votes;
   fingerprints_agree_ = are_equal(status.mark[0], status.mark[1], comm_.size()) && are_equal(status.mark[2], status.mark[3], comm_.size());
   return status;
 }
@@ -392,8 +392,8 @@ std::vector<ShardPiece> Reducer::pieces() const {
   return shard_pieces(plan_, specs_, comm_.rank(), comm_.size());
 }
 
-void Reducer::vote(int kind) { my_notices_.at(static_cast<size_t>(kind)) = 1; }
-int64_t Reducer::notices(int kind) const { return static_cast<int64_t>(notices_.at(static_cast<size_t>(kind))); }
+void Reducer::vote(int kind) { my_votes_.at(static_cast<size_t>(kind)) = 1; }
+int64_t Reducer::votes(int kind) const { return static_cast<int64_t>(votes_.at(static_cast<size_t>(kind))); }
 
 bool Reducer::marked(int64_t id) const { return marks_.at(static_cast<size_t>(id)) != Mark::none; }
 bool Reducer::used(int64_t id) const {

@@ -20,7 +20,7 @@ void visit(ReducerOptions& options, OptionVisitor& visitor) {
   visitor.field("check_finite", options.check_finite, {.meaning = "check whether the reduced gradients are finite"});
   visitor.field("sharding", options.sharding, sharding_names(), {.meaning = "how the reduced gradients are divided among the ranks"});
   visitor.field("release", options.release,
-                {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .where = {{"sharding", {"none"}, /*negated=*/true}}});
+                {.meaning = "keep only this rank's share of sharded gradients (ZeRO 2)", .applies_if = {{"sharding", {"none"}, /*negated=*/true}}});
   visitor.field("arrival_order", options.arrival_order, at_least(0),
                 {.meaning = "ids of the gradients, in the order in which they become ready; by default measured"});
   visitor.field("groups", options.groups, Bounds{}, {.meaning = "group of each gradient; gradients of different groups share no bucket"});

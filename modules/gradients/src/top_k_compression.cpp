@@ -76,7 +76,8 @@ class TopKCompression : public Compressor {
 }  // namespace
 
 void visit(TopKOptions& options, OptionVisitor& visitor) {
-  visitor.field("fraction", options.fraction, {.least = 0, .most = 1, .above = true}, {.meaning = "share of a bucket's elements that is sent"});
+  visitor.field("fraction", options.fraction, {.least = 0, .most = 1, .excludes_least = true},
+                {.meaning = "share of a bucket's elements that is sent"});
 }
 void TopKOptions::validate() const { expect_none(out_of_bounds(*this)); }
 

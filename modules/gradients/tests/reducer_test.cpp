@@ -88,8 +88,8 @@ TEST(Reducer, CarriesNoticesWithTheStep) {
     if (step == 1 && world().rank() == world().size() - 1) reducer.vote(1);
     reducer.mark_ready(0, torch::ones({3}));
     reducer.wait();
-    EXPECT_EQ(reducer.notices(0), step == 1 ? world().size() : 0) << step;
-    EXPECT_EQ(reducer.notices(1), step == 1 ? 1 : 0) << step;
+    EXPECT_EQ(reducer.votes(0), step == 1 ? world().size() : 0) << step;
+    EXPECT_EQ(reducer.votes(1), step == 1 ? 1 : 0) << step;
   }
 }
 

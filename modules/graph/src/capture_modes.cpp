@@ -18,20 +18,20 @@ class Modes {
   explicit Modes(torch::nn::Module& module) : module_(module), parts_(module.modules(/*include_self=*/false)), training_(module.is_training()) {
     for (const auto& each : parts_) training_of_parts_.push_back(each->is_training());
   }
-  ~Modes() { put_back(); }
+  ~Modes() { restore(); }
   Modes(const Modes&) = delete;
   Modes& operator=(const Modes&) = delete;
 
   void evaluate() const { module_.train(false); }
   /// Restores first, since some parts may be frozen.
   void train() const {
-    put_back();
+    restore();
     if (!training_) module_.train(true);
   }
 
  private:
   /// A module before its parts, since train() sets the parts too.
-  void put_back() const {
+  void restore() const {
     module_.train(training_);
     for (size_t i = 0; i < parts_.size(); ++i) parts_[i]->train(training_of_parts_[i]);
   }

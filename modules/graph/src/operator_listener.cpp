@@ -18,9 +18,9 @@ constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local OperatorListener* listener = nullptr;
 
-void hear(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void dispatch_to_listener(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (listener == nullptr) {  // on autograd's thread, which inherits the caller's keys
-    OperatorListener::carry_out(op, *stack);
+    OperatorListener::execute(op, *stack);
   } else {
     listener->call(op, keys, *stack);
   }
@@ -35,7 +35,7 @@ void expect_registered() {
   std::call_once(once, [] {
     expect_only_copy();
     registration.emplace(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&hear>());
+    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_to_listener>());
   });
 }
 
@@ -52,12 +52,12 @@ OperatorListener::~OperatorListener() {
   c10::impl::tls_set_dispatch_key_included(key, before_ != nullptr);
 }
 
-void OperatorListener::unheard(const std::function<void()>& run) {
+void OperatorListener::without_listening(const std::function<void()>& run) {
   const c10::impl::ExcludeDispatchKeyGuard alone(key);
   run();
 }
 
-void OperatorListener::carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+void OperatorListener::execute(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const c10::impl::ExcludeDispatchKeyGuard alone(key);
   op.callBoxed(stack);
 }

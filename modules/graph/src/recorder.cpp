@@ -91,7 +91,7 @@ class Recorder final : public OperatorListener {
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
     // Unobserved operators, e.g. a tensor's size; profilers do not see them either.
-    if (!c10::ObservedOperators::isObserved(op.operator_name())) return carry_out(op, stack);
+    if (!c10::ObservedOperators::isObserved(op.operator_name())) return execute(op, stack);
     Call call{op.operator_name(), last_of(stack, op.schema().arguments().size())};
     call.with_gradient = !with_gradient_ || c10::GradMode::is_enabled();
     call.inside = opened_ > 0;
@@ -103,13 +103,13 @@ class Recorder final : public OperatorListener {
       return;
     }
     std::optional<ArgumentsBefore> before;
-    unheard([&] { before.emplace(op, call.arguments); });
+    without_listening([&] { before.emplace(op, call.arguments); });
     if (lacks_memory(op, stack)) {
       carry_out_without_memory(op, stack, without_kernel_);
     } else {
-      carry_out(op, stack);
+      execute(op, stack);
     }
-    unheard([&] { call.writes = before->changed(); });
+    without_listening([&] { call.writes = before->changed(); });
     call.results = last_of(stack, op.schema().returns().size());
     calls_.push_back(std::move(call));
   }

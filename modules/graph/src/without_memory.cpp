@@ -101,7 +101,7 @@ void for_each_tensor(Stack& results, const std::function<at::Tensor(const at::Te
 Stack on_meta(const c10::OperatorHandle& op, const Stack& arguments) {
   const StandIns made(arguments, without_memory);
   Stack results = made.arguments();
-  OperatorListener::carry_out(op, results);
+  OperatorListener::execute(op, results);
   for_each_tensor(results, [&](const at::Tensor& result) {
     const at::Tensor original = made.original(result);
     return original.defined() ? original : result;
@@ -122,7 +122,7 @@ Stack on_zeros(const c10::OperatorHandle& op, const Stack& arguments) {
   Stack results = made.arguments();
   {
     const c10::AutoGradMode no_gradients(false);
-    OperatorListener::carry_out(op, results);
+    OperatorListener::execute(op, results);
   }
   expect_tensors(arguments, results);
   const at::Tensor source = made.sum_of_trained();
@@ -144,12 +144,12 @@ bool lacks_memory(const c10::OperatorHandle& op, const Stack& stack) {
 void carry_out_without_memory(const c10::OperatorHandle& op, Stack& stack, WithoutKernel& without_kernel) {
   // A view needs only the shapes of other tensors, and shares the memory of its own.
   const auto is_viewed = [](const c10::Argument& each) { return each.alias_info() != nullptr && !each.alias_info()->isWrite(); };
-  if (std::ranges::any_of(op.schema().arguments(), is_viewed)) return OperatorListener::carry_out(op, stack);
+  if (std::ranges::any_of(op.schema().arguments(), is_viewed)) return OperatorListener::execute(op, stack);
   const size_t count = op.schema().arguments().size();
   const Stack arguments = torch::jit::last(stack, count).vec();
   torch::jit::drop(stack, count);
   Stack results;
-  OperatorListener::unheard([&] {
+  OperatorListener::without_listening([&] {
     if (!without_kernel.contains(op.operator_name())) {
       try {
         results = on_meta(op, arguments);

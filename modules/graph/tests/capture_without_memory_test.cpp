@@ -31,14 +31,14 @@ class WithoutMemory final : public OperatorListener {
     const auto& declared = op.schema().arguments();
     const auto arguments = torch::jit::last(stack, declared.size());
     const bool is_filled = !arguments.empty() && arguments[0].isTensor() && arguments[0].toTensor().is_meta();
-    if (is_filled) return carry_out(op, stack);
+    if (is_filled) return execute(op, stack);
     if (op.schema().name() != "aten::empty") return open(op, keys, stack);
     const int64_t numel = c10::multiply_integers(arguments[0].toIntVector());
     const auto dtype = arguments[1].isNone() ? at::kFloat : arguments[1].toScalarType();
     const size_t device = stack.size() - declared.size() + 3;
     EXPECT_EQ(declared[3].name(), "device");
     if (numel >= least_ && c10::isFloatingType(dtype)) stack[device] = c10::Device(at::kMeta);
-    carry_out(op, stack);
+    execute(op, stack);
   }
 
  private:

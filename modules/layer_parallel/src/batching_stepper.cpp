@@ -81,12 +81,12 @@ Stepper& BatchingStepper::stepper_for(const Rows& layers, const State& states, c
   bool already_searched = false;
   for (int64_t i = 0; together_ && i < layers.count; ++i) {
     const int64_t layer = layers.begin + i * layers.spacing;
-    uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
-    const bool is_trusted = options_.batching == Batching::always && looked_at != 0;
-    if (looked_at == stack_.pass() || is_trusted) continue;
+    uint64_t& checked_in_pass = checked_in_pass_[static_cast<size_t>(layer - stack_.range().begin)];
+    const bool is_trusted = options_.batching == Batching::always && checked_in_pass != 0;
+    if (checked_in_pass == stack_.pass() || is_trusted) continue;
     const std::string other = seen_->difference(stack_.parameters_of(layer), step_of(layer));
     if (other.empty()) {
-      looked_at = stack_.pass();
+      checked_in_pass = stack_.pass();
     } else if (!std::exchange(already_searched, true)) {
       find(states, extras);  // all layers may have changed
       i = -1;
@@ -104,7 +104,7 @@ OperatorTrace::Step BatchingStepper::step_of(int64_t layer) const {
 
 void BatchingStepper::find(const State& states, const State& extras) {
   unbatchable_.clear();
-  looked_at_.assign(static_cast<size_t>(stack_.range().size()), 0);
+  checked_in_pass_.assign(static_cast<size_t>(stack_.range().size()), 0);
   try {
     together_ = found(states, extras);
   } catch (const std::exception& e) {

@@ -38,8 +38,8 @@ class BatchingStepper : public Stepper {
   std::unique_ptr<Stepper> one_by_one_;
   std::unique_ptr<Stepper> together_;
   std::string unbatchable_;
-  std::optional<OperatorTrace> seen_;  // trace of the layers that run together
-  std::vector<uint64_t> looked_at_;    // by layer: the last pass in which its trace matched
+  std::optional<OperatorTrace> seen_;      // trace of the layers that run together
+  std::vector<uint64_t> checked_in_pass_;  // by layer: the last pass in which its trace matched
   uint64_t last_pass_ = 0;
 };
 

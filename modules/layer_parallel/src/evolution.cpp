@@ -138,7 +138,7 @@ State AdjointPropagator::through(Record& record, const Part& part, const State& 
 std::vector<std::unique_ptr<Linearised>> AdjointPropagator::linearised_again(const Record& record, const Part& part) const {
   const Runs& runs = record.runs;
   const AutocastScope autocast(tape_.autocast);
-  if (tape_.buffers) tape_.buffers->put_back();
+  if (tape_.buffers) tape_.buffers->restore();
   State states = rows(record.from, part.run, part.runs);
   Stepper& stepper = evolution_.stack.stepper(states, tape_.extras, evolution_.h);
   const Seeding seeding(evolution_);
@@ -188,7 +188,7 @@ const AdjointPropagator::CoarseSteps& AdjointPropagator::coarse_steps(const Leve
   const int64_t offset = steps % stride;
   coarse.first = offset + std::max<int64_t>(divide_up(from - offset, stride), 0) * stride;
   const int64_t count = (to - 1 - coarse.first) / stride + 1;
-  if (tape_.buffers) tape_.buffers->put_back();
+  if (tape_.buffers) tape_.buffers->restore();
   const AutocastScope autocast(tape_.autocast);
   Stepper& stepper = evolution_.stack.stepper(states.states, tape_.extras, evolution_.h * static_cast<double>(stride));
   const Seeding seeding(evolution_);

@@ -45,7 +45,7 @@ void visit(DetectorOptions& options, OptionVisitor& visitor) {
       {"warn", Reaction::warn}, {"more_iterations", Reaction::more_iterations}, {"serial", Reaction::serial}};
   visitor.field("every", options.every, at_least(0),
                 {.meaning = "training passes between two checks of the convergence; 0: no checks", .unit = "training passes"});
-  visitor.field("bound", options.bound, {.least = 0, .above = true},
+  visitor.field("bound", options.bound, {.least = 0, .excludes_least = true},
                 {.meaning = "largest accepted convergence factor of a pass with twice the iterations"});
   visitor.field("reaction", options.reaction, reactions, {.meaning = "reaction to a convergence factor above the bound"});
   visitor.field("max_iterations", options.max_iterations, at_least(1),
@@ -130,13 +130,13 @@ void IterationControl::pass(const TrainingPass& pass) {
   set(looks ? Iterations{std::max(2 * usual.forward, 3), std::max(2 * usual.backward, 3)} : usual);
   inner()->pass(pass);
   report_ = network_->report();
-  tell_of_divergence(pass.number);
+  warn_of_divergence(pass.number);
   if (!looks) return;
-  look(pass.number, usual);
+  check_convergence(pass.number, usual);
   set(wanted(pass.epoch));  // so that evaluations until the next pass use the same iterations as that pass
 }
 
-void IterationControl::tell_of_divergence(int64_t number) {
+void IterationControl::warn_of_divergence(int64_t number) {
   bool diverged = false;
   for_each_direction(report_, [&](const std::string& where, const Report& report) {
     if (!report.diverged) return;
@@ -153,7 +153,7 @@ void IterationControl::tell_of_divergence(int64_t number) {
   diverged_ = diverged;
 }
 
-void IterationControl::look(int64_t number, Iterations usual) {
+void IterationControl::check_convergence(int64_t number, Iterations usual) {
   Detection found{.pass = number, .iterations = usual, .where = "", .then = usual};
   bool any = false;
   bool iterates = false;

@@ -70,7 +70,7 @@ std::vector<std::string> lines_of(const std::vector<Block>& blocks, const LayerP
 
 void visit_training(LayerParallelOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Guess>> guesses{{"zero", Guess::zero}, {"previous", Guess::previous}};
-  visitor.field("final_time", options.final_time, {.least = 0, .above = true},
+  visitor.field("final_time", options.final_time, {.least = 0, .excludes_least = true},
                 {.meaning = "final time T of every ODE block; its step size is T / layers"});
   visitor.field("recompute", options.recompute, {.meaning = "keep the states at C-points only, and compute the others again in the backward pass"});
   visitor.field("guess", options.guess, guesses, {.meaning = "initial guess of the iterations of a pass"});

@@ -125,7 +125,7 @@ Modules LayerStack::modules() const {
 
 void LayerStack::set(const Modes& modes) {
   training_ = modes.training;
-  if (modes.of_parts.put_back()) ++pass_;  // modes changed: all layers are traced again
+  if (modes.of_parts.restore()) ++pass_;  // modes changed: all layers are traced again
 }
 
 std::vector<at::Tensor> LayerStack::parameters_of(int64_t index) const {

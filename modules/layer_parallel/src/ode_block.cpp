@@ -87,10 +87,10 @@ void OdeBlock::set_iterations(Iterations iterations) {
 
 OdeBlock::Direction::Direction(const Communicator& comm, const LevelPlan& plan, MgritOptions options, Guess guess, const PhaseObserver& observer)
     : c_points_(plan.c_points_of(0, comm.rank())), guess_(guess) {
-  const MgritFinish finish{.last_c_relaxation = true, .weighted = false};
-  from_zero_ = std::make_unique<Mgrit>(comm, plan, options, finish);
+  const FinalRelaxation final_relaxation{.last_c_relaxation = true, .weighted = false};
+  from_zero_ = std::make_unique<Mgrit>(comm, plan, options, final_relaxation);
   options.cycle.skip_downcycle = false;  // the first downcycle would ignore a guess
-  from_guess_ = std::make_unique<Mgrit>(comm, plan, options, finish);
+  from_guess_ = std::make_unique<Mgrit>(comm, plan, options, final_relaxation);
   for (Mgrit* solver : {from_zero_.get(), from_guess_.get()}) solver->observe(observer);
 }
 
@@ -146,7 +146,7 @@ State OdeBlock::forward(const State& input, const State& extras, const std::shar
   if (tape != nullptr && !stack_.buffers().empty()) tape->buffers.emplace(stacks_of(stack_.buffers()));
   std::optional<TensorSnapshot> buffers;
   ForwardPropagator layers(evolution(call), extras, tape, [&] {
-    if (buffers) buffers->put_back();  // undoes the effect of earlier marches
+    if (buffers) buffers->restore();  // undoes the effect of earlier marches
   });
   const auto beside_the_grid = [&](const Runs& runs, const State& from, std::optional<size_t>* record) {
     const State to = layers.march(runs, 1, tape != nullptr, each(from, [](const at::Tensor& t) { return t.unsqueeze(0); }), {});
@@ -175,7 +175,7 @@ State OdeBlock::backward(Pass& pass, const State& cotangent, const std::vector<a
   pass.versions.expect_unchanged();
   pass.tape.retain = retain;
   const RestoreOnExit buffers(stacks_of(stack_.buffers()));
-  if (pass.tape.buffers) pass.tape.buffers->put_back();  // evaluation mode reads the buffers
+  if (pass.tape.buffers) pass.tape.buffers->restore();  // evaluation mode reads the buffers
   const ModeGuard mode(stack_, *pass.modes);
   AdjointPropagator layers(evolution(pass.call), pass.tape, gradients);
   const auto beside_the_grid = [&](size_t record, const State& state) {

@@ -64,7 +64,7 @@ class Recording final : public graph::OperatorListener {
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) override {
     const c10::FunctionSchema& schema = op.schema();
     const auto arguments = torch::jit::last(stack, schema.arguments().size());
-    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
+    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return execute(op, stack);
     OperatorTrace::Call call{op};
     const std::string& name = op.operator_name().name;
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -76,7 +76,7 @@ class Recording final : public graph::OperatorListener {
     if (!std::all_of(schema.returns().begin(), schema.returns().end(), gives_tensors)) {
       doubt(concat("the layers read numbers from tensors, by ", name, ", and may behave differently for other numbers"));
     }
-    carry_out(op, stack);
+    execute(op, stack);
     for (const c10::IValue& value : torch::jit::last(stack, schema.returns().size())) call.results.push_back(result(value));
     trace_.calls_.push_back(std::move(call));
   }
@@ -150,7 +150,7 @@ class Comparison final : public graph::OperatorListener {
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) override {
     const size_t count = op.schema().arguments().size();
     const auto arguments = torch::jit::last(stack, count);
-    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return carry_out(op, stack);
+    if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) { return depends(value); })) return execute(op, stack);
     const std::string& name = op.operator_name().name;
     if (calls_ == expected_.calls_.size()) differ(concat(name, " instead of nothing"));
     const OperatorTrace::Call& call = expected_.calls_[calls_++];

@@ -9,7 +9,7 @@ void RandomWatch::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys
   if (drawn_by_.empty() && op.hasTag(at::Tag::nondeterministic_seeded)) {
     if (graph::draws(op, torch::jit::last(stack, op.schema().arguments().size()).vec())) drawn_by_ = op.operator_name().name;
   }
-  carry_out(op, stack);
+  execute(op, stack);
 }
 
 }  // namespace tw::layer_parallel

@@ -81,7 +81,7 @@ class GraphsOfLayers : public Linearised {
 class OneByOne : public Stepper {
  public:
   OneByOne(const LayerStack& stack, Integrator integrator, double dt)
-      : stack_(stack), integrator_(integrator), dt_(dt), looked_at_(static_cast<size_t>(stack.range().size()), 0) {}
+      : stack_(stack), integrator_(integrator), dt_(dt), checked_in_pass_(static_cast<size_t>(stack.range().size()), 0) {}
 
   bool runs_together() const override { return false; }
 
@@ -112,21 +112,21 @@ class OneByOne : public Stepper {
       with.seed(layer);
       return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
     }
-    uint64_t& looked_at = looked_at_[static_cast<size_t>(layer - stack_.range().begin)];
-    if (looked_at == stack_.pass()) return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
+    uint64_t& checked_in_pass = checked_in_pass_[static_cast<size_t>(layer - stack_.range().begin)];
+    if (checked_in_pass == stack_.pass()) return step(stack_.layer(layer), integrator_, state, with.extras, dt_);
     const RandomWatch watch;
     State result = step(stack_.layer(layer), integrator_, state, with.extras, dt_);
     TW_EXPECTS(watch.drawn_by().empty(), stack_.name_of(layer), " draws random numbers (", watch.drawn_by(),
                "), which differ between the iterations of a pass: make its block with BlockOptions{.random = true}. In evaluation mode a layer must "
                "draw none");
-    looked_at = stack_.pass();
+    checked_in_pass = stack_.pass();
     return result;
   }
 
   const LayerStack& stack_;
   Integrator integrator_;
   double dt_;
-  std::vector<uint64_t> looked_at_;  // by layer: the last pass in which it was checked to draw no random numbers
+  std::vector<uint64_t> checked_in_pass_;  // by layer: the last pass in which it was checked to draw no random numbers
 };
 
 class GraphOfStack : public Linearised {

@@ -191,7 +191,7 @@ LevelPlan filled_plan(std::vector<int64_t> cuts, const LevelOptions& levels) {
 
 std::unique_ptr<ParallelInTime> solver_of(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options,
                                           std::optional<JacobianKind> newton) {
-  if (!newton) return std::make_unique<Mgrit>(comm, plan, options, MgritFinish{.last_c_relaxation = true, .weighted = false});
+  if (!newton) return std::make_unique<Mgrit>(comm, plan, options, FinalRelaxation{.last_c_relaxation = true, .weighted = false});
   const NewtonOptions of_newton{.iterations = options.iterations,
                                 .tolerance = options.tolerance,
                                 .jacobian = *newton,

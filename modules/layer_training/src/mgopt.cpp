@@ -216,7 +216,7 @@ void MgOptOptions::validate() const {
 }
 
 void visit(MgOptOptions& options, OptionVisitor& visitor) {
-  visit_field(visitor, "learning_rate", options.learning_rate, {.least = 0, .above = true},
+  visit_field(visitor, "learning_rate", options.learning_rate, {.least = 0, .excludes_least = true},
               {.meaning = "learning rate of the gradient steps, by level"});
   visitor.field("pre_steps", options.pre_steps, at_least(0), {.meaning = "gradient steps of a level before its coarse correction"});
   visitor.field("post_steps", options.post_steps, at_least(0), {.meaning = "gradient steps of a level after its coarse correction"});

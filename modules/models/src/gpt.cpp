@@ -11,14 +11,14 @@ GptBranchImpl::GptBranchImpl(const GptOptions& options) : heads_(options.heads) 
   const int64_t width = options.width;
   norm1_ = register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
   attention_ = register_module("attention", torch::nn::Linear(width, 3 * width));
-  attended_ = register_module("attended", torch::nn::Linear(width, width));
+  attention_output_ = register_module("attended", torch::nn::Linear(width, width));
   norm2_ = register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
   wide_ = register_module("wide", torch::nn::Linear(width, 4 * width));
   narrow_ = register_module("narrow", torch::nn::Linear(4 * width, width));
   dropout_ = register_module("dropout", torch::nn::Dropout(options.dropout));
   const double last = 0.02 / std::sqrt(2.0 * static_cast<double>(options.blocks));
-  for (const auto& linear : {attention_, attended_, wide_, narrow_}) {
-    torch::nn::init::normal_(linear->weight, 0, linear.get() == attended_.get() || linear.get() == narrow_.get() ? last : 0.02);
+  for (const auto& linear : {attention_, attention_output_, wide_, narrow_}) {
+    torch::nn::init::normal_(linear->weight, 0, linear.get() == attention_output_.get() || linear.get() == narrow_.get() ? last : 0.02);
     torch::nn::init::zeros_(linear->bias);
   }
 }
@@ -30,7 +30,7 @@ torch::Tensor GptBranchImpl::attention(const torch::Tensor& x) {
   const auto parts =
       attention_(norm1_(x)).view({n, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);  // [n, heads, length, ...]
   const torch::Tensor attended = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0, /*is_causal=*/true);
-  return dropout_(attended_(attended.transpose(1, 2).reshape({n, length, width})));
+  return dropout_(attention_output_(attended.transpose(1, 2).reshape({n, length, width})));
 }
 
 torch::Tensor GptBranchImpl::mlp(const torch::Tensor& x) { return dropout_(narrow_(at::gelu(wide_(norm2_(x))))); }

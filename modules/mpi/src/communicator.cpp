@@ -64,7 +64,7 @@ CommunicatorState::~CommunicatorState() {
 }
 
 void CommunicatorState::leave() noexcept {
-  if (board && revoked_ancestor() == nullptr && std::uncaught_exceptions() == 0) board->record_left();
+  if (board && revoked_ancestor() == nullptr && std::uncaught_exceptions() == 0) board->record_release();
 }
 
 std::shared_ptr<CommunicatorState::Turns> CommunicatorState::turns_of(int from, int tag) {
@@ -99,8 +99,8 @@ std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm) {
 }
 void with_engine_paused(const Communicator& comm, const std::function<void()>& change) { comm.state()->runtime->engine().with_engine_paused(change); }
 
-void set_activity(const Communicator& comm, const std::string& occasion) {
-  with_engine_paused(comm, [&] { comm.state()->occasion = occasion; });
+void set_activity(const Communicator& comm, const std::string& activity) {
+  with_engine_paused(comm, [&] { comm.state()->activity = activity; });
 }
 
 // Records the calls made before the board existed.

@@ -100,10 +100,10 @@ int drain_before_finalize(MPI_Comm, int, void* value, void*) {
 // gather the ranks. If a rank that still computed then called MPI_Abort, the launcher hung in 2 of 80 jobs and crashed in another (in
 // PMIx_server_finalize).
 void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::CommunicatorState>& world) {
-  world->occasion = "leaving tw::Environment, which ends when all ranks leave it";
+  world->activity = "leaving tw::Environment, which ends when all ranks leave it";
   MPI_Request all_left = MPI_REQUEST_NULL;
   int code = MPI_Ibarrier(MPI_COMM_WORLD, &all_left);
-  const auto have_all_left = [&] {
+  const auto all_have_left = [&] {
     constexpr timespec between_looks{.tv_sec = 0, .tv_nsec = 100'000};  // no hurry here, and others may need the core
     int done = 0;
     if (code == MPI_SUCCESS) code = MPI_Test(&all_left, &done, MPI_STATUS_IGNORE);
@@ -111,12 +111,12 @@ void wait_for_others_to_leave(mpi::Engine& engine, const std::shared_ptr<mpi::Co
     nanosleep(&between_looks, nullptr);
     return false;
   };
-  engine.wait_for_peer(world, {.collective = Collective::barrier}, have_all_left, {});
+  engine.wait_for_peer(world, {.collective = Collective::barrier}, all_have_left, {});
 }
 
 // Open MPI 4 explains MPI_Abort in eight lines, which bury our message. Only MPI_Init reads the setting that suppresses them from the environment,
 // and MPI_Init must be able to explain its own failures. So we set Open MPI's variable here. No other MPI has this variable.
-void hush_open_mpi() {
+void suppress_abort_text() {
   if (auto* quiet = static_cast<bool*>(dlsym(RTLD_DEFAULT, "orte_execute_quiet"))) *quiet = true;
 }
 
@@ -253,7 +253,7 @@ std::string Environment::library_version() {
 void Environment::abort(std::string_view message, int exit_code) {
   if (!message.empty()) log_error(message);
   wait_until_output_is_read(std::chrono::seconds(1));
-  hush_open_mpi();
+  suppress_abort_text();
   if (mpi_runs()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -79,7 +79,7 @@ void Mailbox::send(std::vector<std::byte> bytes, Rank to) {
   const auto max_bytes = static_cast<size_t>(comm_.state()->runtime->largest_message());  // a longer message would arrive in pieces
   TW_EXPECTS(!bytes.empty() && bytes.size() <= max_bytes, "a message must have 1 to ", max_bytes, " bytes, got ", bytes.size());
   TW_EXPECTS(to >= 0 && to < comm_.size(), "rank ", to, " is not a rank of '", comm_.name(), "', so no message can be sent to it");
-  leave_at_most(max_in_flight - 1);
+  drain_to(max_in_flight - 1);
   ++sent_[static_cast<size_t>(to)];
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   const Call call{.collective = Collective::send, .peer = to, .count = static_cast<int64_t>(kept->size())};
@@ -106,7 +106,7 @@ std::optional<Mailbox::Message> Mailbox::take_within(std::chrono::nanoseconds ti
   return take();
 }
 
-void Mailbox::leave_at_most(size_t messages) {
+void Mailbox::drain_to(size_t messages) {
   while (sends_.size() > messages) {
     const size_t before = sends_.size();
     wait_until(comm_, Call(sends_.front().call), [&] {

@@ -11,23 +11,22 @@
 namespace tw::mpi {
 namespace {
 
-/// a. Each member sends `come` to the first member (the leader), with the number of its attempt.
+/// a. Each member sends `arrive` to the first member (the leader), with the number of its attempt.
 /// b. When the leader has heard from all, it sends each an `ask`: are you still here?
-/// c. A member that answers `stay` can no longer give up: it waits for the leader's decision. One that has given up does not answer, or sends `come`
-/// again.
-/// d. When all have answered, the leader sends `go`; if its time runs out first, it sends `nothing`.
+/// c. A member that answers `stay` can no longer give up: it waits for the decision. One that has given up does not answer, or arrives again.
+/// d. When all have answered, the leader sends `proceed`; if its time runs out first, it sends `cancel`.
 class Rendezvous : public Transfer {
  public:
   Rendezvous(CommunicatorState& comm, const std::vector<Rank>& members, std::chrono::milliseconds timeout, std::shared_ptr<std::atomic<bool>> over)
       : comm_(comm), members_(members), timeout_(timeout), over_(std::move(over)), attempt_(++comm.meetings), guests_(members.size()) {
     list_ = content_hash({reinterpret_cast<const char*>(members_.data()), members_.size() * sizeof(Rank)});
-    if (!leads()) send(members_[0], RendezvousMessage::Kind::come, attempt_);
+    if (!leads()) send(members_[0], RendezvousMessage::Kind::arrive, attempt_);
     comm_.may_hold_leftovers = true;  // a member that gives up never receives the messages sent to it afterwards
   }
 
   bool advance() override {
     listen();
-    if (!decided_) decided_ = leads() ? lead() : told_to_go_;
+    if (!decided_) decided_ = leads() ? lead() : may_proceed_;
     if (!decided_ && *over_ && !(committed_ && !leads())) give_up();
     return decided_ && all_sent();
   }
@@ -49,13 +48,13 @@ class Rendezvous : public Transfer {
       if (arrived == 0) return;
       RendezvousMessage message;
       check(MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, subset_tag, comm_.handle, MPI_STATUS_IGNORE), "MPI_Recv", comm_.name);
-      hear(message, status.MPI_SOURCE);
+      handle(message, status.MPI_SOURCE);
     }
   }
 
-  void hear(const RendezvousMessage& message, int from) {
+  void handle(const RendezvousMessage& message, int from) {
     switch (message.kind) {
-      case RendezvousMessage::Kind::come: comm_.came[from] = message; break;
+      case RendezvousMessage::Kind::arrive: comm_.arrivals[from] = message; break;
       case RendezvousMessage::Kind::stay:
         for (size_t i = 1; leads() && i < members_.size(); ++i) {
           if (members_[i] == from && guests_[i].asked == message.attempt) guests_[i].stays = true;
@@ -66,45 +65,45 @@ class Rendezvous : public Transfer {
         committed_ = true;
         send(from, RendezvousMessage::Kind::stay, attempt_);
         break;
-      case RendezvousMessage::Kind::go: told_to_go_ = told_to_go_ || message.attempt == attempt_; break;
-      case RendezvousMessage::Kind::nothing:
-        if (message.attempt == attempt_) throw Error(not_all_came());
+      case RendezvousMessage::Kind::proceed: may_proceed_ = may_proceed_ || message.attempt == attempt_; break;
+      case RendezvousMessage::Kind::cancel:
+        if (message.attempt == attempt_) throw Error(not_all_arrived());
     }
   }
 
   // True when all members have answered `stay`.
   bool lead() {
     for (size_t i = 1; i < members_.size(); ++i) {
-      const auto note = comm_.came.find(members_[i]);
-      if (note == comm_.came.end() || note->second.list != list_) return false;
+      const auto note = comm_.arrivals.find(members_[i]);
+      if (note == comm_.arrivals.end() || note->second.list != list_) return false;
     }
     bool all_stay = true;
     for (size_t i = 1; i < members_.size(); ++i) {
-      const uint64_t attempt = comm_.came[members_[i]].attempt;
+      const uint64_t attempt = comm_.arrivals[members_[i]].attempt;
       if (guests_[i].asked != attempt) {
         guests_[i] = {.asked = attempt, .stays = false};
         send(members_[i], RendezvousMessage::Kind::ask, attempt);
       }
       all_stay = all_stay && guests_[i].stays;
     }
-    if (all_stay) tell_all(RendezvousMessage::Kind::go);
+    if (all_stay) send_to_all(RendezvousMessage::Kind::proceed);
     return all_stay;
   }
 
   void give_up() {
-    if (leads()) tell_all(RendezvousMessage::Kind::nothing);
-    throw Error(not_all_came());
+    if (leads()) send_to_all(RendezvousMessage::Kind::cancel);
+    throw Error(not_all_arrived());
   }
 
-  std::string not_all_came() const {
+  std::string not_all_arrived() const {
     return concat("not all of the ", members_.size(), " members called Communicator::subset() on '", comm_.name, "' within ", timeout_.count(),
                   " ms");
   }
 
-  void tell_all(RendezvousMessage::Kind kind) {
+  void send_to_all(RendezvousMessage::Kind kind) {
     for (size_t i = 1; i < members_.size(); ++i) {
       if (guests_[i].asked == 0) continue;
-      if (comm_.came[members_[i]].attempt == guests_[i].asked) comm_.came.erase(members_[i]);  // it may have come again, for another list
+      if (comm_.arrivals[members_[i]].attempt == guests_[i].asked) comm_.arrivals.erase(members_[i]);  // it may have come again, for another list
       send(members_[i], kind, guests_[i].asked);
     }
   }
@@ -128,7 +127,7 @@ class Rendezvous : public Transfer {
   const uint64_t attempt_;
   uint64_t list_ = 0;  // hash of the members
   bool committed_ = false;
-  bool told_to_go_ = false;
+  bool may_proceed_ = false;
   bool decided_ = false;
   std::vector<Guest> guests_;  // used by the leader; by position among the members
   std::list<RendezvousMessage> sent_;

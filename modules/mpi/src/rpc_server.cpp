@@ -28,7 +28,7 @@ class RpcServer::Listening : public Transfer {
   }
 
   bool advance() override {
-    while (hears()) {
+    while (is_accepting()) {
       auto request = requests_.next();
       if (!request) break;
       if (request->size == 0) {
@@ -39,9 +39,9 @@ class RpcServer::Listening : public Transfer {
         clients_[request->from].held.push_back({.request = std::move(*request)});
       }
     }
-    bool all_told = true;
-    for (auto& [rank, client] : clients_) all_told = serve(rank, client) && all_told;
-    const bool is_over = !hears() && all_told;
+    bool all_served = true;
+    for (auto& [rank, client] : clients_) all_served = serve(rank, client) && all_served;
+    const bool is_over = !is_accepting() && all_served;
     if (is_over) --comm_.traffic.open;
     return is_over;
   }
@@ -64,12 +64,12 @@ class RpcServer::Listening : public Transfer {
   struct Client {
     std::deque<Held> held;
     rpc::Ends ends;  // the message being sent
-    MPI_Request telling = MPI_REQUEST_NULL;
+    MPI_Request sending = MPI_REQUEST_NULL;
     int64_t ended = 0;
     std::string failure;  // of the last call that ended; no other call ends until the client has been sent it
   };
 
-  bool hears() const { return !control_->closed || left_ < control_->clients; }
+  bool is_accepting() const { return !control_->closed || left_ < control_->clients; }
 
   /// Does what it can without blocking; true once no call of the client is left and the client knows it.
   bool serve(int rank, Client& client) {
@@ -80,19 +80,19 @@ class RpcServer::Listening : public Transfer {
         ++client.ended;
         ++control_->ended;
       }
-      if (!is_done(client.telling, comm_)) return false;
+      if (!is_done(client.sending, comm_)) return false;
       if (client.ends.count == client.ended) return client.held.empty();
-      tell_ends(rank, client);
+      send_ends(rank, client);
     }
   }
 
-  void tell_ends(int rank, Client& client) {
+  void send_ends(int rank, Client& client) {
     client.ends.count = client.ended;
     const size_t length = client.failure.copy(client.ends.failure.data(), client.ends.failure.size() - 1);
     client.ends.failure[length] = 0;
     client.failure.clear();
     const auto bytes = static_cast<int>(offsetof(rpc::Ends, failure) + (length > 0 ? length + 1 : 0));
-    check(MPI_Isend(&client.ends, bytes, MPI_BYTE, rank, rpc::ends_tag, comm_.handle, &client.telling), "MPI_Isend", comm_.name);
+    check(MPI_Isend(&client.ends, bytes, MPI_BYTE, rank, rpc::ends_tag, comm_.handle, &client.sending), "MPI_Isend", comm_.name);
   }
 
   /// Does what it can without blocking; true once the call has ended.

@@ -105,8 +105,8 @@ class Runtime {
 
 /// Message between the members of a new subset; see rendezvous.cpp.
 struct RendezvousMessage {
-  enum class Kind : int32_t { come, ask, stay, go, nothing };
-  Kind kind = Kind::come;
+  enum class Kind : int32_t { arrive, ask, stay, proceed, cancel };
+  Kind kind = Kind::arrive;
   uint64_t list = 0;     // hash of the members
   uint64_t attempt = 0;  // attempt of the member that is not the leader
 };
@@ -148,13 +148,13 @@ struct CommunicatorState {
   uint64_t calls = 0;                                    // collective calls begun
   uint64_t finished = 0;                                 // collective calls ended
   Call last_call;                                        // call that started last
-  std::string occasion;                                  // see set_activity()
+  std::string activity;                                  // see set_activity()
   std::shared_ptr<Board> board;
   std::map<int, LastSeen> notes;  // other ranks' messages about what they wait for
   std::atomic<bool> revoked = false;
   std::string revoked_because;
-  uint64_t meetings = 0;                  // number of subsets this rank has tried to make
-  std::map<int, RendezvousMessage> came;  // members that wait for a subset led by this rank
+  uint64_t meetings = 0;                      // number of subsets this rank has tried to make
+  std::map<int, RendezvousMessage> arrivals;  // members that wait for a subset led by this rank
 
   std::shared_ptr<void> attachment;
 

@@ -24,7 +24,7 @@ std::optional<LastSeen> last_seen(const CommunicatorState& comm, int rank) {
 // Whether `rank`, which is inside a call according to the board, is not waiting in it: a rank that had waited as long as this one would have
 // announced its wait.
 bool does_not_wait(const Operation& operation, int rank, const LastSeen& seen, std::chrono::milliseconds waited) {
-  if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.ago < waited * 7 / 8) return false;
+  if (operation.number == 0 || seen.finished >= std::min(seen.calls, operation.number) || seen.idle < waited * 7 / 8) return false;
   const auto note = operation.comm->notes.find(rank);
   if (note == operation.comm->notes.end()) return true;
   const bool waits_for_message = note->second.calls == 0;
@@ -60,7 +60,7 @@ std::string call_elsewhere(const CommunicatorState& comm, int rank) {
 bool is_leaving(const Operation& operation) { return operation.number == 0 && operation.call.collective == Collective::barrier; }
 
 // Whether `seen` waits in that barrier, too.
-bool leaves(const LastSeen& seen) { return seen.left || (seen.calls == 0 && seen.call.collective == Collective::barrier); }
+bool leaves(const LastSeen& seen) { return seen.has_released || (seen.calls == 0 && seen.call.collective == Collective::barrier); }
 
 // Describes what `rank` does; empty if it waits in the same call.
 std::string describe_other(const Operation& operation, int rank, std::chrono::milliseconds waited) {
@@ -70,7 +70,7 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
   if (seen->calls == 0 && seen->call.collective != Collective::none) {
     return concat("rank ", rank, " waits elsewhere: last seen in ", seen->call.describe());
   }
-  if (seen->left && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
+  if (seen->has_released && seen->calls < operation.number) return concat("rank ", rank, " has left, after call ", seen->calls);
   const bool elsewhere = does_not_wait(operation, rank, *seen, waited);
   if (operation.number > 0 && seen->calls == operation.number && seen->call != operation.call) {
     return concat("rank ", rank, " is in another call: ", seen->call.describe());
@@ -78,7 +78,7 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
   if (operation.number > 0 && seen->calls >= operation.number) {
     return elsewhere ? concat("rank ", rank, " has begun this call and does not wait for it: it is computing, or was stopped") : "";
   }
-  const std::string ago = seen->ago.count() > 0 ? concat(seconds(seen->ago), " ago ") : "";
+  const std::string ago = seen->idle.count() > 0 ? concat(seconds(seen->idle), " ago ") : "";
   if (seen->calls == 0) return concat("rank ", rank, " is late: it has made no call yet", call_elsewhere(*operation.comm, rank));
   const char* where = seen->finished == seen->calls ? "leaving" : elsewhere ? "beginning" : "in";
   return concat("rank ", rank, " is late: last seen ", ago, where, " call ", seen->calls, ", ", seen->call.describe(),
@@ -86,10 +86,10 @@ std::string describe_other(const Operation& operation, int rank, std::chrono::mi
 }
 
 // The activities set on this communicator and its ancestors, nearest first, one per line.
-std::string occasions_of(const CommunicatorState& comm) {
+std::string activities_of(const CommunicatorState& comm) {
   std::string text;
   for (const CommunicatorState* state = &comm; state != nullptr; state = state->parent.get()) {
-    if (!state->occasion.empty()) text += "\n  in " + state->occasion;
+    if (!state->activity.empty()) text += "\n  in " + state->activity;
   }
   return text;
 }
@@ -112,7 +112,7 @@ std::string explain_wait(const Operation& operation, std::chrono::milliseconds w
   std::string text = concat("rank ", comm.rank, " of '", comm.name, "' has waited ", seconds(waited), " in ");
   if (operation.number > 0) text += concat("call ", operation.number, ", ");
   text += operation.call.describe();
-  text += occasions_of(comm);
+  text += activities_of(comm);
   for (int rank = 0; rank < comm.size; ++rank) {
     const bool concerned = operation.number > 0 || is_leaving(operation) || operation.call.peer == rank;
     const std::string line = rank == comm.rank || !concerned ? "" : describe_other(operation, rank, waited);
@@ -128,12 +128,12 @@ std::string Stall::who_left(const Operation& operation, Clock::time_point now) {
     return "";  // most waits are short, and reading the board slows the other ranks' cores
   for (int rank = 0; rank < comm.size; ++rank) {
     const auto seen = comm.board->last_seen(rank);
-    if (!seen || !seen->left || seen->calls >= operation.number) continue;
+    if (!seen || !seen->has_released || seen->calls >= operation.number) continue;
     if (!saw_leave_) saw_leave_ = now;
     if (now - *saw_leave_ < moment) return "";
     return concat("rank ", rank, " has left '", comm.name, "' after call ", seen->calls, ", and rank ", comm.rank, " waits for it in call ",
                   operation.number, ", ", operation.call.describe(), ": do all ranks make the same number of steps? See Uneven and join()",
-                  occasions_of(comm));
+                  activities_of(comm));
   }
   return "";
 }

@@ -68,7 +68,7 @@ class Fas {
   double rounding() const { return rounding_of(levels_.front().u.states); }
 
   /// Runs the last relaxation and collects the solution.
-  Solution finish(const MgritFinish& how) {
+  Solution finish(const FinalRelaxation& how) {
     const auto begin = std::chrono::steady_clock::now();
     const LevelState& fine = levels_.front();
     levels_.resize(1);  // frees memory for the states that the last relaxation keeps
@@ -241,7 +241,7 @@ class Fas {
 
 LevelPlan serial(const LevelPlan& plan) { return {{{.steps = plan.level(0).steps}}, plan.cuts(), plan.owner()}; }
 
-Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish,
+Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOptions& options, const FinalRelaxation& final_relaxation,
                  const PhaseObserver& observer, Propagator& propagator, const State& origin, const State& guess) {
   Report report;
   report.steps.assign(static_cast<size_t>(plan.levels()), 0);
@@ -264,20 +264,20 @@ Solution iterate(const Communicator& comm, const LevelPlan& plan, const MgritOpt
   if (decides) look_at_the_end();
   Solution solution;
   if (!decides) {
-    solution = fas.finish(finish);
+    solution = fas.finish(final_relaxation);
     look_at_the_end();
   }
   report.converged = plan.levels() == 1 || (watch.finite() && watch.below());
   report.diverged = !report.converged && (report.diverged || !watch.finite());
   if (report.diverged && options.on_divergence == OnDivergence::serial) {
-    solution = iterate(comm, serial(plan), options, finish, observer, propagator, origin, {});
+    solution = iterate(comm, serial(plan), options, final_relaxation, observer, propagator, origin, {});
     add_costs(report, solution.report);
     report.serial = true;
     report.converged = is_finite(comm, solution.points);
     solution.report = std::move(report);
     return solution;
   }
-  if (decides) solution = fas.finish(finish);
+  if (decides) solution = fas.finish(final_relaxation);
   solution.report = std::move(report);
   return solution;
 }
@@ -288,14 +288,15 @@ void visit(MgritOptions& options, OptionVisitor& visitor) {
   visitor.field("iterations", options.iterations, at_least(0), {.meaning = "largest number of iterations; 0: all steps one after the other"});
   visitor.field("tolerance", options.tolerance, {.least = 0}, {.meaning = "residual below which the iterations stop; 0: all iterations"});
   visitor.group("cycle", options.cycle);
-  visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .above = true}, {.meaning = "weight w of C-relaxations, by level"});
+  visit_field(visitor, "weights", options.weights, {.least = 0, .most = 2, .excludes_least = true},
+              {.meaning = "weight w of C-relaxations, by level"});
   visit_residuals(options.residuals, options.on_divergence, visitor);
 }
 
-void visit(MgritFinish& finish, OptionVisitor& visitor) {
-  visitor.field("last_c_relaxation", finish.last_c_relaxation, {.meaning = "relax the C-points once more"});
-  visitor.field("weighted", finish.weighted, {.meaning = "weight the last relaxation of the C-points as on level 0"});
-  visitor.field("store_all", finish.store_all, {.meaning = "keep all points", .may_differ = true});
+void visit(FinalRelaxation& final_relaxation, OptionVisitor& visitor) {
+  visitor.field("last_c_relaxation", final_relaxation.last_c_relaxation, {.meaning = "relax the C-points once more"});
+  visitor.field("weighted", final_relaxation.weighted, {.meaning = "weight the last relaxation of the C-points as on level 0"});
+  visitor.field("store_all", final_relaxation.store_all, {.meaning = "keep all points", .may_differ = true});
 }
 
 void MgritOptions::validate() const {
@@ -308,17 +309,18 @@ void MgritOptions::validate() const {
 namespace {
 
 /// Lines that must be equal on all ranks.
-std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const MgritFinish& finish) {
+std::vector<std::string> lines_of(const LevelPlan& plan, const MgritOptions& options, const FinalRelaxation& final_relaxation) {
   std::vector<std::string> lines = layer_parallel::lines_of(plan);
-  for (auto& options_lines : {value_lines(options), value_lines(finish)}) lines.insert(lines.end(), options_lines.begin(), options_lines.end());
+  for (auto& options_lines : {value_lines(options), value_lines(final_relaxation)})
+    lines.insert(lines.end(), options_lines.begin(), options_lines.end());
   return lines;
 }
 
 }  // namespace
 
-Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish)
-    : comm_(comm), plan_(std::move(plan)), options_(options), finish_(finish) {
-  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_, finish_));
+Mgrit::Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, FinalRelaxation final_relaxation)
+    : comm_(comm), plan_(std::move(plan)), options_(options), final_relaxation_(final_relaxation) {
+  expect_same_on_all_ranks(comm_, "the plan and the options of a solver", lines_of(plan_, options_, final_relaxation_));
   options_.validate();
   TW_EXPECTS(plan_.ranks() == comm.size(), "the plan is for ", plan_.ranks(), " ranks, but there are ", comm.size(), " in communicator ",
              comm.name());
@@ -331,8 +333,8 @@ void Mgrit::set_iterations(int iterations) {
 
 Solution Mgrit::solve(Propagator& propagator, const State& origin, const State& guess) {
   return revoke_on_exception(comm_, [&] {
-    if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, finish_, observer_, propagator, origin, {});
-    return iterate(comm_, plan_, options_, finish_, observer_, propagator, origin, guess);
+    if (options_.iterations == 0) return iterate(comm_, serial(plan_), options_, final_relaxation_, observer_, propagator, origin, {});
+    return iterate(comm_, plan_, options_, final_relaxation_, observer_, propagator, origin, guess);
   });
 }
 

@@ -17,7 +17,7 @@ namespace tw::layer_parallel::mgrit {
 /// Options except those of the solver.
 static void visit(Options<State>& options, OptionVisitor& visitor) {
   LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-  visitor.field("final_time", options.final_time, {.least = 0, .above = true}, {.meaning = "final time T; point k is at T k / N"});
+  visitor.field("final_time", options.final_time, {.least = 0, .excludes_least = true}, {.meaning = "final time T; point k is at T k / N"});
   visit(levels, visitor);
   visitor.presence("guess", static_cast<bool>(options.guess));
   visitor.field("times", options.times, Bounds{}, {.meaning = "times of the points; empty: equal steps to final_time"});
@@ -90,7 +90,7 @@ Result<State> detail::solve(const Communicator& comm, const State& u0, int64_t s
     MgritOptions solver = options.solver;
     if (options.guess) solver.cycle.skip_downcycle = false;
     const LevelOptions levels{options.levels, options.coarsening, options.min_coarse};
-    Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver, options.finish);
+    Mgrit mgrit(own, level_plan(steps, own.size(), levels, StepOwner::right, options.costs), solver, options.final_relaxation);
     const LevelPlan& plan = mgrit.plan();
     StepwisePropagator propagator([&](const March& march, int64_t k, const State& from) {
       const int64_t stride = march.plan.level(march.level).stride;

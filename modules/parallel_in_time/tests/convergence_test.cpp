@@ -71,7 +71,7 @@ double error_after(const Exactness& e, int iterations) {
                                         {.levels = e.levels,
                                          .coarsening = e.c,
                                          .solver = {.iterations = iterations, .cycle = {.relaxations = e.nu, .skip_downcycle = e.skip}},
-                                         .finish = {.last_c_relaxation = e.last_c_relaxation, .store_all = true}});
+                                         .final_relaxation = {.last_c_relaxation = e.last_c_relaxation, .store_all = true}});
   return error_of(u, in_series(u0, e.steps, 1, turn));
 }
 
@@ -101,9 +101,10 @@ TEST(Mgrit, IsExactAfterAsManyIterationsAsTheTheoremSaysAndNotBefore) {
 TEST(Mgrit, TheLastRelaxationIsWeighted) {
   const Pair u0{1, 0};
   const auto solved = [&](bool last, double weight) {
-    return mgrit::solve(
-               world(), u0, 32, turn,
-               {.coarsening = 4, .solver = {.iterations = 1, .cycle = {.relaxations = 0}, .weights = weight}, .finish = {.last_c_relaxation = last}})
+    return mgrit::solve(world(), u0, 32, turn,
+                        {.coarsening = 4,
+                         .solver = {.iterations = 1, .cycle = {.relaxations = 0}, .weights = weight},
+                         .final_relaxation = {.last_c_relaxation = last}})
         .u.end;
   };
   const Pair before = solved(false, 1);
@@ -121,7 +122,7 @@ TEST(Mgrit, HasNoResidualWhereItBeginsFromTheSerialSolution) {
                                           {.final_time = 64,
                                            .levels = 3,
                                            .solver = {.iterations = 3, .cycle = {.relaxations = {1, 0}, .f_cycle = f_cycle}, .weights = 1.3},
-                                           .finish = {.store_all = true},
+                                           .final_relaxation = {.store_all = true},
                                            .guess = [&](double t) { return serial[static_cast<size_t>(std::lround(t))]; }});
     ASSERT_EQ(report.residuals.size(), 3U);
     EXPECT_EQ(report.residuals[0], 0.0) << "the same steps from the same values";
@@ -300,7 +301,7 @@ TEST(Mgrit, DoesAsItIsToldWhereItDiverges) {
     return mgrit::solve(world(), u0, 64, turn,
                         {.coarsening = 8,
                          .solver = {.iterations = 4, .cycle = {.relaxations = 0, .skip_downcycle = false}, .on_divergence = reaction},
-                         .finish = {.store_all = true}});
+                         .final_relaxation = {.store_all = true}});
   };
   const auto [reported, report] = solved(OnDivergence::report);
   EXPECT_TRUE(report.diverged);

@@ -57,7 +57,8 @@ template <class T, class Step, class Apart>
 void expect_equals_serial(const T& u0, const Step& step, const Apart& apart, double tolerance = 1e-13) {
   constexpr int64_t steps = 27;
   const std::vector<T> serial = in_series(u0, steps, 2, step);
-  const auto [u, report] = mgrit::solve(world(), u0, steps, step, {.final_time = 2, .levels = 3, .coarsening = 3, .finish = {.store_all = true}});
+  const auto [u, report] =
+      mgrit::solve(world(), u0, steps, step, {.final_time = 2, .levels = 3, .coarsening = 3, .final_relaxation = {.store_all = true}});
   EXPECT_LE(apart(u.end, serial.back()), tolerance);
   EXPECT_EQ(u.spacing, 1);
   for (size_t i = 0; i < u.values.size(); ++i) EXPECT_LE(apart(u.values[i], serial[static_cast<size_t>(u.first) + i]), tolerance) << i;
@@ -116,7 +117,7 @@ TEST(Ode, TakesAnyNumberOfStepsLevelsAndRanks) {
 TEST(Ode, KeepsThePointsThatItIsAskedFor) {
   const std::vector<double> serial = in_series(1.0, 24, 1, decay);
   for (const bool all : {false, true}) {
-    const auto [u, report] = mgrit::solve(world(), 1.0, 24, decay, {.finish = {.store_all = all}});
+    const auto [u, report] = mgrit::solve(world(), 1.0, 24, decay, {.final_relaxation = {.store_all = all}});
     EXPECT_EQ(u.spacing, all ? 1 : 4);
     int64_t count = 0;
     for (size_t i = 0; i < u.values.size(); ++i) EXPECT_NEAR(u.values[i], serial[static_cast<size_t>(u.first) + i * (all ? 1 : 4)], 1e-13);
@@ -130,7 +131,7 @@ TEST(Ode, KeepsThePointsThatItIsAskedFor) {
 TEST(Ode, SharesStepsByTheirCost) {
   std::vector<double> costs(32, 1);
   std::fill(costs.begin(), costs.begin() + 8, 9.0);
-  const auto [u, report] = mgrit::solve(world(), 1.0, 32, decay, {.finish = {.store_all = true}, .costs = costs});
+  const auto [u, report] = mgrit::solve(world(), 1.0, 32, decay, {.final_relaxation = {.store_all = true}, .costs = costs});
   EXPECT_NEAR(u.end, in_series(1.0, 32, 1, decay).back(), 1e-13);
   if (world().size() == 2) {
     EXPECT_EQ(u.values.size(), world().rank() == 0 ? 5U : 28U);
@@ -150,7 +151,7 @@ TEST(Ode, BeginsWithTheGuess) {
 TEST(Ode, RecordsNothing) {
   const at::Tensor weight = at::full({2}, 0.5, at::kDouble).set_requires_grad(true);
   const auto [u, report] = mgrit::solve(world(), weight.clone(), 16, [&](double, double dt, const at::Tensor& v) { return v - dt * weight * v; },
-                                        {.finish = {.store_all = true}});
+                                        {.final_relaxation = {.store_all = true}});
   EXPECT_FALSE(u.end.requires_grad());
   for (const at::Tensor& value : u.values) EXPECT_FALSE(value.requires_grad());
 }

@@ -9,10 +9,10 @@
 namespace tw {
 
 // No call can follow a failed one if split layers use the user's communicators, or if replicas make their calls independently.
-Calls::Calls(const Mesh& of, ReplicaMeeting replicas)
+Calls::Calls(const Mesh& of, ReplicaSync replicas)
     : steps_(of.comm()),
       mesh_(steps_.comm(), of.shape().axes()),
-      can_restart_(size_along(of.shape(), "tensor") == 1 && (replicas == ReplicaMeeting::every_step || size_along(of.shape(), "data") == 1)) {
+      can_restart_(size_along(of.shape(), "tensor") == 1 && (replicas == ReplicaSync::every_step || size_along(of.shape(), "data") == 1)) {
   if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
 }
 

@@ -14,7 +14,7 @@ namespace tw {
 class Calls {
  public:
   /// Collective. @param of the user's mesh
-  Calls(const Mesh& of, ReplicaMeeting replicas);
+  Calls(const Mesh& of, ReplicaSync replicas);
 
   const Mesh& mesh() const noexcept { return mesh_; }
 

@@ -56,7 +56,7 @@ std::string CutModule::problem() const {
 
 int64_t CutModule::mode() const { return module_->is_training() ? 1 : 2; }
 
-void CutModule::lead(pipeline::Pipeline& stages) const {
+void CutModule::apply_mode_to(pipeline::Pipeline& stages) const {
   if (stages.is_training() != module_->is_training()) stages.train(module_->is_training());
 }
 

@@ -27,7 +27,7 @@ class CutModule {
   /// 1: training, 2: evaluation.
   int64_t mode() const;
   /// Puts the stages into the mode of the module.
-  void lead(pipeline::Pipeline& stages) const;
+  void apply_mode_to(pipeline::Pipeline& stages) const;
 
  private:
   struct Part {

@@ -24,25 +24,25 @@ std::vector<std::string> axes_without(const MeshShape& shape, const std::string&
 }
 
 /// The mesh of the ranks that communicate in every update; empty: the whole mesh.
-std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaMeeting replicas) {
-  if (replicas == ReplicaMeeting::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
+std::optional<Mesh> mesh_of_update(const Mesh& mesh, ReplicaSync replicas) {
+  if (replicas == ReplicaSync::every_step || size_along(mesh.shape(), "data") == 1) return std::nullopt;
   const std::vector<std::string> axes = axes_without(mesh.shape(), "data");
   return axes.empty() ? Mesh(mesh.comm().split(mesh.comm().rank(), 0), {{"data", 1}}) : mesh.sub(axes);
 }
 
 }  // namespace
 
-ModelRanks::ModelRanks(const Mesh& mesh, ReplicaMeeting replicas)
+ModelRanks::ModelRanks(const Mesh& mesh, ReplicaSync replicas)
     : mesh_(mesh),
       replica_(mesh_of_update(mesh, replicas)),
-      comm_(meeting().comm().dup()),
+      comm_(update_mesh().comm().dup()),
       places_(mesh, sample_axes),
-      samples_(meeting(), sample_axes),
+      samples_(update_mesh(), sample_axes),
       model_(mesh, model_axes),
       parts_(mesh, with_shard()) {}
 
 std::vector<int> ModelRanks::place_of() const {
-  const MeshShape& shape = meeting().shape();
+  const MeshShape& shape = update_mesh().shape();
   const std::vector<std::string> along = nontrivial_axes(shape, sample_axes);
   std::vector<int> places;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
@@ -59,7 +59,7 @@ std::vector<int> ModelRanks::place_of() const {
 
 SumRanks ModelRanks::of_sums() const {
   const auto along = [](const Mesh& mesh, const char* axis) { return size_along(mesh.shape(), axis) > 1 ? &mesh[axis] : nullptr; };
-  return {.data = along(meeting(), "data"), .shard = along(mesh_, "shard"), .model = model_.comm()};
+  return {.data = along(update_mesh(), "data"), .shard = along(mesh_, "shard"), .model = model_.comm()};
 }
 
 }  // namespace tw

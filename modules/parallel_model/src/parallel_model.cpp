@@ -63,7 +63,7 @@ class ParallelModel::Impl {
   Impl(const Mesh& of, std::shared_ptr<Calls> calls, std::unique_ptr<Program> program, const ParallelOptions& options)
       : calls_(std::move(calls)),
         replicas_(options.replicas),
-        lasting_(is_apart(of) ? of.comm().split(of.coordinate("data"), of.comm().rank()) : of.comm().dup()),
+        lasting_(is_independent(of) ? of.comm().split(of.coordinate("data"), of.comm().rank()) : of.comm().dup()),
         ranks_(std::make_unique<ModelRanks>(mesh(), replicas_)),
         micro_batches_(options.micro_batches),
         program_(std::move(program)),
@@ -140,7 +140,7 @@ class ParallelModel::Impl {
     const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
     buffers_.remember();
     try {
-      return calls_->together([&, here = facts.weight, &all = update] { return make_step(inputs, targets, loss, here, all); });
+      return calls_->together([&, target_weight = facts.weight, &all = update] { return make_step(inputs, targets, loss, target_weight, all); });
     } catch (...) {
       buffers_.restore();
       drop_gradients();
@@ -148,7 +148,7 @@ class ParallelModel::Impl {
     }
   }
 
-  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double here, const Update& update) {
+  double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double target_weight, const Update& update) {
     const RanksAlong& samples = ranks_->samples();
     const auto place = static_cast<size_t>(samples.rank());
     const std::vector<std::pair<at::Tensor, at::Tensor>> frozen = frozen_gradients();
@@ -156,7 +156,7 @@ class ParallelModel::Impl {
                                .targets = targets,
                                .loss = loss,
                                .rows = update.rows[place],
-                               .here = here,
+                               .target_weight = target_weight,
                                .weight = update.weight,
                                .update = state_.updates(),
                                .place = ranks_->places().rank(),
@@ -282,7 +282,7 @@ class ParallelModel::Impl {
     return on_all_ranks(lasting_, "reading the state of the optimizer", [&] { return OptimizerState(optimizer, optimized_); });
   }
 
-  bool is_apart(const Mesh& mesh) const { return replicas_ == ReplicaMeeting::apart && size_along(mesh.shape(), "data") > 1; }
+  bool is_independent(const Mesh& mesh) const { return replicas_ == ReplicaSync::independent && size_along(mesh.shape(), "data") > 1; }
   TrainableModel& model() const { return program_->model(); }
   const Mesh& mesh() const { return calls_->mesh(); }
 
@@ -307,7 +307,7 @@ class ParallelModel::Impl {
   }
 
   std::shared_ptr<Calls> calls_;
-  ReplicaMeeting replicas_;
+  ReplicaSync replicas_;
   Communicator lasting_;  // ranks that communicate in every update; never revoked, so that a model whose call has failed can be saved
   std::unique_ptr<ModelRanks> ranks_;
   int64_t micro_batches_;

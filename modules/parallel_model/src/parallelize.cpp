@@ -29,7 +29,7 @@ void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   options.validate();
   if (!options.compressor) return;
   TW_EXPECTS(size_along(mesh.shape(), "shard") == 1, "gradients along `shard` cannot be compressed: leave out the axis or the compressor");
-  TW_EXPECTS(options.replicas == ReplicaMeeting::every_step,
+  TW_EXPECTS(options.replicas == ReplicaSync::every_step,
              "a compressor has no use if replicas train apart, since no gradients are reduced: leave it out");
 }
 
@@ -96,7 +96,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                               .example = example,
                                                               .problem = [cut] { return cut->problem(); },
                                                               .mode = [cut] { return cut->mode(); },
-                                                              .before_pass = [cut, stages = made.get()] { cut->lead(*stages); },
+                                                              .before_pass = [cut, stages = made.get()] { cut->apply_mode_to(*stages); },
                                                               .explanation = plan.explain(),
                                                               .initial = initial}),
                                             options);

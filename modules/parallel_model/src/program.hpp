@@ -30,7 +30,7 @@ struct ProgramPass {
   const std::vector<at::Tensor>& targets;
   const Loss& loss;
   int64_t rows = 0;                           ///< rows at this place
-  double here = 0;                            ///< weight of `targets`
+  double target_weight = 0;                   ///< weight of `targets`
   double weight = 1;                          ///< number by which the sum of weighted means is divided
   int64_t update = 0;                         ///< number of the update, from 0
   int64_t place = 0;                          ///< place along the sample axes
@@ -40,7 +40,7 @@ struct ProgramPass {
   /// The factor of a micro-batch's mean.
   double factor(const std::vector<at::Tensor>& part_of_targets, int64_t rows_of_part) const {
     if (loss.is_sum()) return loss.scale();
-    return loss.scale() * (rows_of_part == rows ? here : loss.weight(part_of_targets, rows_of_part)) / weight;
+    return loss.scale() * (rows_of_part == rows ? target_weight : loss.weight(part_of_targets, rows_of_part)) / weight;
   }
   /// A micro-batch's mean. @throws ContractError if it is not one number
   at::Tensor mean(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& part_of_targets) const {

@@ -82,14 +82,14 @@ void SplitDraws::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*
     const Arguments arguments = torch::jit::last(stack, op.schema().arguments().size()).vec();
     const at::Tensor tensor = graph::draws(op, arguments) ? tensor_of(op, arguments) : at::Tensor();
     if (tensor.defined() && can_be_read(tensor)) {
-      unheard([&] {
+      without_listening([&] {
         const at::NoGradGuard no_grad;
         const at::Tensor state = states_of({generator_of(arguments, tensor)}).front();
         draws_.push_back({op.operator_name().name, tensor.sizes().vec(), values_of(tensor), tolerance_of(tensor.scalar_type()), content_hash(state)});
       });
     }
   }
-  carry_out(op, stack);
+  execute(op, stack);
 }
 
 std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks) {

@@ -72,15 +72,15 @@ const ShardedTensor& Centre::tensor() const {
 
 void Centre::push(const at::Tensor& pushed, std::string_view rule) {
   if (!leads()) return;
-  settle();
+  wait_for_push();
   revoke_on_exception(group_, [&] {
     clocks_at_push_ = link_->clocks.ask();
     pushed_ = link_->values.push(pushed, rule);
-    if (pushed_.test()) settle();
+    if (pushed_.test()) wait_for_push();
   });
 }
 
-void Centre::settle() {
+void Centre::wait_for_push() {
   if (!leads() || !clocks_at_push_) return;
   const Stopwatch watch;
   const auto clocks = revoke_on_exception(group_, [&] {
@@ -103,7 +103,7 @@ void Centre::prefetch() {
 at::Tensor Centre::pull() {
   prefetch();
   has_prefetched_ = false;
-  if (!leads()) return told(at::empty(shape_, type_));
+  if (!leads()) return broadcast_to_worker(at::empty(shape_, type_));
   const Stopwatch watch;
   const auto [values, clocks] = revoke_on_exception(group_, [&] {
     at::Tensor taken = std::exchange(prefetched_, std::nullopt)->take();
@@ -113,17 +113,17 @@ at::Tensor Centre::pull() {
   ++traffic_.pulls;
   others_seen_ = clocks.sum_without(worker_);
   slowest_seen_ = clocks.slowest();
-  return told(values);
+  return broadcast_to_worker(values);
 }
 
-at::Tensor Centre::told(at::Tensor values) const {
+at::Tensor Centre::broadcast_to_worker(at::Tensor values) const {
   if (group_.size() > 1) broadcast(group_, values, Rank(0));
   return values;
 }
 
 void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
   if (!leads()) return;
-  settle();
+  wait_for_push();
   const Stopwatch watch;
   bool warned = false;
   Clocks::Reading now;
@@ -152,7 +152,7 @@ void Centre::wait_for_all(int64_t clock, Seconds warn_after) {
 }
 
 at::Tensor Centre::finish() {
-  settle();
+  wait_for_push();
   forget_reading();
   if (leads()) link_->clocks.leave();
   wait_for_all(std::numeric_limits<int64_t>::max(), Seconds(std::numeric_limits<double>::infinity()));
@@ -166,7 +166,7 @@ at::Tensor Centre::finish() {
     link_->clocks.finish();
     link_->values.finish();
   });
-  return told(std::move(values));
+  return broadcast_to_worker(std::move(values));
 }
 
 /// Drops prefetched values and clock readings, which finish() and restore() make obsolete.
@@ -180,7 +180,7 @@ void Centre::forget_reading() {
 std::vector<NamedShard> Centre::shards(const std::string& name) const { return link_ ? link_->values.shards(name) : std::vector<NamedShard>(); }
 
 void Centre::restore(const std::vector<NamedShard>& shards) {
-  settle();
+  wait_for_push();
   forget_reading();
   if (leads()) link_->clocks.leave();  // others may wait for a step that this worker will not make
   revoke_on_exception(group_, [&] {

@@ -34,7 +34,7 @@ class Centre {
   /// Waits for the previous push, then starts this one. Do not change `pushed` until it is applied. @param rule empty: the first one
   void push(const at::Tensor& pushed, std::string_view rule = {});
   /// Waits until everything pushed is applied on all servers. The worker's clock then counts it.
-  void settle();
+  void wait_for_push();
   /// Starts a pull, unless one has started.
   void prefetch();
   bool has_prefetched() const noexcept { return has_prefetched_; }
@@ -43,7 +43,7 @@ class Centre {
   /// The lowest of the other workers' clocks at the last pull.
   int64_t slowest_seen() const noexcept { return slowest_seen_; }
   /// After restore(): sets slowest_seen(), in terms of the restarted clocks.
-  void assume_seen(int64_t slowest) noexcept { slowest_seen_ = slowest; }
+  void set_slowest_seen(int64_t slowest) noexcept { slowest_seen_ = slowest; }
   /// Waits until each worker that has not left has pushed `clock` times. After `warn_after` a warning names the late ones.
   void wait_for_all(int64_t clock, Seconds warn_after);
 
@@ -68,7 +68,7 @@ class Centre {
   int place_of(int rank) const;
   void forget_reading();
   /// The first rank's values, broadcast to all ranks of the worker.
-  at::Tensor told(at::Tensor values) const;
+  at::Tensor broadcast_to_worker(at::Tensor values) const;
 
   RankRoles roles_;
   int worker_;

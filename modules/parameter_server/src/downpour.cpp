@@ -43,13 +43,13 @@ void Downpour::restart() {
   if (options_.rule.empty()) {
     before_ = parameters().values();
   } else {
-    gathered_ = parameters().zeros();
+    gradient_sum_ = parameters().zeros();
   }
 }
 
 bool Downpour::step() {
   const at::NoGradGuard no_grad;
-  if (!options_.rule.empty()) parameters().add_gradients_to(gathered_);
+  if (!options_.rule.empty()) parameters().add_gradients_to(gradient_sum_);
   const int64_t shared = ++steps_ - options_.initial_delay;
   if (shared <= 0) return false;
   if (shared % options_.push_interval == 0) push_rest();
@@ -58,7 +58,7 @@ bool Downpour::step() {
   const bool takes_over = until_pull == 0 && servers().has_prefetched();
   if (takes_over) {
     const at::Tensor c = servers().pull();
-    if (options_.rule.empty()) before_ = at::sub(c, learnt());  // updates not pushed yet are pushed next time
+    if (options_.rule.empty()) before_ = at::sub(c, pending_update());  // updates not pushed yet are pushed next time
     parameters().set(c);
   }
   if (until_pull == 0 && options_.prefetch_lead == options_.pull_interval) servers().prefetch();  // for the next pull
@@ -66,20 +66,20 @@ bool Downpour::step() {
 }
 
 Worker::Position Downpour::position() const {
-  return {.counts = {steps_, static_cast<int64_t>(servers().has_prefetched())}, .kept = options_.rule.empty() ? before_ : gathered_};
+  return {.counts = {steps_, static_cast<int64_t>(servers().has_prefetched())}, .retained = options_.rule.empty() ? before_ : gradient_sum_};
 }
 
-void Downpour::go_on_from(const Position& position) {
+void Downpour::resume_from(const Position& position) {
   steps_ = position.counts.at(0);
-  (options_.rule.empty() ? before_ : gathered_) = position.kept;
+  (options_.rule.empty() ? before_ : gradient_sum_) = position.retained;
   if (position.counts.at(1) != 0) servers().prefetch();
 }
 
-at::Tensor Downpour::learnt() const { return options_.rule.empty() ? at::sub(parameters().values(), before_) : gathered_; }
+at::Tensor Downpour::pending_update() const { return options_.rule.empty() ? at::sub(parameters().values(), before_) : gradient_sum_; }
 
 void Downpour::push_rest() {
   const at::NoGradGuard no_grad;
-  servers().push(learnt());
+  servers().push(pending_update());
   restart();
 }
 

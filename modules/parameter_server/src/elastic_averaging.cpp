@@ -12,7 +12,7 @@ namespace tw::parameter_server {
 
 void visit(ElasticOptions& options, OptionVisitor& visitor) {
   visitor.field("period", options.period, at_least(1), {.meaning = "steps from one elastic step to the next", .unit = "steps"});
-  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true}, {.meaning = "moving rate of all workers together"});
+  visitor.field("beta", options.beta, {.least = 0, .most = 1, .excludes_least = true}, {.meaning = "moving rate of all workers together"});
   visitor.field("share_memory", options.share_memory, {.meaning = "whether to access servers on this node directly in shared memory"});
 }
 void ElasticOptions::validate() const { expect_none(out_of_bounds(*this)); }

@@ -17,26 +17,26 @@ struct Pieces {
   std::vector<at::Tensor> runs;  ///< the values, then each slot
 };
 
-Pieces empty_pieces(const ServerRun& run, const std::string& name) {
+Pieces empty_pieces(const ServerSlice& slice, const std::string& name) {
   Pieces pieces;
   const auto add = [&](const std::string& of, ShardKind kind, c10::ScalarType dtype) {
-    pieces.runs.push_back(at::empty({run.extent.size()}, at::TensorOptions().dtype(dtype)));
-    for (NamedShard& each : slices_of_run(of, run.shape, pieces.runs.back(), run.extent.begin, kind)) pieces.all.push_back(std::move(each));
+    pieces.runs.push_back(at::empty({slice.extent.size()}, at::TensorOptions().dtype(dtype)));
+    for (NamedShard& each : slices_of_run(of, slice.shape, pieces.runs.back(), slice.extent.begin, kind)) pieces.all.push_back(std::move(each));
   };
-  add(name, ShardKind::parameter, run.dtype);
-  const c10::ScalarType dtype_of_state = dtype_of(state_type(element_type(run.dtype)));
-  for (const Rule& rule : run.rules) {
+  add(name, ShardKind::parameter, slice.dtype);
+  const c10::ScalarType dtype_of_state = dtype_of(state_type(element_type(slice.dtype)));
+  for (const Rule& rule : slice.rules) {
     for (int slot = 0; slot < rule.slots; ++slot) add(concat(name, '.', rule.name, '.', slot), ShardKind::optimizer, dtype_of_state);
   }
-  pieces.all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(run.rules.size())}, at::kDouble), ShardKind::counter));
+  pieces.all.push_back(whole(name + ".updates", at::zeros({static_cast<int64_t>(slice.rules.size())}, at::kDouble), ShardKind::counter));
   pieces.all.back().on_reshard = OnReshard::mean;  // servers receive a push at different times
   return pieces;
 }
 
 }  // namespace
 
-std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerRun& run, const std::string& name) {
-  const auto [all, runs] = empty_pieces(run, name);
+std::vector<NamedShard> named_shards_of(const Shard::Snapshot& snapshot, const ServerSlice& slice, const std::string& name) {
+  const auto [all, runs] = empty_pieces(slice, name);
   for (size_t plane = 0; plane < runs.size(); ++plane) {
     const std::vector<std::byte>& bytes = plane == 0 ? snapshot.values : snapshot.state[plane - 1];
     if (!bytes.empty()) std::memcpy(runs[plane].data_ptr(), bytes.data(), bytes.size());
@@ -47,10 +47,10 @@ std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerR
   return all;
 }
 
-Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRun& run) {
+Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerSlice& slice) {
   TW_EXPECTS(!given.empty(), "a server needs at least one shard to restore from, got none");
   const std::string& counts = given.back().name;
-  const auto [all, runs] = empty_pieces(run, counts.substr(0, counts.rfind('.')));
+  const auto [all, runs] = empty_pieces(slice, counts.substr(0, counts.rfind('.')));
   TW_EXPECTS(all.size() == given.size(), "expected ", all.size(), " pieces of this shard, got ", given.size());
   for (size_t i = 0; i < all.size(); ++i) {
     TW_EXPECTS(all[i].name == given[i].name && all[i].offsets == given[i].offsets && all[i].tensor.sizes() == given[i].tensor.sizes(), given[i].name,
@@ -63,7 +63,7 @@ Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRu
     if (!bytes.empty()) std::memcpy(bytes.data(), runs[plane].data_ptr(), bytes.size());
     (plane == 0 ? snapshot.values : snapshot.state.emplace_back()) = std::move(bytes);
   }
-  for (size_t rule = 0; rule < run.rules.size(); ++rule) {
+  for (size_t rule = 0; rule < slice.rules.size(); ++rule) {
     snapshot.updates.push_back(std::llround(all.back().tensor[static_cast<int64_t>(rule)].item<double>()));
   }
   return snapshot;

@@ -10,7 +10,7 @@
 namespace tw::parameter_server {
 
 /// The consecutive elements of a tensor that one server holds; at least one.
-struct ServerRun {
+struct ServerSlice {
   Extent extent;
   const std::vector<int64_t>& shape;  ///< of the tensor
   c10::ScalarType dtype;
@@ -18,8 +18,8 @@ struct ServerRun {
 };
 
 /// Copies into new memory.
-std::vector<NamedShard> pieces_of(const Shard::Snapshot& snapshot, const ServerRun& run, const std::string& name);
-/// The inverse of pieces_of(). @throws ContractError unless `given` has the form of its result
-Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerRun& run);
+std::vector<NamedShard> named_shards_of(const Shard::Snapshot& snapshot, const ServerSlice& slice, const std::string& name);
+/// The inverse of named_shards_of(). @throws ContractError unless `given` has the form of its result
+Shard::Snapshot snapshot_of(const std::vector<NamedShard>& given, const ServerSlice& slice);
 
 }  // namespace tw::parameter_server

@@ -178,11 +178,11 @@ class ShardedTensor::Impl {
 
   std::vector<NamedShard> shards(const std::string& name) const {
     if (!serves()) return {};
-    return pieces_of(shards_.at(mine_).snapshot(), run(), name);
+    return named_shards_of(shards_.at(mine_).snapshot(), slice(), name);
   }
 
   void restore(const std::vector<NamedShard>& given) {
-    if (serves()) shards_.at(mine_).restore(snapshot_of(given, run()));
+    if (serves()) shards_.at(mine_).restore(snapshot_of(given, slice()));
   }
 
   int64_t served_bytes() const { return serves() ? Shard::bytes_needed(layout_.extent_of(mine_).size(), element_type(dtype_), *rules_) : 0; }
@@ -202,7 +202,7 @@ class ShardedTensor::Impl {
   /// Whether this rank holds any elements.
   bool serves() const { return mine_ >= 0 && layout_.extent_of(mine_).size() > 0; }
 
-  ServerRun run() const { return {.extent = layout_.extent_of(mine_), .shape = shape_, .dtype = dtype_, .rules = *rules_}; }
+  ServerSlice slice() const { return {.extent = layout_.extent_of(mine_), .shape = shape_, .dtype = dtype_, .rules = *rules_}; }
 
   /// For waits in shards. The rank that is waited for may need messages, some of them from this rank. Request handlers may outlive this object.
   Shard::Waiting waiting() const {

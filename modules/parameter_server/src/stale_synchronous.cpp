@@ -41,13 +41,13 @@ void StaleSynchronous::restart() {
 /// Stores how many steps ago the others were seen, because clocks restart at 0.
 Worker::Position StaleSynchronous::position() const { return {.counts = {steps_ - servers().slowest_seen()}}; }
 
-void StaleSynchronous::go_on_from(const Position& position) { servers().assume_seen(-position.counts.at(0)); }
+void StaleSynchronous::resume_from(const Position& position) { servers().set_slowest_seen(-position.counts.at(0)); }
 
 bool StaleSynchronous::step() {
   const at::NoGradGuard no_grad;
   const at::Tensor now = parameters().values();
   servers().push(at::sub(now, before_));
-  servers().settle();  // others who read this worker's clock rely on the update being applied
+  servers().wait_for_push();  // others who read this worker's clock rely on the update being applied
   before_ = now;
   const int64_t needed = ++steps_ - options_.staleness;
   if (!agreed(servers().slowest_seen() < needed)) return false;

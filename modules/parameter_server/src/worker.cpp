@@ -42,8 +42,8 @@ std::vector<NamedShard> Worker::shards(const std::string& name) const {
   if (now.counts.empty()) return all;
   all.push_back(whole(name + ".counts", at::tensor(now.counts, at::kLong), ShardKind::counter));
   all.back().on_reshard = OnReshard::drop;
-  if (!now.kept.defined()) return all;
-  all.push_back(whole(name + ".kept", now.kept, ShardKind::optimizer));
+  if (!now.retained.defined()) return all;
+  all.push_back(whole(name + ".kept", now.retained, ShardKind::optimizer));
   all.back().on_reshard = OnReshard::mean;
   return all;
 }
@@ -55,8 +55,8 @@ void Worker::restore(const std::vector<NamedShard>& shards) {
   if (counts == shards.end()) return;
   const at::Tensor numbers = counts->tensor.contiguous();
   Position position{.counts = {numbers.const_data_ptr<int64_t>(), numbers.const_data_ptr<int64_t>() + numbers.numel()}};
-  if (const auto kept = std::next(counts); kept != shards.end()) position.kept = kept->tensor.clone();
-  go_on_from(position);
+  if (const auto retained = std::next(counts); retained != shards.end()) position.retained = retained->tensor.clone();
+  resume_from(position);
 }
 
 }  // namespace tw::parameter_server

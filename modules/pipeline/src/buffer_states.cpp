@@ -27,7 +27,7 @@ void BufferStates::finish() {
   moments_.pop_back();
 }
 
-void BufferStates::put_back(size_t index) const {
+void BufferStates::restore(size_t index) const {
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (moments_[index][i].defined()) buffers_[i].variable_data().copy_(moments_[index][i]);
   }

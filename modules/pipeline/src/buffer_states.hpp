@@ -17,7 +17,7 @@ class BufferStates {
   /// Ends the pass: copies of buffers that it did not change are freed.
   void finish();
   /// Restores the snapshot `index`. Version counters stay the same, so graphs that saved the buffers can still be run.
-  void put_back(size_t index) const;
+  void restore(size_t index) const;
 
  private:
   std::vector<at::Tensor> buffers_;

@@ -41,11 +41,11 @@ class Pipeline::Impl {
   std::optional<c10::Device> device_of_others_;  // device of other ranks' parameters, if this rank has none
 
   /// Makes the objects that communicate over comm_. Collective.
-  void meet();
+  void make_reducers();
   /// Agrees on the number of rows of a batch, and makes everything that must exist before a rank may throw. Collective; throws on all ranks alike.
   /// @param targets none: forward()
   int64_t agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets);
-  /// Runs `pass`. If it throws on any rank, it ends on all ranks, and expect_of_use() throws from then on.
+  /// Runs `pass`. If it throws on any rank, it ends on all ranks, and expect_usable() throws from then on.
   template <class Pass>
   auto in_pass(const Pass& pass) {
     try {
@@ -58,12 +58,12 @@ class Pipeline::Impl {
       throw;
     }
   }
-  void expect_of_use() const;
+  void expect_usable() const;
   /// The name of a submodule whose mode a pass would ignore; empty: none.
   std::string part_of_other_mode() const;
   /// Returns the batch. A rank without parameters and buffers, such as one whose stage only flattens, copies it to the device of the others'
   /// parameters. Call it after agree_on_rows().
-  std::vector<at::Tensor> beside_model(std::vector<at::Tensor> batch) const;
+  std::vector<at::Tensor> on_model_device(std::vector<at::Tensor> batch) const;
   /// This rank's rows of its stage's outputs, for the rows `all` that all ranks agreed on. Collective.
   std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
   /// The outputs for a batch, without gradients. Collective. @param everywhere false: only on the first rank of the last stage, empty elsewhere

@@ -106,13 +106,13 @@ Pipeline::Impl::Impl(Start start)
     });
   }
   revoke_on_exception(comm_, [&] {
-    meet();
+    make_reducers();
     gradients_->make_parameters_equal();
     comm_.barrier();  // no rank continues unless all can
   });
 }
 
-void Pipeline::Impl::meet() {
+void Pipeline::Impl::make_reducers() {
   gradients_ = std::make_unique<StageGradients>(comm_, ranks_, model_);
   shared_ = std::make_unique<SharedState>(comm_, ranks_, model_);
 }
@@ -159,7 +159,7 @@ int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, con
   return rows;
 }
 
-void Pipeline::Impl::expect_of_use() const {
+void Pipeline::Impl::expect_usable() const {
   // Another rank may fail before this one begins the pass.
   TW_EXPECTS(failure_.empty() && !comm_.revoked(),
              "a pass of this pipeline failed, so it cannot run another: make a new Pipeline. The parameters of each stage are unchanged. What "
@@ -175,7 +175,7 @@ std::string Pipeline::Impl::part_of_other_mode() const {
   return "";
 }
 
-std::vector<at::Tensor> Pipeline::Impl::beside_model(std::vector<at::Tensor> batch) const {
+std::vector<at::Tensor> Pipeline::Impl::on_model_device(std::vector<at::Tensor> batch) const {
   if (!device_of_others_) return batch;
   for (at::Tensor& each : batch) each = each.to(*device_of_others_);
   return batch;
@@ -213,11 +213,11 @@ double Pipeline::run(const std::vector<at::Tensor>& inputs, const std::vector<at
 }
 
 double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const LossOfMany& loss, double weight) {
-  impl_->expect_of_use();
+  impl_->expect_usable();
   const int64_t rows = impl_->agree_on_rows(inputs, &targets);
   const Place& place = impl_->place_;
-  const Batch batch{place.is_first() ? impl_->beside_model(inputs) : inputs, place.is_last() ? impl_->beside_model(targets) : targets, loss, rows,
-                    weight};
+  const Batch batch{place.is_first() ? impl_->on_model_device(inputs) : inputs, place.is_last() ? impl_->on_model_device(targets) : targets, loss,
+                    rows, weight};
   return impl_->in_pass([&] {
     Impl& me = *impl_;
     me.gradients_->begin();
@@ -258,7 +258,7 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   if (mine.count() > 0) {
     std::vector<at::Tensor> values;
     if (place_.is_first()) {
-      for (const at::Tensor& each : beside_model(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
+      for (const at::Tensor& each : on_model_device(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
     } else {
       values = receive_activations(comm_, place_.ranks.peers(place_.stage - 1, all, mine)).values;
     }
@@ -272,7 +272,7 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
 }
 
 std::vector<at::Tensor> Pipeline::Impl::outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere) {
-  expect_of_use();
+  expect_usable();
   const Rows all{0, agree_on_rows(inputs, nullptr)};
   return in_pass([&]() -> std::vector<at::Tensor> {
     const c10::AutoGradMode no_gradients(false);
@@ -336,7 +336,7 @@ void Pipeline::restart_over(const Communicator& comm) {
   impl_->comm_ = comm.dup();
   impl_->failure_.clear();
   impl_->evaluations_ = 0;
-  impl_->meet();
+  impl_->make_reducers();
 }
 
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }

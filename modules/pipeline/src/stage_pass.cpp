@@ -147,7 +147,7 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
     Segment& segment = segments_.back();
     if (!segment.has_graph) {
       if (!buffers) buffers.emplace(module_->buffers());
-      buffers_.put_back(segments_.size() - 1);
+      buffers_.restore(segments_.size() - 1);
       set_random_states(segment.random);
       record(segment);
     }

@@ -95,9 +95,9 @@ int attention(Builder& builder, const std::string& name, int from, double width,
 }  // namespace
 
 void visit(Rates& rates, OptionVisitor& visitor) {
-  visitor.field("flops_per_second", rates.flops_per_second, {.least = 0, .above = true},
+  visitor.field("flops_per_second", rates.flops_per_second, {.least = 0, .excludes_least = true},
                 {.meaning = "floating-point operations per second of a device"});
-  visitor.field("bytes_per_second", rates.bytes_per_second, {.least = 0, .above = true}, {.meaning = "bandwidth of a device's memory"});
+  visitor.field("bytes_per_second", rates.bytes_per_second, {.least = 0, .excludes_least = true}, {.meaning = "bandwidth of a device's memory"});
 }
 
 void Rates::validate() const { expect_none(out_of_bounds(*this)); }

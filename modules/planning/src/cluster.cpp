@@ -5,7 +5,7 @@ namespace tw::pipeline {
 
 void visit(Link& link, OptionVisitor& visitor) {
   visitor.field("latency_s", link.latency_s, {.least = 0}, {.meaning = "latency of a message", .unit = "s"});
-  visitor.field("bytes_per_second", link.bytes_per_second, {.least = 0, .above = true},
+  visitor.field("bytes_per_second", link.bytes_per_second, {.least = 0, .excludes_least = true},
                 {.meaning = "bandwidth in each direction", .unit = "bytes/s"});
 }
 
@@ -15,7 +15,7 @@ double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept {
 
 void visit(Cluster& cluster, OptionVisitor& visitor) {
   visitor.field("devices", cluster.devices, at_least(1), {.meaning = "number of devices, all of them equal"});
-  visitor.field("memory_bytes", cluster.memory_bytes, {.least = 0, .above = true}, {.meaning = "memory of each device", .unit = "bytes"});
+  visitor.field("memory_bytes", cluster.memory_bytes, {.least = 0, .excludes_least = true}, {.meaning = "memory of each device", .unit = "bytes"});
   visitor.group("between_stages", cluster.between_stages);
   visitor.group("within_stage", cluster.within_stage);
   visitor.field("overlapped_all_reduce", cluster.overlapped_all_reduce, {.meaning = "reduce gradients during the last backward pass of a stage"});

@@ -71,15 +71,16 @@ double time_of(const LevelPlan& plan, const PassOptions& pass, double step, doub
 }  // namespace
 
 void visit(Costs& costs, OptionVisitor& visitor) {
-  visitor.field("step", costs.step, {.least = 0, .above = true}, {.meaning = "time of a layer's forward step, in any unit"});
-  visitor.field("backward", costs.backward, {.least = 0, .above = true}, {.meaning = "time of a step of the adjoint", .unit = "forward steps"});
+  visitor.field("step", costs.step, {.least = 0, .excludes_least = true}, {.meaning = "time of a layer's forward step, in any unit"});
+  visitor.field("backward", costs.backward, {.least = 0, .excludes_least = true},
+                {.meaning = "time of a step of the adjoint", .unit = "forward steps"});
   visitor.field("message", costs.message, {.least = 0}, {.meaning = "time from the sending of a message to its receipt, in the unit of `step`"});
   visitor.field("serial_layers", costs.serial_layers, at_least(0, any_count), {.meaning = "layers before and after the grid"});
 }
 
 void Costs::validate() const { expect_none(out_of_bounds(*this)); }
 
-int64_t longest_way(const LevelPlan& plan, const PassOptions& pass) {
+int64_t serial_step_bound(const LevelPlan& plan, const PassOptions& pass) {
   double steps = 0;
   const auto add = [&](const Sweep& sweep) {
     Clocks clocks(plan, 1, 0);

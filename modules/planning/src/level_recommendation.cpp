@@ -11,7 +11,8 @@ namespace {
 constexpr int max_levels = 5;
 
 /// Adds plans with `levels` levels, if there are enough layers for them.
-void add_choices(std::vector<Choice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening, const Candidates& candidates) {
+void add_choices(std::vector<LevelChoice>& all, int64_t layers, int ranks, int levels, const PerLevel<int64_t>& coarsening,
+                 const Candidates& candidates) {
   const LevelOptions options{.levels = levels, .coarsening = coarsening, .min_coarse = layers < 8 ? 2 : 4};
   const int64_t grid = steps_on_grid(layers, options);
   const LevelPlan plan = level_plan(grid, ranks, options, StepOwner::left);
@@ -39,26 +40,26 @@ void Candidates::validate() const {
   for (const PerLevel<int64_t>& coarsening : coarsenings) LevelOptions{.coarsening = coarsening}.validate();
 }
 
-std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates) {
+std::vector<LevelChoice> level_choices(int64_t layers, int ranks, const Candidates& candidates) {
   candidates.validate();
   TW_EXPECTS(layers >= 2, "at least two layers are needed, got ", layers);
   TW_EXPECTS(ranks >= 1 && ranks <= layers, "the number of ranks must be from 1 to the number of layers, ", layers, "; got ", ranks);
-  std::vector<Choice> all;
+  std::vector<LevelChoice> all;
   add_choices(all, layers, ranks, 1, candidates.coarsenings.front(), candidates);
   for (const PerLevel<int64_t>& coarsening : candidates.coarsenings) {
     for (int levels = 2; levels <= max_levels; ++levels) add_choices(all, layers, ranks, levels, coarsening, candidates);
   }
-  std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) { return a.prediction.speed_up > b.prediction.speed_up; });
+  std::stable_sort(all.begin(), all.end(), [](const LevelChoice& a, const LevelChoice& b) { return a.prediction.speed_up > b.prediction.speed_up; });
   return all;
 }
 
-Choice recommend(int64_t layers, int ranks, const Candidates& candidates) {
-  const std::vector<Choice> all = choices(layers, ranks, candidates);
+LevelChoice recommend(int64_t layers, int ranks, const Candidates& candidates) {
+  const std::vector<LevelChoice> all = level_choices(layers, ranks, candidates);
   if (all.front().is_serial()) return all.front();
   const double enough = 0.95 * all.front().prediction.speed_up;
-  const auto order = [](const Choice& choice) { return std::tuple(choice.coarsening.at(0), -choice.relaxations, choice.plan.levels()); };
-  const Choice* best = &all.front();
-  for (const Choice& choice : all) {
+  const auto order = [](const LevelChoice& choice) { return std::tuple(choice.coarsening.at(0), -choice.relaxations, choice.plan.levels()); };
+  const LevelChoice* best = &all.front();
+  for (const LevelChoice& choice : all) {
     if (!choice.is_serial() && choice.prediction.speed_up >= enough && order(choice) < order(*best)) best = &choice;
   }
   return *best;

@@ -161,7 +161,7 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "kinds of recomputation that stages may use"});
   visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "largest number of blocks that operators are cut into before the search"});
-  visitor.field("gap", options.gap, {.least = 0, .most = 1, .below = true},
+  visitor.field("gap", options.gap, {.least = 0, .most = 1, .excludes_most = true},
                 {.meaning = "relative optimality gap that the search may leave; 0: exact"});
   visitor.field("best_plans", options.best_plans, at_least(1), {.meaning = "largest number of plans to return"});
 }

@@ -20,7 +20,7 @@ PassOptions pass(int iterations, PerLevel<int> relaxations = 0) {
 /// Speed-up if all ranks synchronise after every sweep.
 double speed_up_in_step(const LevelPlan& plan, const PassOptions& forward, const PassOptions& backward) {
   const auto serial = static_cast<double>(3 * plan.level(0).steps);
-  return serial / static_cast<double>(longest_way(plan, forward) + 2 * longest_way(plan, backward));
+  return serial / static_cast<double>(serial_step_bound(plan, forward) + 2 * serial_step_bound(plan, backward));
 }
 
 /// With F-relaxation and skip, two levels. Forward, two iterations: N/c to solve, N/P to relax, N/c to solve, N/P for the last relaxation, plus N/(c
@@ -120,7 +120,7 @@ TEST(Prediction, LiesBetweenTheBusiestRankAndAllInStep) {
           // Only the forward pass: the adjoint's steps cost almost nothing here.
           const double time = predict(plan, forward, pass(1), {.backward = 1e-9}).parallel;
           EXPECT_GE(time, static_cast<double>(busiest) - 1e-3) << n << " steps, c = " << c << ", " << ranks << " ranks, " << levels << " levels";
-          EXPECT_LE(time, static_cast<double>(longest_way(plan, forward)) + 1e-3)
+          EXPECT_LE(time, static_cast<double>(serial_step_bound(plan, forward)) + 1e-3)
               << n << " steps, c = " << c << ", " << ranks << " ranks, " << levels << " levels";
         }
       }
@@ -136,10 +136,10 @@ TEST(Prediction, RefusesCostsThatAreNone) {
 TEST(Recommendation, IsNearlyTheFastestAndConvergesBest) {
   for (const int64_t layers : {16, 64, 100, 256, 1024}) {
     for (const int ranks : {2, 3, 8, 16}) {
-      const std::vector<Choice> all = choices(layers, ranks);
-      const Choice best = recommend(layers, ranks);
+      const std::vector<LevelChoice> all = level_choices(layers, ranks);
+      const LevelChoice best = recommend(layers, ranks);
       EXPECT_GE(best.prediction.speed_up, 0.95 * all.front().prediction.speed_up) << layers << " layers, " << ranks << " ranks";
-      for (const Choice& other : all) {
+      for (const LevelChoice& other : all) {
         EXPECT_LE(other.prediction.speed_up, all.front().prediction.speed_up);
         if (other.is_serial() || other.prediction.speed_up < 0.95 * all.front().prediction.speed_up) continue;
         EXPECT_LE(best.coarsening.at(0), other.coarsening.at(0)) << layers << " layers, " << ranks << " ranks";
@@ -156,15 +156,15 @@ TEST(Recommendation, IsSerialWhereNothingIsFaster) {
 }
 
 TEST(Recommendation, TriesWhatItIsTold) {
-  for (const Choice& choice : choices(256, 4, {.coarsenings = {PerLevel<int64_t>{8, 4}}})) {
+  for (const LevelChoice& choice : level_choices(256, 4, {.coarsenings = {PerLevel<int64_t>{8, 4}}})) {
     EXPECT_LE(choice.plan.levels(), 5);
     if (choice.is_serial()) continue;
     EXPECT_EQ(choice.plan.level(0).coarsening, 8);
     EXPECT_EQ(choice.plan.level(1).coarsening, choice.plan.levels() >= 3 ? 4 : 0);
   }
   // 67 layers: 64 on the grid, 3 after it.
-  const std::vector<Choice> uneven = choices(67, 2, {.coarsenings = {8}, .relaxations = {0}});
-  const auto two_levels = std::find_if(uneven.begin(), uneven.end(), [](const Choice& choice) { return choice.plan.levels() == 2; });
+  const std::vector<LevelChoice> uneven = level_choices(67, 2, {.coarsenings = {8}, .relaxations = {0}});
+  const auto two_levels = std::find_if(uneven.begin(), uneven.end(), [](const LevelChoice& choice) { return choice.plan.levels() == 2; });
   ASSERT_NE(two_levels, uneven.end());
   EXPECT_DOUBLE_EQ(two_levels->prediction.parallel, predict(make_plan(64, 2, 8), pass(2), pass(1), {.serial_layers = 3}).parallel);
   EXPECT_DOUBLE_EQ(two_levels->prediction.serial, 3 * 67);

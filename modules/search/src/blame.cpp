@@ -33,6 +33,6 @@ Turns::Turns(const std::vector<Interrupted>& interrupted, int attempts) {
 
 bool Turns::allows(int64_t trial) const { return std::ranges::find(trials_, trial) == trials_.end() ? allows_others() : has(trial); }
 
-void Turns::take(int64_t over) { now_ = std::max(now_, static_cast<size_t>(over)); }
+void Turns::advance_to(int64_t over) { now_ = std::max(now_, static_cast<size_t>(over)); }
 
 }  // namespace tw::search

@@ -34,7 +34,7 @@ class Turns {
   /// Ends the current turn. @return the number of turns that are over now
   int64_t pass() { return static_cast<int64_t>(++now_); }
   /// Another worker reports this number of turns that are over.
-  void take(int64_t over);
+  void advance_to(int64_t over);
 
  private:
   std::vector<int64_t> trials_;  // by turn; trials that must run alone come first

@@ -15,7 +15,7 @@ class EarlyStopping final : public TrialScheduler {
   void begin(const Individual& individual) override { rule_->begin(individual); }
   Verdict decide(const Report& report) override {
     rule_->observe(report);
-    return rule_->goes_on(report) ? Verdict::go_on : Verdict::stop;
+    return rule_->should_continue(report) ? Verdict::go_on : Verdict::stop;
   }
   void observe(const Report& report, int /*worker*/) override { rule_->observe(report); }
   void end(const Individual& individual) override { rule_->tell(individual); }

@@ -81,8 +81,8 @@ class Evaluator::Running : public Trial::Host {
     return step_;
   }
 
-  void attend() override {
-    if (listener_.attend) watched(listener_.attend);
+  void process_messages() override {
+    if (listener_.process_messages) watched(listener_.process_messages);
   }
 
   Verdict verdict() const { return verdict_; }
@@ -144,12 +144,12 @@ void Evaluator::serve() {
       case Kind::evaluate: run(order.trial, {numbers.begin() + numbers_of_an_order, numbers.end()}, order.other, {}); break;
       case Kind::copy:
       case Kind::send:
-      case Kind::receive: carry_out(order);
+      case Kind::receive: execute(order);
     }
   }
 }
 
-void Evaluator::carry_out(const Order& order) {
+void Evaluator::execute(const Order& order) {
   if (order.kind == Kind::copy) checkpoints_.copy(order.other, order.trial);
   const int worker = static_cast<int>(order.other);
   if (order.kind == Kind::send) {
@@ -167,19 +167,19 @@ Evaluation Evaluator::evaluate(int64_t trial, const std::vector<double>& values,
 void Evaluator::copy(int64_t original, int64_t trial) {
   const Order order{.kind = Kind::copy, .trial = trial, .other = original};
   give(order);
-  carry_out(order);
+  execute(order);
 }
 
 void Evaluator::send(int64_t trial, int worker) {
   const Order order{.kind = Kind::send, .trial = trial, .other = worker};
   give(order);
-  carry_out(order);
+  execute(order);
 }
 
 void Evaluator::receive(int worker, int64_t trial) {
   const Order order{.kind = Kind::receive, .trial = trial, .other = worker};
   give(order);
-  carry_out(order);
+  execute(order);
 }
 
 void Evaluator::dismiss() { give({.kind = Kind::dismiss}); }

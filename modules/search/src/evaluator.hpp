@@ -35,7 +35,7 @@ class Evaluator {
   /// Called on the first rank while a trial runs.
   struct Listener {
     std::function<Verdict(int64_t step, double value)> report = {};
-    std::function<void()> attend = {};
+    std::function<void()> process_messages = {};
   };
 
   /// Collective over `worker`. @param space, objective borrowed. @param objectives their number; 0: any number of at least one
@@ -73,7 +73,7 @@ class Evaluator {
   };
 
   void give(const Order& order, const std::vector<double>& values = {});
-  void carry_out(const Order& order);
+  void execute(const Order& order);
   Evaluation run(int64_t trial, const std::vector<double>& values, int64_t step, const Listener& listener);
   std::exception_ptr together(const Configuration& configuration, Trial& trial, std::optional<Outcome>& outcome) const;
 

@@ -82,7 +82,7 @@ std::string growth(const Findings& findings, const std::vector<const LedgerEntry
   double volume = 0;
   for (size_t i = 0; i < findings.ended.size(); ++i) {
     const Individual& each = findings.ended[i]->individual;
-    if (!each.counts() || std::ranges::any_of(best, [&](ObjectiveView other) { return dominates(other, each.objectives); })) continue;
+    if (!each.has_comparable_loss() || std::ranges::any_of(best, [&](ObjectiveView other) { return dominates(other, each.objectives); })) continue;
     volume += exclusive_hypervolume(each.objectives, best, reference) / box;
     std::erase_if(best, [&](ObjectiveView other) { return dominates(each.objectives, other); });
     best.emplace_back(each.objectives);

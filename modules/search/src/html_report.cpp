@@ -50,7 +50,7 @@ std::string policy(const std::string& number) {
 Findings::Findings(const Ledger& the_ledger, const Space& the_space) : ledger(the_ledger), space(the_space), clock(the_ledger) {
   for (const LedgerEntry& entry : ledger.trials) {
     if (entry.has_ended()) ended.push_back(&entry);
-    if (entry.individual.counts()) ranked.push_back(&entry);
+    if (entry.individual.has_comparable_loss()) ranked.push_back(&entry);
   }
   std::ranges::stable_sort(ended, {}, [](const LedgerEntry* entry) { return entry->end; });
   std::ranges::stable_sort(ranked, {}, [](const LedgerEntry* entry) { return entry->individual.loss; });
@@ -63,7 +63,7 @@ double Findings::loss_at(double share) const {
 
 std::string tip_of(const LedgerEntry& entry, const Space& space) {
   const Individual& individual = entry.individual;
-  const std::string loss = individual.counts() ? ", loss " + brief_text(individual.loss) : "";
+  const std::string loss = individual.has_comparable_loss() ? ", loss " + brief_text(individual.loss) : "";
   return concat("trial ", individual.trial, ", ", state_text(individual.state), loss, ": ",
                 shortened(Configuration(space, individual.values).describe(), longest_configuration));
 }

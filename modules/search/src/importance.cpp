@@ -60,7 +60,7 @@ std::vector<double> importance(const Ledger& ledger, const Space& space) {
   std::vector<const Individual*> counting;
   std::vector<double> losses;
   for (const LedgerEntry& entry : ledger.trials) {
-    if (!entry.individual.counts()) continue;
+    if (!entry.individual.has_comparable_loss()) continue;
     counting.push_back(&entry.individual);
     losses.push_back(entry.individual.loss);
   }

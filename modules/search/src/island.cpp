@@ -31,13 +31,13 @@ void Island::absorb(const Individual& individual) {
   }
 }
 
-void Island::part_with(int64_t trial, int32_t moves) {
+void Island::remove(int64_t trial, int32_t moves) {
   if (presence_.departs(trial, moves)) population_.deactivate(trial);
 }
 
 void Island::end(const Individual& individual) {
   absorb(individual);
-  if (individual.counts()) residents_.add(individual);
+  if (individual.has_comparable_loss()) residents_.add(individual);
   tell(ResultMessage{individual});
   migrate(individual.trial);
 }
@@ -57,7 +57,7 @@ void Island::migrate(int64_t trial) {
 void Island::leave(int64_t trial) {
   const DepartureMessage departure{.trial = trial, .moves = presence_.moves(trial)};
   residents_.remove(trial);
-  part_with(trial, departure.moves);
+  remove(trial, departure.moves);
   if (journal_) journal_->note(Record::Kind::departure, trial, departure.moves);
   tell(departure);
 }
@@ -69,7 +69,7 @@ void Island::take(const ResultMessage& message) {
 
 void Island::take(const DepartureMessage& message) {
   if (journal_) journal_->note(Record::Kind::departure, message.trial, message.moves);
-  part_with(message.trial, message.moves);
+  remove(message.trial, message.moves);
 }
 
 /// The individual becomes a resident, and the other workers of the island are informed. A second copy of a known individual is ignored: it would

@@ -22,14 +22,14 @@ class Island {
   Island(const Place& place, Post& post, std::optional<JournalWriter>& journal, std::function<void(const Individual&)> on_new);
 
   /// Call it before the first proposal and the first individual.
-  void breed_by(std::unique_ptr<Propagator> propagator) { propagator_ = std::move(propagator); }
+  void set_propagator(std::unique_ptr<Propagator> propagator) { propagator_ = std::move(propagator); }
   Proposal propose(int64_t trial);
   const Population& population() const noexcept { return population_; }
 
   // Updates of the state, which send no messages.
 
   void absorb(const Individual& individual);
-  void part_with(int64_t trial, int32_t moves);
+  void remove(int64_t trial, int32_t moves);
   Residents& residents() noexcept { return residents_; }
 
   // Events, which also update the journal and send messages.

@@ -22,8 +22,8 @@ namespace tw {
 template <>
 struct Fields<search::JournalHeader> {
   using H = search::JournalHeader;
-  static constexpr auto all =
-      std::tuple(&H::space, &H::seed, &H::epoch, &H::worker, &H::evaluations, &H::first_trial, &H::islands, &H::ranks, &H::objectives, &H::breeding);
+  static constexpr auto all = std::tuple(&H::space, &H::seed, &H::epoch, &H::worker, &H::evaluations, &H::first_trial, &H::islands, &H::ranks,
+                                         &H::objectives, &H::propagator_reason);
 };
 
 }  // namespace tw
@@ -210,8 +210,8 @@ void JournalWriter::adopt(const Individual& individual, int32_t from) {
 void JournalWriter::copy(const Individual& individual, int64_t step, int64_t original) {
   append({.kind = Record::Kind::copy, .individual = individual, .step = step, .original = original});
 }
-void JournalWriter::lose(int64_t trial, Blame blame) { append({.kind = Record::Kind::loss, .individual = {.trial = trial}, .blame = blame}); }
-void JournalWriter::know(const Individual& individual) { append({.kind = Record::Kind::known, .individual = individual}); }
+void JournalWriter::record_loss(int64_t trial, Blame blame) { append({.kind = Record::Kind::loss, .individual = {.trial = trial}, .blame = blame}); }
+void JournalWriter::record_known(const Individual& individual) { append({.kind = Record::Kind::known, .individual = individual}); }
 
 void JournalWriter::write() {
   while (!pending_.empty()) {

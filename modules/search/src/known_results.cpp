@@ -76,7 +76,7 @@ std::vector<NamedResult> results_in_journal(const std::filesystem::path& folder,
   const Ledger ledger = read_ledger(folder, own);
   std::vector<NamedResult> results;
   for (const LedgerEntry& each : ledger.trials) {
-    if (!each.individual.counts()) continue;
+    if (!each.individual.has_comparable_loss()) continue;
     NamedTexts texts = named_texts(own, each.individual.values);
     std::erase_if(texts,
                   [&](const auto& text) { return std::ranges::find(space.parameters(), text.first, &Parameter::name) == space.parameters().end(); });

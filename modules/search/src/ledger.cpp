@@ -25,7 +25,7 @@ class Reader {
     int workers = 0;
     for (const int32_t each : header.islands) workers += each;
     ledger_.objectives = header.objectives;
-    ledger_.breeding = header.breeding;
+    ledger_.propagator_reason = header.propagator_reason;
     ledger_.epochs = std::max(ledger_.epochs, header.epoch + 1);
     ledger_.workers = std::max(ledger_.workers, workers);
     ledger_.worker_ranks.resize(std::max(ledger_.worker_ranks.size(), header.ranks.size()));
@@ -46,7 +46,7 @@ class Reader {
         case Record::Kind::pause: pause(record, true); break;
         case Record::Kind::resume: pause(record, false); break;
         case Record::Kind::copy: copy(record); break;
-        case Record::Kind::loss: lose(record); break;
+        case Record::Kind::loss: add_loss(record); break;
         case Record::Kind::known: known_.insert_or_assign(-record.individual.trial, record.individual); break;
         case Record::Kind::arrival:
         case Record::Kind::departure: break;
@@ -73,13 +73,13 @@ class Reader {
              .epoch = header.epoch,
              .worker = header.worker,
              .begin = record.time,
-             .last_sign = record.time};
+             .last_activity = record.time};
   }
 
   void report(const Record& record) {
     LedgerEntry& entry = entries_.at(record.individual.trial);
     entry.reports.push_back({record.individual.trial, record.step, record.value});
-    entry.last_sign = record.time;
+    entry.last_activity = record.time;
   }
 
   void pause(const Record& record, bool paused) {
@@ -90,10 +90,10 @@ class Reader {
     } else if (!entry.pauses.empty()) {
       entry.pauses.back().to = record.time;
     }
-    entry.last_sign = record.time;
+    entry.last_activity = record.time;
   }
 
-  void lose(const Record& record) {
+  void add_loss(const Record& record) {
     const auto found = entries_.find(record.individual.trial);
     if (found == entries_.end()) return;  // its start was in another file that has lost it
     LedgerEntry& entry = found->second;
@@ -117,7 +117,7 @@ class Reader {
     entry.individual.seconds = record.individual.seconds;
     entry.constraints = record.constraints;
     entry.message = record.message;
-    entry.end = entry.last_sign = record.time;
+    entry.end = entry.last_activity = record.time;
   }
 
   /// If the file with its end was cut off, the file of the worker that adopted it still has all of it.
@@ -129,7 +129,7 @@ class Reader {
     entry.attempts = std::max(entry.attempts, 1);
     entry.epoch = epoch;
     entry.worker = adoption.individual.worker;
-    entry.end = entry.last_sign = adoption.time;
+    entry.end = entry.last_activity = adoption.time;
     entry.begin = adoption.time - adoption.individual.seconds;
   }
 

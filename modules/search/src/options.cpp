@@ -34,9 +34,9 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor) {
                 {.meaning = "whether a copy is sent and replaces another individual there; otherwise the individual moves"});
   visitor.field("emigrant", migration.emigrant, picks, {.meaning = "which individual is sent"});
   visitor.field("replaced", migration.replaced, picks,
-                {.meaning = "which individual a copy replaces", .where = {{"search.migration.copies", {"true"}}}});
+                {.meaning = "which individual a copy replaces", .applies_if = {{"search.migration.copies", {"true"}}}});
   visitor.field(
-      "topology", migration.topology, {.least = 0, .below = true},
+      "topology", migration.topology, {.least = 0, .excludes_most = true},
       {.meaning = "weights, in any unit, of all islands as destinations from island 0, 1, ..., with 0 for itself; empty: all others alike"});
 }
 
@@ -50,7 +50,7 @@ void visit_run(SearchOptions& options, OptionVisitor& visitor) {
                 {.meaning = "number of ranks of each worker, in rank order; empty: ranks_per_worker each"});
   visitor.field("evaluations", options.evaluations, at_least(0),
                 {.meaning = "total over all workers and earlier runs, after which the search ends; 0: no limit"});
-  visitor.field("seconds", options.seconds, {.least = 0, .above = true}, {.meaning = "seconds of this run after which no trial begins"});
+  visitor.field("seconds", options.seconds, {.least = 0, .excludes_least = true}, {.meaning = "seconds of this run after which no trial begins"});
   visitor.field("target", options.target, {}, {.meaning = "a loss that is good enough: the search ends when a trial reaches it"});
   visitor.field("objectives", options.objectives, {.meaning = "names of the values that trials return, all minimized; empty: a loss"});
   visitor.field("seed", options.seed, at_least(0, any_count), {.meaning = "seed of all random numbers"});

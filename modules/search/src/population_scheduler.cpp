@@ -90,7 +90,7 @@ class PopulationScheduler final : public TrialScheduler {
   void take(const StateResponse& response, int from) override { exchanges_.emplace_back(response, from); }
   void exchange() override {
     for (const auto& each : std::exchange(exchanges_, {})) {
-      std::visit([&](const auto& message) { carry_out(message, each.second); }, each.first);
+      std::visit([&](const auto& message) { handle(message, each.second); }, each.first);
     }
   }
 
@@ -108,7 +108,7 @@ class PopulationScheduler final : public TrialScheduler {
                      .own_values = std::exchange(course.individual.values, explored(worker_.place.space, values, options_, random))};
   }
 
-  void carry_out(const StateRequest& request, int from) {
+  void handle(const StateRequest& request, int from) {
     StateResponse response{.trial = request.trial};
     if (const auto found = paused_.find(request.original); found != paused_.end()) {
       response.values = found->second.individual.values;
@@ -118,7 +118,7 @@ class PopulationScheduler final : public TrialScheduler {
     worker_.post.send_gathered(true);
   }
 
-  void carry_out(const StateResponse& response, int from) {
+  void handle(const StateResponse& response, int from) {
     const bool waits = awaited_.contains(response.trial);
     if (response.values.empty()) {
       awaited_.erase(response.trial);

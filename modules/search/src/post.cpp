@@ -71,7 +71,7 @@ void Post::settle() {
                                                     reinterpret_cast<std::byte*>(expected->data()), static_cast<int64_t>(sizeof(int64_t))),
                              [sent, expected] {});  // kept alive if the listener throws
   while (!exchange.test()) {
-    deliver(a_look);
+    deliver(poll_interval);
     send_gathered(true);
   }
   const auto is_complete = [&] {
@@ -81,10 +81,10 @@ void Post::settle() {
     return true;
   };
   while (!is_complete()) {
-    deliver(a_look);
+    deliver(poll_interval);
     send_gathered(true);
   }
-  while (!mailbox_.all_left()) deliver(a_look);  // a worker that evaluates a trial may receive only after hours
+  while (!mailbox_.all_sent()) deliver(poll_interval);  // a worker that evaluates a trial may receive only after hours
 }
 
 }  // namespace tw::search

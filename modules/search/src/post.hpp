@@ -12,7 +12,7 @@ namespace tw::search {
 /// Sends messages between workers. While evaluations take less time than a message, messages to the same worker are gathered and sent together.
 class Post {
  public:
-  static constexpr auto a_look = std::chrono::milliseconds(1);  ///< how long to wait for messages before doing something else
+  static constexpr auto poll_interval = std::chrono::milliseconds(1);  ///< how long to wait for messages before doing something else
 
   /// Called with each message from another worker. It may send messages.
   using Listener = std::function<void(const Message& message, int from)>;

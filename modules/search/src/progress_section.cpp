@@ -57,7 +57,7 @@ std::string progress_over(const Findings& findings, const Axis& x_axis, const Ax
   for (size_t i = 0; i < findings.ended.size(); ++i) {
     const LedgerEntry& entry = *findings.ended[i];
     last = place(i, entry);
-    if (!entry.individual.counts()) continue;
+    if (!entry.individual.has_comparable_loss()) continue;
     if (counting++ % stride == 0) progress.dot(last, entry, findings.space);
     if (entry.individual.loss >= best) continue;
     best = entry.individual.loss;

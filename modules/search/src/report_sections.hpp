@@ -30,7 +30,7 @@ struct Findings {
   const Ledger& ledger;
   const Space& space;
   UnbrokenClock clock;
-  std::vector<const LedgerEntry*> ranked = {};  ///< entries that count (Individual::counts()), best first
+  std::vector<const LedgerEntry*> ranked = {};  ///< entries that count (Individual::has_comparable_loss()), best first
   std::vector<const LedgerEntry*> ended = {};   ///< ended entries, in the order in which they ended
   std::optional<LossForest> forest = {};        ///< none if there are too few trials
 

@@ -57,8 +57,8 @@ void Worker::rebuild(Past& past) {
                                                    .workers = place_.layout.workers_of(place_.island),
                                                    .island = place_.island,
                                                    .objectives = std::max<size_t>(1, place_.options.objectives.size())});
-  past.header.breeding = std::move(proposer.about);
-  island_.breed_by(std::move(proposer.propagator));
+  past.header.propagator_reason = std::move(proposer.about);
+  island_.set_propagator(std::move(proposer.propagator));
   for (const Individual& each : past.all.known) island_.absorb(each);
   // Reports come before the ends of their trials, as in the earlier run. Repeated trials will report again.
   for (const Report& report : past.all.reports) {
@@ -67,7 +67,7 @@ void Worker::rebuild(Past& past) {
   for (const auto& [trial, individual] : past.ended_before()) {
     if (!is_of_island(individual)) continue;
     island_.absorb(individual);
-    if (individual.counts() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.residents().add(individual);
+    if (individual.has_comparable_loss() && place_.layout.host_of(trial, place_.island) == place_.worker) island_.residents().add(individual);
   }
   if (const JournalFile* mine = past.own_file()) replay(*mine, past.all);
 }
@@ -77,7 +77,7 @@ void Worker::continue_journal(const Past& past, bool begins) {
   const JournalFile* mine = past.own_file();
   if (!place_.options.journal.empty()) journal_.emplace(place_.options.journal, past.header, mine == nullptr ? 0 : mine->bytes);
   if (journal_ && (begins || mine == nullptr)) {
-    for (const Individual& each : past.all.known) journal_->know(each);
+    for (const Individual& each : past.all.known) journal_->record_known(each);
   }
   if (place_.worker == 0) queue_.put_back(past.all);
   for (const auto& [trial, individual] : past.all.ended) {
@@ -93,7 +93,7 @@ void Worker::requeue(const Past& past) {
   for (const auto& [trial, individual] : past.all.ended) ++past_counts_[static_cast<size_t>(individual.state)];
   past_ = std::ssize(past.all.ended);
   for (const Interrupted& each : past.all.interrupted) {
-    if (journal_ && each.was_in_flight && past.worker_for(each) == place_.worker) journal_->lose(each.individual.trial, each.blame);
+    if (journal_ && each.was_in_flight && past.worker_for(each) == place_.worker) journal_->record_loss(each.individual.trial, each.blame);
   }
   write_journal();
   Backlog backlog = backlog_of(past, place_.options.evaluations, place_.options.max_attempts);
@@ -117,7 +117,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
     switch (record.kind) {
       case Record::Kind::start: {
         if (record.again) break;
-        ++bred_;
+        ++proposed_;
         if (is_queued(record.individual.tag)) break;
         if (!same_values(island_.propose(trial).values, record.individual.values))
           throw FileError(
@@ -127,7 +127,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
       }
       case Record::Kind::end:
         island_.absorb(all.ended.at(trial));
-        if (all.ended.at(trial).counts()) island_.residents().add(all.ended.at(trial));
+        if (all.ended.at(trial).has_comparable_loss()) island_.residents().add(all.ended.at(trial));
         break;
       case Record::Kind::report: break;
       case Record::Kind::arrival:
@@ -138,7 +138,7 @@ void Worker::replay(const JournalFile& mine, const History& all) {
         }
         break;
       case Record::Kind::departure:
-        island_.part_with(trial, record.individual.moves);
+        island_.remove(trial, record.individual.moves);
         island_.residents().remove(trial);
         break;
       case Record::Kind::adoption:
@@ -175,7 +175,7 @@ void Worker::catch_up(const Past& past) {
     if (!heard.emplace(kind, individual.trial, individual.moves).second) continue;
     if (kind == Kind::arrival) island_.absorb(individual);
     if (kind == Kind::departure) {
-      island_.part_with(individual.trial, individual.moves);
+      island_.remove(individual.trial, individual.moves);
       island_.residents().remove(individual.trial);  // if this worker's own file was cut off
     }
     journal_->note(kind, individual.trial, individual.moves);

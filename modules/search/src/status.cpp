@@ -34,7 +34,7 @@ std::string counts_text(const std::map<TrialState, int64_t>& counts) {
 std::string best_text(const Ledger& ledger, const Space& space) {
   const Individual* best = nullptr;
   for (const LedgerEntry& each : ledger.trials) {
-    if (each.individual.counts() && (best == nullptr || each.individual.loss < best->loss)) best = &each.individual;
+    if (each.individual.has_comparable_loss() && (best == nullptr || each.individual.loss < best->loss)) best = &each.individual;
   }
   if (best == nullptr) return "";
   std::string text = concat("  best         trial ", best->trial, ", loss ", exact_text(best->loss), '\n');

@@ -59,7 +59,8 @@ std::string summary_section(const Findings& findings) {
   std::string html = element("h1", "Search");
   if (findings.ledger.trials.empty()) return html + element("p", "No trial has begun.");
   html += element("p", escaped(span_text(findings)));
-  if (!findings.ledger.breeding.empty()) html += element("p", escaped("Configurations are proposed by " + findings.ledger.breeding + "."));
+  if (!findings.ledger.propagator_reason.empty())
+    html += element("p", escaped("Configurations are proposed by " + findings.ledger.propagator_reason + "."));
   if (!findings.ranked.empty()) {
     const Individual& best = findings.ranked.front()->individual;
     html += element("p", escaped(concat("Best: loss ", finite_text(best.loss), ", trial ", best.trial, ": ",
@@ -96,7 +97,7 @@ std::string failures_section(const Findings& findings) {
   std::vector<Failure> failures;
   std::map<std::string, size_t> index;
   for (const LedgerEntry* entry : findings.ended) {
-    if (entry->individual.counts()) continue;
+    if (entry->individual.has_comparable_loss()) continue;
     const auto [at, is_new] = index.try_emplace(entry->message, failures.size());
     if (is_new) failures.push_back({entry, 0});
     ++failures[at->second].count;

@@ -15,7 +15,7 @@ std::vector<TimeSpan> spans_of(const LedgerEntry& entry) {
     if (std::isnan(pause.to)) return spans;
     from = pause.to;
   }
-  spans.push_back({from, entry.last_sign, &entry, spans.empty()});
+  spans.push_back({from, entry.last_activity, &entry, spans.empty()});
   return spans;
 }
 

@@ -44,7 +44,8 @@ void Trials::begin(Individual individual) {
 }
 
 void Trials::run_on(Course course) {
-  const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); }, .attend = [this] { attend(); }};
+  const Evaluator::Listener listener{.report = [this](int64_t step, double value) { return report(step, value); },
+                                     .process_messages = [this] { process_messages(); }};
   trials_.running = std::move(course);
   const Individual& individual = trials_.running->individual;
   Evaluation evaluation = evaluator_.evaluate(individual.trial, individual.values, trials_.running->step, listener);
@@ -100,11 +101,11 @@ Verdict Trials::report(int64_t step, double value) {
     journal_->write();
   }
   if (shares_reports_) island_.tell(ReportMessage{report});
-  attend();
+  process_messages();
   return scheduler_->decide(report);
 }
 
-void Trials::attend() {
+void Trials::process_messages() {
   post_.send_gathered(true);
   post_.deliver();
 }

@@ -38,7 +38,7 @@ class Trials {
  private:
   void run_on(Course course);
   Verdict report(int64_t step, double value);
-  void attend();
+  void process_messages();
 
   Evaluator& evaluator_;
   Post& post_;

@@ -19,7 +19,7 @@ constexpr size_t max_table_rows = 2000;
 std::vector<const LedgerEntry*> trials_shown(const Findings& findings, size_t most) {
   std::vector<const LedgerEntry*> others;
   for (const LedgerEntry& entry : findings.ledger.trials) {
-    if (!entry.individual.counts()) others.push_back(&entry);
+    if (!entry.individual.has_comparable_loss()) others.push_back(&entry);
   }
   const size_t max_others = std::max(most / 2, most - std::min(most, findings.ranked.size()));
   if (others.size() > max_others) others.erase(others.begin(), others.end() - static_cast<std::ptrdiff_t>(max_others));
@@ -54,7 +54,7 @@ std::string trials_section(const Findings& findings) {
   std::vector<std::vector<std::string>> rows;
   for (const LedgerEntry* entry : shown) {
     const Individual& each = entry->individual;
-    rows.push_back({concat(each.trial), each.counts() ? cell_text(each.loss) : "", state_text(each.state),
+    rows.push_back({concat(each.trial), each.has_comparable_loss() ? cell_text(each.loss) : "", state_text(each.state),
                     entry->has_ended() ? brief_text(each.seconds) : "", concat(entry->worker), concat(each.island)});
     for (size_t i = 0; i < constraints; ++i) rows.back().push_back(i < entry->constraints.size() ? cell_text(entry->constraints[i]) : "");
     append_cells(rows.back(), space, each.values);

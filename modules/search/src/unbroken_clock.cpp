@@ -7,7 +7,7 @@ namespace tw::search {
 
 UnbrokenClock::UnbrokenClock(const Ledger& ledger) {
   std::vector<std::pair<double, double>> spans;
-  for (const LedgerEntry& entry : ledger.trials) spans.emplace_back(entry.begin, entry.last_sign);
+  for (const LedgerEntry& entry : ledger.trials) spans.emplace_back(entry.begin, entry.last_activity);
   if (spans.empty()) return;
   std::ranges::sort(spans);
   begin_ = spans.front().first;

@@ -71,16 +71,17 @@ void Worker::work() {
       write_journal();  // the wait may be long
       post_.send_gathered(true);
       if (quota_.is_over() && !trials_.any_waits()) return;
-      post_.deliver(Post::a_look);
+      post_.deliver(Post::poll_interval);
       continue;
     }
-    begin(bred());
+    begin(next_individual());
     progress_.update(status());
   }
 }
 
-Individual Worker::bred() {
-  Individual individual{.trial = first_trial_ + place_.worker + bred_++ * place_.layout.workers(), .worker = place_.worker, .island = place_.island};
+Individual Worker::next_individual() {
+  Individual individual{
+      .trial = first_trial_ + place_.worker + proposed_++ * place_.layout.workers(), .worker = place_.worker, .island = place_.island};
   Proposal proposal = proposal_for(individual.trial);
   individual.values = std::move(proposal.values);
   individual.tag = proposal.tag;
@@ -156,7 +157,7 @@ void Worker::take(const Message& message, int from) {
                  [&](const QuotaResponse& each) { quota_.answer(each.evaluations); },
                  [&](const StateRequest& each) { trials_.scheduler().take(each, from); },
                  [&](const StateResponse& each) { trials_.scheduler().take(each, from); },
-                 [&](const TurnMessage& each) { turns_.take(each.over); },
+                 [&](const TurnMessage& each) { turns_.advance_to(each.over); },
                  [&](const StopMessage& /*each*/) { stopped_ = true; },
                  [&](const StatusMessage& each) { progress_.take(each, from); },
              },
@@ -167,8 +168,8 @@ void Worker::take(const Message& message, int from) {
 void Worker::note_new(const Individual& individual) {
   if (individual.trial < 0) return;  // a result from elsewhere
   trials_.scheduler().end(individual);
-  if (individual.counts() && (!best_ || individual.loss < best_->loss)) best_ = individual;
-  if (individual.counts() && individual.loss <= place_.options.target) stop_all();
+  if (individual.has_comparable_loss() && (!best_ || individual.loss < best_->loss)) best_ = individual;
+  if (individual.has_comparable_loss() && individual.loss <= place_.options.target) stop_all();
 }
 
 void Worker::stop_all() {

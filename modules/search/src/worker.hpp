@@ -45,7 +45,7 @@ class Worker {
 
   // Evaluations.
   void work();
-  Individual bred();
+  Individual next_individual();
   Proposal proposal_for(int64_t trial);
   void begin(Individual individual);
   std::optional<Interrupted> next_interrupted();
@@ -78,7 +78,7 @@ class Worker {
   std::deque<Interrupted> interrupted_;  // trials that this worker repeats
   Turns turns_;                          // of all workers' interrupted trials
   int64_t first_trial_ = 0;
-  int64_t bred_ = 0;  // trials of this worker in this epoch
+  int64_t proposed_ = 0;  // trials of this worker in this epoch
   bool stopped_ = false;
 
   Stopwatch since_begin_;

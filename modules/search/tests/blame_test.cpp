@@ -67,8 +67,8 @@ TEST(Blame, TurnsComeOneAfterAnother) {
   // Those without a turn of their own go with others that have not been lost.
   EXPECT_EQ(allowed, (std::vector<std::vector<int64_t>>{{1}, {3}, {0, 2, 5}, {2, 4, 5}, {2, 5}}));
   Turns late(all, 2);
-  late.take(3);
-  late.take(2);  // overtaken
+  late.advance_to(3);
+  late.advance_to(2);  // overtaken
   EXPECT_TRUE(late.has(4));
 }
 

@@ -116,9 +116,9 @@ TEST(HtmlReport, SaysThatTheForestKnowsLittle) {
 
 TEST(HtmlReport, SaysWhatBreedsAndWhy) {
   Ledger ledger = long_ledger(30, [](const auto& x) { return x[0]; }, 3);
-  EXPECT_EQ(html_report(ledger, unit_cube).find("bred by"), std::string::npos);
-  ledger.breeding = "tpe: few are <alike>";
-  EXPECT_NE(html_report(ledger, unit_cube).find("bred by tpe: few are &lt;alike&gt;."), std::string::npos);
+  EXPECT_EQ(html_report(ledger, unit_cube).find("proposed by"), std::string::npos);
+  ledger.propagator_reason = "tpe: few are <alike>";
+  EXPECT_NE(html_report(ledger, unit_cube).find("proposed by tpe: few are &lt;alike&gt;."), std::string::npos);
 }
 
 /// x against (1 - x)^2, of which b takes something away: of 300 trials those with the least b for their x are on the front.
@@ -191,13 +191,13 @@ TEST(HtmlReport, DrawsMembersThatTakeTurnsInRowsOfTheirOwn) {
   for (LedgerEntry& entry : ledger.trials) {
     entry.worker = 0;
     entry.begin = 1e9 + static_cast<double>(entry.individual.trial);
-    entry.end = entry.last_sign = entry.begin + 3;
+    entry.end = entry.last_activity = entry.begin + 3;
     entry.pauses = {{entry.begin + 1, entry.begin + 2}};
   }
   const std::string workers = section(html_report(ledger, unit_cube), "Workers");
   EXPECT_EQ(count_of(workers, "<title>trial 0"), 2U);
   EXPECT_EQ(count_of(workers, "<title>trial 1"), 2U);
-  EXPECT_NE(workers.find("have rows of their own"), std::string::npos);
+  EXPECT_NE(workers.find("are drawn in separate rows"), std::string::npos);
   const auto y_of = [&](const std::string& tip) {
     const size_t y = workers.rfind(" y=\"", workers.find(tip)) + 4;
     return workers.substr(y, workers.find('"', y) - y);

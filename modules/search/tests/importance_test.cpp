@@ -61,7 +61,7 @@ TEST(Importance, NeedsTrialsThatDiffer) {
 TEST(UnbrokenClock, LeavesOutBreaks) {
   Ledger ledger = long_ledger(8, [](const auto&) { return 1; }, 3);  // two seconds
   for (size_t i = 4; i < 8; ++i) {
-    for (double* time : {&ledger.trials[i].begin, &ledger.trials[i].end, &ledger.trials[i].last_sign}) *time += 3600;
+    for (double* time : {&ledger.trials[i].begin, &ledger.trials[i].end, &ledger.trials[i].last_activity}) *time += 3600;
   }
   const UnbrokenClock clock(ledger);
   EXPECT_EQ(clock.breaks(), 1U);

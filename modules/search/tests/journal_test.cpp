@@ -37,7 +37,7 @@ const JournalHeader header{.space = 7,
                            .evaluations = 9,
                            .first_trial = 5,
                            .ranks = {1, 4, 2},
-                           .breeding = "tpe: few are alike"};
+                           .propagator_reason = "tpe: few are alike"};
 
 Individual of(int64_t trial) {
   return {.trial = trial, .values = {0.5, std::numeric_limits<double>::quiet_NaN()}, .tag = {1, 2, 3}, .worker = 1, .island = 1};
@@ -150,8 +150,8 @@ void write(JournalWriter& journal, const Record& record) {
     case Kind::resume: return journal.note(record.kind, individual.trial, individual.moves);
     case Kind::adoption: return journal.adopt(individual, record.from);
     case Kind::copy: return journal.copy(individual, record.step, record.original);
-    case Kind::loss: return journal.lose(individual.trial, record.blame);
-    case Kind::known: return journal.know(individual);
+    case Kind::loss: return journal.record_loss(individual.trial, record.blame);
+    case Kind::known: return journal.record_known(individual);
   }
 }
 

@@ -46,7 +46,7 @@ TEST(KnownResults, ComeFromAnyTable) {
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(known.individuals[i].loss, losses[i]);
     EXPECT_EQ(known.individuals[i].trial, -1 - static_cast<int64_t>(i));
-    EXPECT_TRUE(known.individuals[i].counts());
+    EXPECT_TRUE(known.individuals[i].has_comparable_loss());
     EXPECT_TRUE(space.contains(known.individuals[i].values));
   }
   EXPECT_EQ(known.individuals[0].values, (std::vector<double>{0.01, 0, 0.9}));

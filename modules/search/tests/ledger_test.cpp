@@ -75,7 +75,7 @@ TEST(Ledger, SaysWhatBecameOfEachTrial) {
   ASSERT_EQ(first.reports.size(), 2U);
   EXPECT_EQ(first.reports[0].value, 0.75);
   EXPECT_LE(first.begin, first.end);
-  EXPECT_EQ(first.last_sign, first.end);
+  EXPECT_EQ(first.last_activity, first.end);
   EXPECT_EQ(ledger.trials[2].individual.island, 1);
   EXPECT_EQ(ledger.trials[2].worker, 2);
   EXPECT_EQ(ledger.trials[3].message, message);
@@ -248,9 +248,9 @@ TEST(Ledger, KnowsPausesAndCopies) {
       journal.report(3, 2, 0.25);
     };
     run(false, 7);
-    journal.lose(3, Blame::sole);
+    journal.record_loss(3, Blame::sole);
     run(true, 7);
-    journal.lose(3, Blame::shared);
+    journal.record_loss(3, Blame::shared);
     run(true, 8);
     journal.end(ended(member, TrialState::complete, 0.25, 1), "");
     journal.start(of(4, {0, 0, 0}, 0, 0), false);

@@ -99,7 +99,7 @@ inline Ledger long_ledger(int64_t n, const std::function<double(const std::vecto
                              .worker = static_cast<int>(trial % 4),
                              .begin = begin,
                              .end = begin + 1,
-                             .last_sign = begin + 1});
+                             .last_activity = begin + 1});
   }
   return ledger;
 }

@@ -106,13 +106,13 @@ TEST(ObjectivesSearch, AWrongNumberOfValuesIsAFailure) {
   Search search(world(), plane(), outcome, {.evaluations = 40, .objectives = names});
   const SearchResult result = search.run();
   EXPECT_EQ(result.failed + result.complete, 40);
-  for (const Individual& each : search.population().all()) EXPECT_EQ(each.counts(), each.trial % 4 == 3);
+  for (const Individual& each : search.population().all()) EXPECT_EQ(each.has_comparable_loss(), each.trial % 4 == 3);
   if (world().size() == 1) {
     EXPECT_EQ(result.first_failure, "trial 0: the objective returns 3 values; expected 2");
   }
   Search one(world(), plane(), outcome, {.evaluations = 40});
   one.run();
-  for (const Individual& each : one.population().all()) EXPECT_EQ(each.counts(), each.trial % 4 == 1);
+  for (const Individual& each : one.population().all()) EXPECT_EQ(each.has_comparable_loss(), each.trial % 4 == 1);
 }
 
 /// x is to be 1 at least; where it is below 0, nothing can be evaluated.

@@ -205,7 +205,7 @@ TW_TEST_ON(PopulationSearch, AStateGoesToAnotherWorker, {.least = 2}) {
       if (!copies && step <= announced) signals.send(std::vector<std::byte>(1), Rank(0));
       // Waits until another member has done more steps: a member is not compared with those that have done fewer.
       while (copies && !is_over && begun < std::min(step, announced) * (world().size() - 1) && !is_late()) {
-        trial.attend();
+        trial.process_messages();
         if (signals.take()) ++begun;
       }
       way.add_(c.real("rate"));

@@ -73,7 +73,7 @@ TEST(ResumeSearch, NobodyHearsOfWhatTheJournalCouldLose) {
   const auto others = static_cast<size_t>(2 * (world().size() - 1));
   const auto waiting = [&](const Configuration& c, Trial& trial) {
     if (world().rank() > 0) return bowl(c, trial);
-    while (heard.size() < others) trial.attend();
+    while (heard.size() < others) trial.process_messages();
     std::set<int64_t> written;
     for (const JournalFile& file : read_journal(folder)) {
       for (const Record& record : file.records) {
@@ -215,7 +215,7 @@ TW_TEST_ON(ResumeSearch, WhereOneOfSeveralJournalsIsCutOrMissing, {.least = 2}) 
     }
     world().barrier();
     const Ledger left = read_ledger(folder, plane());
-    EXPECT_EQ(left.breeding.substr(0, 8), "hybrid: ");
+    EXPECT_EQ(left.propagator_reason.substr(0, 8), "hybrid: ");
     world().barrier();
     options.evaluations += 8;
     ::testing::internal::CaptureStderr();
@@ -244,7 +244,7 @@ TW_TEST_ON(ResumeSearch, ATrialThatTakesItsProcessDownFails, {.most = 1}) {
   std::filesystem::remove(path);
   JournalWriter journal(folder, file.header, 0);
   journal.start(file.records[0].individual, false);
-  journal.lose(file.records[0].individual.trial, Blame::sole);
+  journal.record_loss(file.records[0].individual.trial, Blame::sole);
   journal.start(file.records[0].individual, true);
   journal.write();
   int evaluated = 0;
@@ -275,7 +275,7 @@ std::filesystem::path lost_job(const std::string& name, const SearchOptions& opt
       const Individual& trial = std::ranges::find(file.records, Record::Kind::start, &Record::kind)->individual;
       for (int time = 0; time < times; ++time) {
         journal.start(trial, time > 0);
-        if (time + 1 < times) journal.lose(trial.trial, Blame::shared);
+        if (time + 1 < times) journal.record_loss(trial.trial, Blame::shared);
       }
       journal.write();
     }

@@ -305,7 +305,7 @@ TEST(Search, EndsWhereItsRuleIsBroken) {
   class Broken : public StoppingRule {
    public:
     void observe(const Report& /*report*/) override { throw std::logic_error("broken"); }
-    bool goes_on(const Report& /*report*/) const override { return true; }
+    bool should_continue(const Report& /*report*/) const override { return true; }
   };
   const auto search = [] {
     Search(world(), plane(), [](const Configuration& c, Trial& trial) -> Outcome { return trial.report(1, 1) ? sphere(c) : 1; },
@@ -400,7 +400,7 @@ TW_TEST_ON(Search, WhoWaitsForSomethingElseAnswersMeanwhile, {.least = 2}) {
                   ++here;
                   if (world().rank() > 0) begun.send(std::vector<std::byte>(1), Rank(0));
                   while (world().rank() == 0 && of_others < evaluations - 2 && watch.elapsed() < Seconds(60)) {
-                    trial.attend();
+                    trial.process_messages();
                     if (begun.take()) ++of_others;
                   }
                   return Outcome(sphere(c));

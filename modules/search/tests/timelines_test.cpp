@@ -12,7 +12,7 @@ LedgerEntry entry_of(int64_t trial, int worker, double begin, double end, std::v
           .worker = worker,
           .begin = begin,
           .end = end,
-          .last_sign = end,
+          .last_activity = end,
           .pauses = std::move(pauses)};
 }
 

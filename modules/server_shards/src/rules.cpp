@@ -132,8 +132,8 @@ Rule mean(int count) {
 
 namespace {
 
-constexpr Bounds positive{.least = 0, .above = true};
-constexpr Bounds share{.least = 0, .most = 1, .below = true};
+constexpr Bounds positive{.least = 0, .excludes_least = true};
+constexpr Bounds share{.least = 0, .most = 1, .excludes_most = true};
 
 /// "lr 0.01, momentum 0.9". @throws ContractError for a value outside its bounds
 template <class Options>

@@ -101,13 +101,13 @@ void Channel::record_end(uint64_t finished) {
   mine.finished.store(finished, std::memory_order_relaxed);
 }
 
-void Channel::record_left() { record_of(rank_).left.store(1, std::memory_order_release); }
+void Channel::record_release() { record_of(rank_).released.store(1, std::memory_order_release); }
 
 LastSeen Channel::last_seen(int rank) const {
   const Record& record = record_of(rank);
   LastSeen seen;
-  seen.left = record.left.load(std::memory_order_acquire) != 0;  // first: a rank that has left has recorded all its calls
-  for (int attempt = 0; attempt < 100; ++attempt) {              // a rank stopped while writing leaves half a record; the last attempt is used then
+  seen.has_released = record.released.load(std::memory_order_acquire) != 0;  // first: a rank that has left has recorded all its calls
+  for (int attempt = 0; attempt < 100; ++attempt) {  // a rank stopped while writing leaves half a record; the last attempt is used then
     const uint64_t version = record.version.load(std::memory_order_acquire);
     std::array<uint64_t, sizeof(Call) / 8> words{};
     for (size_t i = 0; i < words.size(); ++i) words[i] = record.call[i].load(std::memory_order_acquire);
@@ -117,7 +117,7 @@ LastSeen Channel::last_seen(int rank) const {
   seen.calls = record.calls.load(std::memory_order_relaxed);
   seen.finished = record.finished.load(std::memory_order_relaxed);
   const std::chrono::steady_clock::time_point since{std::chrono::steady_clock::duration(record.since.load(std::memory_order_relaxed))};
-  seen.ago = std::chrono::steady_clock::now() - since;
+  seen.idle = std::chrono::steady_clock::now() - since;
   return seen;
 }
 

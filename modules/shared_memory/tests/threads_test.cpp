@@ -381,8 +381,8 @@ TEST_P(ThreadsTest, LastSeenTellsWhatEveryRankDoes) {
         EXPECT_EQ(seen.calls, number);
         EXPECT_EQ(seen.finished, number - 1);
         EXPECT_EQ(seen.call, call_of(other, number));
-        EXPECT_GE(seen.ago.count(), 0);
-        EXPECT_LE(seen.ago, std::chrono::steady_clock::now() - start);
+        EXPECT_GE(seen.idle.count(), 0);
+        EXPECT_LE(seen.idle, std::chrono::steady_clock::now() - start);
       }
       barrier(look_at_all);
       channel->record_end(number);
@@ -395,11 +395,11 @@ TEST_P(ThreadsTest, LastSeenTellsWhatEveryRankDoes) {
       }
       barrier(look_at_all);
     }
-    EXPECT_FALSE(channel->last_seen((rank + 1) % node.ranks).left);
+    EXPECT_FALSE(channel->last_seen((rank + 1) % node.ranks).has_released);
     barrier(look_at_all);
-    channel->record_left();
+    channel->record_release();
     barrier(look_at_all);
-    EXPECT_TRUE(channel->last_seen((rank + 1) % node.ranks).left);
+    EXPECT_TRUE(channel->last_seen((rank + 1) % node.ranks).has_released);
   });
 }
 

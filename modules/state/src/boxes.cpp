@@ -81,7 +81,7 @@ std::optional<std::pair<const Box*, const Box*>> overlapping(std::vector<const B
 
 }  // namespace
 
-std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes) {
+std::string tiling_problem(const std::vector<int64_t>& shape, const std::vector<Box>& boxes) {
   int64_t covered = 0;
   std::vector<const Box*> filled;
   for (const Box& box : boxes) {

@@ -93,7 +93,7 @@ class CheckpointStore::Implementation {
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata) {
     wait();
     update_layout(step, shards);
-    make_room(shards);
+    allocate_staging(shards);
     SaveJob job;
     job.arrive = copy(shards);
     job.directory = directory_;
@@ -149,7 +149,7 @@ class CheckpointStore::Implementation {
     std::vector<std::vector<ShardReads>> plan;
     on_all_ranks(comm_, loading, [&] {
       if (comm_.rank() != 0) return;
-      problems = misfits(index.tensors, stored_ranks, by_rank);
+      problems = load_problems(index.tensors, stored_ranks, by_rank);
       if (problems.empty()) plan = plan_load(index.tensors, stored_ranks, by_rank);
     });
     problems = broadcast_object(comm_, problems, Rank(0));
@@ -242,7 +242,7 @@ class CheckpointStore::Implementation {
   }
 
   // Pinned if a shard lies on a device, so that the device copies asynchronously.
-  void make_room(const std::vector<NamedShard>& shards) {
+  void allocate_staging(const std::vector<NamedShard>& shards) {
     constexpr int64_t huge_page_bytes = int64_t{2} << 20;  // from this size on, FlatBuffer aligns to pages
     const int64_t needed = std::max(layout_.file.file_bytes + direct_alignment, huge_page_bytes);
     const bool pinned = std::any_of(shards.begin(), shards.end(), [](const NamedShard& shard) { return is_on_accelerator(shard.tensor); });

@@ -89,7 +89,7 @@ StoredTensor read_header(const json& value) {
                       .kind = Reader::choice(value, "kind", kinds, [](ShardKind kind) { return name_of(kind); }),
                       .on_reshard = Reader::choice(value, "on_reshard", reshards, [](OnReshard on_reshard) { return name_of(on_reshard); })};
   if (value.contains("layers")) tensor.layers = Reader::text(value, "layers");
-  if (const std::string why = why_no_stack(tensor.spec, tensor.layers); !why.empty()) throw Error(why);
+  if (const std::string problem = stack_problem(tensor.spec, tensor.layers); !problem.empty()) throw Error(problem);
   int64_t bytes = static_cast<int64_t>(c10::elementSize(tensor.spec.dtype));
   for (const int64_t length : tensor.spec.shape) {
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(length, 1), &bytes)) throw Error(tensor.spec.name + ": its shape is too large");
@@ -127,7 +127,7 @@ StoredTensor read_tensor(const json& value, int64_t files) {
     std::ranges::sort(boxes);
     boxes.erase(std::ranges::unique(boxes).begin(), boxes.end());
   }
-  const std::string why = may_be_cut ? why_no_tiling(tensor.spec.shape, boxes) : "";
+  const std::string why = may_be_cut ? tiling_problem(tensor.spec.shape, boxes) : "";
   if (!why.empty()) throw Error(tensor.spec.name + ": " + why);
   return tensor;
 }

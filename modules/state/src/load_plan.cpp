@@ -135,7 +135,7 @@ class LoadPlanner {
 
   ShardReads plan(int64_t rank, const ShardSpec& spec) {
     const auto found = names_.find(spec);
-    if (found.empty()) return {.combine = Combine::keep};  // misfits() accepts that for `drop` only
+    if (found.empty()) return {.combine = Combine::keep};  // load_problems() accepts that for `drop` only
     TW_EXPECTS(found.size() == 1, spec.global.name, " does not fit the checkpoint");
     const size_t tensor = *found.begin();
     const OnReshard stored_for = stored_[tensor].on_reshard;
@@ -194,7 +194,8 @@ class LoadPlanner {
 
 }  // namespace
 
-std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank) {
+std::vector<std::string> load_problems(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
+                                       const std::vector<std::vector<ShardSpec>>& by_rank) {
   const Names names(stored);
   const bool other_ranks = stored_ranks != static_cast<int64_t>(by_rank.size());
   const auto forgiven = [&](OnReshard on_reshard) { return other_ranks && on_reshard == OnReshard::drop; };

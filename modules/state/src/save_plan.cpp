@@ -105,7 +105,7 @@ class Planner {
       if (tensor.on_reshard == OnReshard::mean && !is_floating(tensor.spec.dtype)) {
         problem(tensor.spec.name, ": ", dtype_name(tensor.spec.dtype), " tensors cannot have OnReshard::mean");
       }
-      if (const std::string why = why_no_stack(tensor.spec, tensor.layers); !why.empty()) problem(why);
+      if (const std::string why = stack_problem(tensor.spec, tensor.layers); !why.empty()) problem(why);
       check_boxes(tensor, holders_[i]);
     }
     TW_EXPECTS(problems_.empty(), "these tensors cannot be saved:", problems_);
@@ -123,7 +123,7 @@ class Planner {
     }
     std::set<Box> boxes;
     for (const Holder& holder : holders) boxes.insert(spec(holder).box);
-    const std::string why = why_no_tiling(tensor.spec.shape, {boxes.begin(), boxes.end()});
+    const std::string why = tiling_problem(tensor.spec.shape, {boxes.begin(), boxes.end()});
     if (!why.empty()) problem(tensor.spec.name, ": ", why);
   }
 
@@ -227,7 +227,7 @@ class Planner {
 
 }  // namespace
 
-std::string why_no_stack(const TensorSpec& tensor, const std::string& layers) {
+std::string stack_problem(const TensorSpec& tensor, const std::string& layers) {
   if (layers.empty()) return "";
   if (tensor.shape.empty()) return tensor.name + " has no dimension along which layers could lie";
   if (layers.find("{}") == std::string::npos)

@@ -55,7 +55,7 @@ TEST(SavePlan, WritesWhatAllHoldOnceAndEvenly) {
     for (size_t i = 0; i < model.size(); ++i) {
       std::vector<Box> boxes;
       for (const auto& piece : plan.tensors[i].pieces) boxes.push_back(piece.box);
-      EXPECT_EQ(tw::why_no_tiling(model[i].global.shape, boxes), "") << model[i].global.name;
+      EXPECT_EQ(tw::tiling_problem(model[i].global.shape, boxes), "") << model[i].global.name;
       EXPECT_FALSE(boxes.empty());
     }
     const auto bytes = bytes_by_rank(shards, plan);
@@ -130,7 +130,7 @@ TEST(LoadPlan, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
     ByRank load;
     for (ShardSpec& spec : random_slices(random, shape, loaders)) load.push_back({std::move(spec)});
     const tw::SavePlan plan = tw::plan_save(save, 1);
-    ASSERT_TRUE(tw::misfits(plan.tensors, static_cast<int64_t>(savers), load).empty());
+    ASSERT_TRUE(tw::load_problems(plan.tensors, static_cast<int64_t>(savers), load).empty());
     std::map<std::pair<int64_t, std::string>, Box> written;
     for (size_t rank = 0; rank < savers; ++rank) {
       for (const tw::SavePiece& piece : plan.by_rank[rank]) written[{static_cast<int64_t>(rank), piece.key}] = piece.box;
@@ -212,7 +212,7 @@ TEST(Tiling, IsWhatPairsSay) {
       covered += boxes[i].numel();
       for (size_t j = 0; j < i; ++j) some_overlap = some_overlap || overlap(boxes[i], boxes[j]);
     }
-    const std::string why = tw::why_no_tiling(shape, boxes);
+    const std::string why = tw::tiling_problem(shape, boxes);
     EXPECT_EQ(why.find("overlap") != std::string::npos, some_overlap) << why;
     EXPECT_EQ(why.empty(), !some_overlap && covered == tw::whole_box(shape).numel()) << why;
   }
@@ -258,7 +258,7 @@ TEST(LoadPlan, OfALargeJobIsMadeInTime) {
   const tw::Stopwatch watch;
   const auto stored = tw::plan_save(cut(65536)).tensors;
   const ByRank loading = cut(32768);
-  EXPECT_TRUE(tw::misfits(stored, 65536, loading).empty());
+  EXPECT_TRUE(tw::load_problems(stored, 65536, loading).empty());
   EXPECT_EQ(files_of(tw::plan_load(stored, 65536, loading).at(32767).at(0)), (std::vector<int64_t>{65534, 65535}));
   EXPECT_LT(watch.elapsed().count(), 15) << "seconds; one is usual";
 }
@@ -331,12 +331,12 @@ TEST(Misfits, NamesWhatIsMissingExtraOrMisshapen) {
   momentum.kind = ShardKind::optimizer;
   const auto stored = tw::plan_save({{whole("w", {2}), whole("v", {3}), whole("u", {4}), momentum}}).tensors;
   const ByRank loading(2, {whole("w", {2}), whole("v", {3, 1}), whole("t", {5})});
-  EXPECT_EQ(tw::misfits(stored, 1, loading), (std::vector<std::string>{
-                                                 "different shape or dtype: v float32 [3, 1] is float32 [3] in the checkpoint",
-                                                 "missing in the checkpoint: parameter t float32 [5]",
-                                                 "extra in the checkpoint: parameter u float32 [4]",
-                                                 "extra in the checkpoint: optimizer state optimizer/w/momentum_buffer float32 [2]",
-                                             }));
+  EXPECT_EQ(tw::load_problems(stored, 1, loading), (std::vector<std::string>{
+                                                       "different shape or dtype: v float32 [3, 1] is float32 [3] in the checkpoint",
+                                                       "missing in the checkpoint: parameter t float32 [5]",
+                                                       "extra in the checkpoint: parameter u float32 [4]",
+                                                       "extra in the checkpoint: optimizer state optimizer/w/momentum_buffer float32 [2]",
+                                                   }));
 }
 
 TEST(Misfits, KnowsAliases) {
@@ -345,17 +345,17 @@ TEST(Misfits, KnowsAliases) {
   const auto stored = tw::plan_save({{tied}}).tensors;
   ShardSpec other_order = whole("b", {2});
   other_order.aliases = {"a"};
-  EXPECT_TRUE(tw::misfits(stored, 1, {{other_order}}).empty());
-  EXPECT_TRUE(tw::misfits(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // no longer tied
+  EXPECT_TRUE(tw::load_problems(stored, 1, {{other_order}}).empty());
+  EXPECT_TRUE(tw::load_problems(stored, 1, {{whole("a", {2}), whole("b", {2})}}).empty());  // no longer tied
   const auto apart = tw::plan_save({{whole("a", {2}), whole("b", {2})}}).tensors;
-  EXPECT_EQ(tw::misfits(apart, 1, {{tied}}),
+  EXPECT_EQ(tw::load_problems(apart, 1, {{tied}}),
             (std::vector<std::string>{"a is one tensor here, but its names belong to several tensors in the checkpoint"}));
 }
 
 TEST(Misfits, ForgivesWhatIsDroppedOnlyWhereRanksChange) {
   const auto stored = tw::plan_save(ByRank(2, {whole("w", {2}), whole("rng", {2}, OnReshard::drop)})).tensors;
-  EXPECT_TRUE(tw::misfits(stored, 2, ByRank(3, {whole("w", {2})})).empty());
-  EXPECT_EQ(tw::misfits(stored, 2, ByRank(2, {whole("w", {2})})).size(), 1U);
+  EXPECT_TRUE(tw::load_problems(stored, 2, ByRank(3, {whole("w", {2})})).empty());
+  EXPECT_EQ(tw::load_problems(stored, 2, ByRank(2, {whole("w", {2})})).size(), 1U);
 }
 
 }  // namespace layout_test

@@ -20,7 +20,7 @@ TensorSnapshot::TensorSnapshot(std::vector<at::Tensor> tensors) : tensors_(std::
 
 TensorSnapshot::TensorSnapshot(const std::vector<NamedTensor>& tensors) : TensorSnapshot(without_names(tensors)) {}
 
-void TensorSnapshot::put_back() const {
+void TensorSnapshot::restore() const {
   for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].variable_data().copy_(copies_[i]);
 }
 
@@ -28,6 +28,6 @@ RestoreOnExit::RestoreOnExit(std::vector<at::Tensor> tensors) : copies_(std::mov
 
 RestoreOnExit::RestoreOnExit(const std::vector<NamedTensor>& tensors) : copies_(tensors) {}
 
-RestoreOnExit::~RestoreOnExit() { copies_.put_back(); }
+RestoreOnExit::~RestoreOnExit() { copies_.restore(); }
 
 }  // namespace tw

@@ -143,7 +143,7 @@ TEST(TensorSnapshot, PutBackWhatTensorsHeldInTheirMemory) {
   for (int time = 0; time < 2; ++time) {
     mean.fill_(7);
     count.add_(1);
-    copies.put_back();
+    copies.restore();
     EXPECT_TRUE(view.equal(torch::tensor({1.0F, 2.0F})));
     EXPECT_EQ(count.item<int64_t>(), 3);
   }

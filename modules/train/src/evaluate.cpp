@@ -12,7 +12,7 @@
 #include <tw/data_parallel/idle_pass.hpp>
 
 #include "pass.hpp"
-#include "rows_alone.hpp"
+#include "placeholder_dataset.hpp"
 
 namespace tw::train {
 namespace {
@@ -38,8 +38,8 @@ struct Sums {
 
 Sums sums_here(const Communicator& data, const Model& model, const Objective& objective, const Dataset& dataset, int64_t rows, bool in_step) {
   const bool looks = model.trained->needs_samples();
-  const RowsAlone rows_alone(dataset.size());
-  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(rows_alone);
+  const PlaceholderDataset placeholder(dataset.size());
+  const Dataset& seen = looks ? dataset : static_cast<const Dataset&>(placeholder);
   Loader loader(seen, DistributedSampler(static_cast<size_t>(dataset.size()), data.size(), data.rank(), {.shuffle = false}),
                 {.global_batch = rows * data.size(), .device = model.device()});
   loader.begin_epoch(0);

@@ -37,9 +37,9 @@ Outcome IndependentReplicas::update(double loss_scale) {
   part_.divide_gradients(loss_scale);
   const Outcome here = outcome(loss_scale);
   if (here.non_finite) raised_[static_cast<size_t>(Signal::non_finite)] = 1;
-  if (!here.left_out) part_.optimizer().step();
+  if (!here.skipped) part_.optimizer().step();
   Outcome outcome = after_step() ? exchange_signals() : Outcome{};
-  outcome.left_out = here.left_out;
+  outcome.skipped = here.skipped;
   outcome.overflow = here.overflow;
   return outcome;
 }
@@ -65,11 +65,11 @@ void IndependentReplicas::account(KnownMemory& known) const {
 }
 
 Outcome IndependentReplicas::exchange_signals() {
-  const at::Tensor heard = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
-  std::copy(raised_.begin(), raised_.end(), heard.mutable_data_ptr<int32_t>());
+  const at::Tensor collected = at::zeros({2}, at::TensorOptions().dtype(at::kInt));
+  std::copy(raised_.begin(), raised_.end(), collected.mutable_data_ptr<int32_t>());
   raised_ = {};
-  allreduce(ranks_.all, heard, ReduceOp::sum);
-  const auto* counts = heard.const_data_ptr<int32_t>();
+  allreduce(ranks_.all, collected, ReduceOp::sum);
+  const auto* counts = collected.const_data_ptr<int32_t>();
   return {.non_finite = counts[static_cast<int>(Signal::non_finite)] > 0, .stop = counts[static_cast<int>(Signal::stop)] > 0};
 }
 

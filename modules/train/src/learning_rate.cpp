@@ -13,13 +13,14 @@ void visit(LearningRateOptions& options, OptionVisitor& visitor) {
   visitor.field("decay", options.decay, decays, {.meaning = "how the learning rate falls"});
   visitor.field("warm_up_steps", options.warm_up_steps, at_least(0),
                 {.meaning = "updates in which the learning rate rises linearly from 0", .unit = "updates"});
-  visitor.field(
-      "step_epochs", options.step_epochs, at_least(1),
-      {.meaning = "epochs after which the learning rate is multiplied by step_factor", .unit = "epochs", .where = {{"schedule.decay", {"step"}}}});
-  visitor.field("step_factor", options.step_factor, {.least = 0, .above = true},
-                {.meaning = "factor of the learning rate at each step", .where = {{"schedule.decay", {"step"}}}});
+  visitor.field("step_epochs", options.step_epochs, at_least(1),
+                {.meaning = "epochs after which the learning rate is multiplied by step_factor",
+                 .unit = "epochs",
+                 .applies_if = {{"schedule.decay", {"step"}}}});
+  visitor.field("step_factor", options.step_factor, {.least = 0, .excludes_least = true},
+                {.meaning = "factor of the learning rate at each step", .applies_if = {{"schedule.decay", {"step"}}}});
   visitor.field("final_factor", options.final_factor, {.least = 0, .most = 1},
-                {.meaning = "share of the learning rate that is left at the end of the run", .where = {{"schedule.decay", {"cosine"}}}});
+                {.meaning = "share of the learning rate that is left at the end of the run", .applies_if = {{"schedule.decay", {"cosine"}}}});
   visitor.field(
       "base_batch", options.base_batch, at_least(0),
       {.meaning = "global batch to which the learning rate belongs; the rate is scaled in proportion to the actual global batch; 0: no scaling",

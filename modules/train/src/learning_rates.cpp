@@ -38,7 +38,7 @@ double LearningRates::multiply(double factor) {
   return base_.front() * factor;
 }
 
-void LearningRates::put_back() {
+void LearningRates::restore() {
   auto& groups = optimizer_.param_groups();
   for (size_t i = 0; i < std::min(groups.size(), first_.size()); ++i) groups[i].options().set_lr(first_[i]);
   base_ = first_;

@@ -23,7 +23,7 @@ class LearningRates {
   /// @throws ContractError if groups were added
   double multiply(double factor);
   /// Restores the rates that the optimizer had at construction, for another trainer.
-  void put_back();
+  void restore();
 
   void keep_in(Progress& progress) const;
   /// Continues with the rates that hooks had set, unless the optimizer's initial rates differ from those of the run to be resumed.

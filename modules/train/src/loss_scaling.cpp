@@ -23,7 +23,7 @@ LossScaling::LossScaling(const PrecisionOptions& options) {
 void LossScaling::update(const Outcome& outcome) noexcept {
   if (!scaler_) return;
   if (outcome.overflow) ++overflows_;
-  if (outcome.overflow || !outcome.left_out) scaler_->update(!outcome.overflow);
+  if (outcome.overflow || !outcome.skipped) scaler_->update(!outcome.overflow);
 }
 
 int64_t LossScaling::max_overflows(const Communicator& comm) const {

@@ -62,7 +62,7 @@ void visit(Options& options, OptionVisitor& visitor) {
   visitor.field("output", options.output, {.meaning = "folder of all runs", .may_differ = true});
   visitor.field("epochs", options.epochs, at_least(0), {.meaning = "number of passes over the training samples"});
   visitor.field("batch_size", options.batch_size, at_least(1, max_samples_of_a_batch),
-                {.meaning = "samples of one rank in an update", .unit = "samples", .where = {{"global_batch", {"0"}}}});
+                {.meaning = "samples of one rank in an update", .unit = "samples", .applies_if = {{"global_batch", {"0"}}}});
   visitor.field(
       "global_batch", options.global_batch, at_least(0, max_samples_of_a_batch),
       {.meaning = "samples of all ranks in an update; 0: batch_size times the ranks. A resumed run keeps its first value", .unit = "samples"});

@@ -23,25 +23,25 @@ void visit(ReplicaOptions& options, OptionVisitor& visitor) {
   visitor.field("meet", options.meet, meetings, {.meaning = "how replicas along `mesh.data` train one model"});
   visitor.field("compression", options.compression, compressions,
                 {.meaning = "compression of gradients, with `replicas.meet` = every_step; float16 and bfloat16 also with diloco"});
-  visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .above = true},
-                {.meaning = "share of the elements of a gradient that is sent", .where = {top_k}});
-  visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "rank of the matrices that are sent", .where = {power_sgd}});
+  visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .excludes_least = true},
+                {.meaning = "share of the elements of a gradient that is sent", .applies_if = {top_k}});
+  visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "rank of the matrices that are sent", .applies_if = {power_sgd}});
   visitor.field("period", options.period, at_least(1),
                 {.meaning = "steps between two averages or exchanges, which also happen at the end of each epoch",
                  .unit = "steps",
-                 .where = {in_periods, {"replicas.algorithm", {"downpour", "easgd", "eamsgd"}}}});
-  visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .above = true},
-                {.meaning = "learning rate of the outer step", .where = {diloco}});
-  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .below = true},
-                {.meaning = "Nesterov momentum of the outer step", .where = {diloco}});
-  visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train through servers", .where = {servers}});
-  visitor.field("beta", options.beta, {.least = 0, .most = 1, .above = true},
+                 .applies_if = {in_periods, {"replicas.algorithm", {"downpour", "easgd", "eamsgd"}}}});
+  visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .excludes_least = true},
+                {.meaning = "learning rate of the outer step", .applies_if = {diloco}});
+  visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .excludes_most = true},
+                {.meaning = "Nesterov momentum of the outer step", .applies_if = {diloco}});
+  visitor.field("algorithm", options.algorithm, algorithms, {.meaning = "how ranks train through servers", .applies_if = {servers}});
+  visitor.field("beta", options.beta, {.least = 0, .most = 1, .excludes_least = true},
                 {.meaning = "how strongly all ranks together pull at the centre in an exchange",
-                 .where = {servers, {"replicas.algorithm", {"easgd", "eamsgd"}}}});
+                 .applies_if = {servers, {"replicas.algorithm", {"easgd", "eamsgd"}}}});
   visitor.field("staleness", options.staleness, at_least(0),
                 {.meaning = "steps by which the fastest rank may be ahead of the slowest",
                  .unit = "steps",
-                 .where = {servers, {"replicas.algorithm", {"ssp"}}}});
+                 .applies_if = {servers, {"replicas.algorithm", {"ssp"}}}});
 }
 
 std::vector<Problem> ReplicaOptions::contradictions() const {

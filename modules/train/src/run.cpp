@@ -107,7 +107,7 @@ Summary Trainer::Run::run() {
   const Signals signals;
   memory_ = std::make_unique<MemoryAccount>(model_.device().type(), tracing());
   const auto no_longer = c10::make_scope_exit([this] { memory_.reset(); });
-  const auto as_found = c10::make_scope_exit([this] { rates_->put_back(); });
+  const auto as_found = c10::make_scope_exit([this] { rates_->restore(); });
   make_loader();
   if (tracing()) trace();
   begin();

@@ -18,8 +18,8 @@
 #include "loss_scaling.hpp"
 #include "non_finite.hpp"
 #include "pass.hpp"
+#include "placeholder_dataset.hpp"
 #include "ranks.hpp"
-#include "rows_alone.hpp"
 #include "snapshots.hpp"
 #include "strategy.hpp"
 
@@ -112,8 +112,8 @@ class Trainer::Run {
   Objective objective_;
   const Dataset& train_;
   const Dataset& test_;
-  const Dataset* validation_;  // null: none
-  RowsAlone rows_of_train_;    // for ranks that read no samples
+  const Dataset* validation_;         // null: none
+  PlaceholderDataset rows_of_train_;  // for ranks that read no samples
   Options options_;
   BestModel best_{model_, objective_, options_};
   std::optional<DirectoryLock> lock_;

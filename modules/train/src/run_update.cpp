@@ -90,11 +90,11 @@ void Trainer::Run::update() {
   scaling_.update(outcome);
   span("update", begin);
   const bool finite = read_losses();
-  const bool seems_cured = !outcome.left_out || outcome.overflow;
+  const bool seems_cured = !outcome.skipped || outcome.overflow;
   if (!finite && seems_cured && !outcome.non_finite) strategy_->raise(Signal::non_finite);  // received with the next update
-  if (outcome.left_out) {
+  if (outcome.skipped) {
     if (!outcome.overflow) suspect_.confirm();
-    buffers.put_back();  // in any case: ranks that meet rarely checkpoint before they react
+    buffers.restore();  // in any case: ranks that meet rarely checkpoint before they react
   }
   count_memory();
   if (tracing() && (samples == progress_.global_batch || of_whole_step_.empty())) {

@@ -14,14 +14,14 @@ class StepVotes {
 
   void raise(Signal word) { sums_.parallel()->reducer().vote(static_cast<int>(word)); }
   /// Call after each sum.
-  void hear();
+  void collect();
   /// The signals received since the last call, the same on all ranks. Collective if votes do not reach all ranks.
   Outcome outcome(double loss_scale);
 
  private:
   GradientSums& sums_;
   const Communicator* others_;
-  Outcome heard_;
+  Outcome collected_;
 };
 
 }  // namespace tw::train

@@ -9,7 +9,7 @@ namespace tw::train {
 
 Outcome outcome_of(bool non_finite, bool finite, bool stop, double loss_scale) {
   const bool overflow = !non_finite && !finite && loss_scale > 1;
-  return {.left_out = non_finite || !finite, .overflow = overflow, .non_finite = non_finite || (!finite && !overflow), .stop = stop};
+  return {.skipped = non_finite || !finite, .overflow = overflow, .non_finite = non_finite || (!finite && !overflow), .stop = stop};
 }
 
 std::unique_ptr<Strategy> make_strategy(const StrategySetup& setup) {

@@ -30,7 +30,7 @@ enum class Signal {
 
 /// Outcome of an update.
 struct Outcome {
-  bool left_out = false;    ///< this rank skipped the update because a value was not finite
+  bool skipped = false;     ///< this rank skipped the update because a value was not finite
   bool overflow = false;    ///< only gradients were not finite: a smaller loss scale may help; equal on all ranks that meet
   bool non_finite = false;  ///< some rank had another non-finite value; equal on all ranks, as is `stop`
   bool stop = false;        ///< some rank asks for the end

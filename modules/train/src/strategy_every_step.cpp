@@ -35,13 +35,13 @@ class EveryStep : public Strategy {
   void zero_grad() override { part_.zero_grad(); }
   // The sum over ranks and passes is the mean over the update's samples.
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
-    if (pass_and_sum(part_.sums(), share, [&] { pass(share.weight); })) votes_.hear();
+    if (pass_and_sum(part_.sums(), share, [&] { pass(share.weight); })) votes_.collect();
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return part_.clip_gradients(max_norm, loss_scale); }
   Outcome update(double loss_scale) override {
     const Outcome result = votes_.outcome(loss_scale);
-    if (result.left_out) return result;
+    if (result.skipped) return result;
     part_.divide_gradients(loss_scale);
     part_.optimizer().step();
     return result;
@@ -97,7 +97,8 @@ StrategyMemory sharded_parameters_memory(const ShardOptions& options, int ranks,
   memory.kept[MemoryUse::parameters] = (units.sum + model.frozen_bytes) / ranks;
   memory.kept[MemoryUse::gradients] = units.sum / ranks;
   memory.kept[MemoryUse::buffers] += units.largest;
-  if (!options.one_copy_per_node) memory.kept[MemoryUse::buffers] += room_for_units(units.each, options.prefetch_units, options.resident_bytes);
+  if (!options.one_copy_per_node)
+    memory.kept[MemoryUse::buffers] += buffer_bytes_for_units(units.each, options.prefetch_units, options.resident_bytes);
   memory.backward = units.in_flight();
   memory.gathered = ranks * memory.kept[MemoryUse::parameters];
   return memory;

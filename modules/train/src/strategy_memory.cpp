@@ -46,7 +46,7 @@ StrategyMemory replica_memory(const ModelMemory& model) {
   memory.kept[MemoryUse::gradients] = n;
   memory.kept[MemoryUse::optimizer] = model.state_tensors * n;
   memory.kept[MemoryUse::buffers] = model.buffer_bytes;
-  memory.update = model.passing_tensors * largest_bytes(model);
+  memory.update = model.temporary_tensors * largest_bytes(model);
   memory.checkpoint = n + model.frozen_bytes + model.state_tensors * n;
   return memory;
 }
@@ -55,7 +55,7 @@ StrategyMemory shard_memory(int ranks, const ModelMemory& model) {
   StrategyMemory memory = replica_memory(model);
   memory.kept[MemoryUse::optimizer] /= ranks;
   memory.gradients_are_kept = true;
-  memory.update = model.passing_tensors * std::min(largest_bytes(model), trained_bytes(model) / ranks);
+  memory.update = model.temporary_tensors * std::min(largest_bytes(model), trained_bytes(model) / ranks);
   memory.checkpoint /= ranks;
   return memory;
 }

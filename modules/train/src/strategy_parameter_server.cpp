@@ -41,7 +41,7 @@ std::unique_ptr<Worker> worker_over(const Communicator& comm, const std::vector<
 }
 
 /// "servers", plus underscores until it differs from the name of every part of the model; for checkpoints. Collective over `ranks.parts`.
-std::string name_beside(const Ranks& ranks, const Model& model) {
+std::string unused_name(const Ranks& ranks, const Model& model) {
   std::vector<std::string> names;
   for (const NamedTensor& each : model.all_tensors()) names.push_back(each.name);
   for (const auto& [alias, name] : model.aliases) names.push_back(alias);
@@ -108,7 +108,7 @@ class ServerReplicas : public IndependentReplicas {
 };
 
 ServerReplicas::ServerReplicas(const StrategySetup& setup)
-    : IndependentReplicas(setup), name_(name_beside(setup.ranks, setup.model)), on_communication_(setup.on_communication), served_(part().counted()) {
+    : IndependentReplicas(setup), name_(unused_name(setup.ranks, setup.model)), on_communication_(setup.on_communication), served_(part().counted()) {
   if (setup.replicas.algorithm == ServerAlgorithm::eamsgd) expect_nesterov(setup.optimizer);
   if (setup.ranks.data.size() == setup.ranks.all.size()) {
     make_worker(setup);
@@ -177,7 +177,7 @@ void ServerReplicas::share() {
 
 void ServerReplicas::account_own(KnownMemory& known) const {
   if (!worker_) return;
-  for (const at::Tensor& each : worker_->kept()) known.add(MemoryUse::buffers, each);
+  for (const at::Tensor& each : worker_->retained_state()) known.add(MemoryUse::buffers, each);
   known.add(MemoryUse::buffers, worker_->served_bytes());
 }
 

@@ -36,13 +36,13 @@ class ShardedUpdates : public Strategy {
 
   void zero_grad() override { optimizer_.zero_grad(); }
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
-    if (pass_and_sum(*sums_, share, [&] { pass(share.weight); })) votes_.hear();
+    if (pass_and_sum(*sums_, share, [&] { pass(share.weight); })) votes_.collect();
   }
   void raise(Signal word) override { votes_.raise(word); }
   double clip_gradients(double max_norm, double loss_scale) override { return optimizer_.clip_gradient_norm(max_norm, loss_scale); }
   Outcome update(double loss_scale) override {
     const Outcome result = votes_.outcome(loss_scale);
-    if (result.left_out) {
+    if (result.skipped) {
       optimizer_.skip();
     } else {
       optimizer_.step(loss_scale);

@@ -23,11 +23,11 @@ TEST(LossScaling, IsToldOfUpdatesAndOverflows) {
   LossScaling scaling = made();
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
-  scaling.update({.left_out = true, .non_finite = true});  // does not affect the scale
+  scaling.update({.skipped = true, .non_finite = true});  // does not affect the scale
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 1, 0}));
   scaling.update({});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{2048, 0, 0}));
-  scaling.update({.left_out = true, .overflow = true});
+  scaling.update({.skipped = true, .overflow = true});
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 0, 1}));
 }
 
@@ -50,7 +50,7 @@ TEST(LossScaling, GoesOnWithItsOwnOrWithTheSmallest) {
 
 TEST(LossScaling, IsAShardToo) {
   LossScaling scaling = made();
-  scaling.update({.left_out = true, .overflow = true});
+  scaling.update({.skipped = true, .overflow = true});
   LossScaling other = made();
   other.take_shard({scaling.shard().value()});
   EXPECT_EQ(numbers(other), numbers(scaling));
@@ -58,7 +58,7 @@ TEST(LossScaling, IsAShardToo) {
 
 TEST(LossScaling, IsOneWithoutScaler) {
   LossScaling scaling(tw::train::PrecisionOptions{.compute = ComputeType::bfloat16});
-  scaling.update({.left_out = true, .overflow = true});
+  scaling.update({.skipped = true, .overflow = true});
   EXPECT_EQ(scaling.scale(), 1);
   EXPECT_FALSE(scaling.state());
   EXPECT_FALSE(scaling.shard());

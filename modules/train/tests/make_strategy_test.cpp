@@ -59,9 +59,9 @@ TEST(MakeStrategy, ParametersMayBeEmpty) {
     const Ranks ranks = ranks_of(mesh, odd.model);
     const auto strategy =
         tw::train::make_strategy({.ranks = ranks, .model = odd.model, .optimizer = odd.sgd, .shard = way.shard, .replicas = way.replicas});
-    EXPECT_FALSE(odd.update(*strategy, 1).left_out) << way.name;
+    EXPECT_FALSE(odd.update(*strategy, 1).skipped) << way.name;
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << way.name << odd.weight;
-    EXPECT_TRUE(odd.update(*strategy, nan).left_out) << way.name;
+    EXPECT_TRUE(odd.update(*strategy, nan).skipped) << way.name;
     EXPECT_TRUE(odd.weight.equal(torch::full({2}, 0.5, torch::kDouble))) << way.name << odd.weight;
   }
 }

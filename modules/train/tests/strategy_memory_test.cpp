@@ -22,7 +22,7 @@ constexpr int64_t n = 96 * mib;
 
 // 24 layers of 4 MiB, trained by Adam.
 ModelMemory model() {
-  ModelMemory model{.buffer_bytes = mib, .state_tensors = 2, .passing_tensors = 2};
+  ModelMemory model{.buffer_bytes = mib, .state_tensors = 2, .temporary_tensors = 2};
   for (int layer = 0; layer < 24; ++layer) model.trained.push_back({"layer " + std::to_string(layer), {1024, 1024}, c10::ScalarType::Float});
   return model;
 }

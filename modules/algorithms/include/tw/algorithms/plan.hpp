@@ -35,19 +35,19 @@ struct Message {
 };
 
 /// A local operation: `to` becomes `a` op `b`, element by element, or a copy of `a`.
-struct Local {
+struct LocalOperation {
   enum class Kind : uint8_t { copy, reduce };
   Kind kind = Kind::copy;
   Run a;
   Run b;  ///< only for a reduction
   Run to;
-  bool operator==(const Local&) const = default;
+  bool operator==(const LocalOperation&) const = default;
 };
 
 struct Step {
   std::vector<Message> sends;
   std::vector<Message> receives;
-  std::vector<Local> then;
+  std::vector<LocalOperation> local_operations;
   bool operator==(const Step&) const = default;
 };
 

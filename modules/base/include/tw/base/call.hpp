@@ -54,11 +54,11 @@ struct CallPart {
 
 /// The last known call of a rank on one communicator.
 struct LastSeen {
-  uint64_t calls = 0;              ///< number of calls that have begun
-  uint64_t finished = 0;           ///< number of calls that have ended
-  Call call;                       ///< the last call that was begun
-  std::chrono::nanoseconds ago{};  ///< time since a call last began or ended
-  bool left = false;               ///< whether the rank has released the communicator; it then makes no further calls
+  uint64_t calls = 0;               ///< number of calls that have begun
+  uint64_t finished = 0;            ///< number of calls that have ended
+  Call call;                        ///< the last call that was begun
+  std::chrono::nanoseconds idle{};  ///< time since a call last began or ended
+  bool has_released = false;        ///< whether the rank has released the communicator; it then makes no further calls
 };
 
 }  // namespace tw

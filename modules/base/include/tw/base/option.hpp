@@ -12,12 +12,12 @@
 
 namespace tw {
 
-/// The allowed range of a number. Both ends are included, unless `above` or `below` is set. NaN lies in no range.
+/// The allowed range of a number. Both ends are included, unless `excludes_least` or `excludes_most` is set. NaN lies in no range.
 struct Bounds {
   double least = -infinity;
   double most = infinity;
-  bool above = false;  ///< whether `least` itself is excluded
-  bool below = false;  ///< whether `most` itself is excluded
+  bool excludes_least = false;  ///< whether `least` itself is excluded
+  bool excludes_most = false;   ///< whether `most` itself is excluded
 
   bool hold(double value) const noexcept;
 };
@@ -38,8 +38,8 @@ struct Condition {
 struct About {
   std::string meaning;
   std::string unit = {};
-  std::vector<Condition> where = {};  ///< conditions under which the option has an effect; all must hold. Empty: always
-  bool may_differ = false;            ///< whether ranks may have different values
+  std::vector<Condition> applies_if = {};  ///< conditions under which the option has an effect; all must hold. Empty: always
+  bool may_differ = false;                 ///< whether ranks may have different values
 };
 
 struct Option {
@@ -125,25 +125,25 @@ class OptionVisitor {
       }
     }
   }
-  /// The fields of a nested struct, under `prefix` and a dot. @param where conditions on all of its fields
+  /// The fields of a nested struct, under `prefix` and a dot. @param applies_if conditions on all of its fields
   template <class Options>
-  void group(std::string_view prefix, Options& options, const std::vector<Condition>& where = {}) {
+  void group(std::string_view prefix, Options& options, const std::vector<Condition>& applies_if = {}) {
     const std::string outer_prefix = prefix_;
-    const size_t outer_conditions = where_.size();
+    const size_t outer_conditions = applies_if_.size();
     prefix_ += std::string(prefix) + '.';
-    where_.insert(where_.end(), where.begin(), where.end());
+    applies_if_.insert(applies_if_.end(), applies_if.begin(), applies_if.end());
     visit(options, *this);
     prefix_ = outer_prefix;
-    where_.resize(outer_conditions);
+    applies_if_.resize(outer_conditions);
   }
   /// The same for an optional struct, which is visited if it is set or if the visitor wants it.
   template <class Options>
-  void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& where = {}) {
+  void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& applies_if = {}) {
     const std::string key = prefix_ + std::string(prefix);
     given(key, options.has_value());
     if (!options && !wants(key)) return;
     if (!options) options.emplace();
-    group(prefix, *options, where);
+    group(prefix, *options, applies_if);
   }
 
  protected:
@@ -163,7 +163,7 @@ class OptionVisitor {
   Option option(std::string_view key, About about, Bounds bounds = {}, std::vector<std::string> choices = {}) const;
 
   std::string prefix_;
-  std::vector<Condition> where_;
+  std::vector<Condition> applies_if_;
 };
 
 /// A problem with the value of an option, and the nearest valid value: {"epochs", "must be at least 0, got -1", "0"}.

@@ -15,7 +15,7 @@ enum class Uneven {
 };
 
 /// Which part of the epoch's order each rank gets.
-enum class Dealing {
+enum class Partitioning {
   interleaved,  ///< every `size`-th sample, beginning at position `rank`; can be resumed on any number of ranks
   blocks,       ///< one contiguous part, such as the samples of a rank's own files; can be resumed on the same number of ranks only
 };
@@ -26,7 +26,7 @@ struct SamplerOptions {
   /// Seed of the random order. The order depends on seed and epoch only, not on the number of ranks.
   uint64_t seed = 0;
   Uneven uneven = Uneven::exact;
-  Dealing dealing = Dealing::interleaved;
+  Partitioning partitioning = Partitioning::interleaved;
 };
 
 /// Distributes the samples of an epoch among the ranks. All ranks make the same calls: each next_share() or next() advances the position for all
@@ -45,10 +45,11 @@ class DistributedSampler {
   void set_epoch(int64_t epoch);
   /// Begins epoch `epoch` after its first `consumed` samples, a value that consumed() returned. With `interleaved`, the remaining samples are
   /// distributed like a separate epoch: `drop` and `pad` apply to them with this number of ranks.
-  /// @param dealt_by the number of ranks that consumed the samples. Needed for `blocks` only, which can be resumed only on the same number of ranks.
-  /// @throws ContractError for `blocks` with a different or unknown `dealt_by`; also if `consumed` exceeds the number of samples, except with `pad`,
-  /// whose order continues.
-  void resume(int64_t epoch, int64_t consumed, std::optional<int> dealt_by = std::nullopt);
+  /// @param consuming_ranks the number of ranks that consumed the samples. Needed for `blocks` only, which can be resumed only on the same number of
+  /// ranks.
+  /// @throws ContractError for `blocks` with a different or unknown `consuming_ranks`; also if `consumed` exceeds the number of samples, except with
+  /// `pad`, whose order continues.
+  void resume(int64_t epoch, int64_t consumed, std::optional<int> consuming_ranks = std::nullopt);
   /// Begins the next epoch, or epoch 0 the first time. An epoch begun by set_epoch() or resume() stays if no sample of it has been returned yet.
   /// torch::data's loaders call this whenever they begin to iterate.
   /// @param samples the new size of the data set, if it has changed.

@@ -45,7 +45,7 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   /// Begins an epoch, or resumes one after `consumed` samples; see DistributedSampler::resume(). Prefetched batches are dropped.
-  void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> dealt_by = std::nullopt);
+  void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> consuming_ranks = std::nullopt);
   /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. On an accelerator, the current stream waits for
   /// the batch, the host does not. All ranks get the same number of batches; a batch is empty if no sample is left for this rank.
   /// @throws whatever the data set or the augmentation threw while making this batch; later calls throw it again until an epoch is begun.

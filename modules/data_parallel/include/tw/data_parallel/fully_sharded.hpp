@@ -86,10 +86,10 @@ class FullySharded {
   /// Collective. Every rank gets rank 0's parameters and buffers, and keeps its slices of the parameters. @param comm duplicated. @param module its
   /// parameters are borrowed; they lose their memory, and do not regain it when this object is destroyed. @throws ContractError on every rank, naming
   /// ranks and parameter, if the ranks' models or options differ
-  FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options, const FullyShardedSetup& more = {});
+  FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options, const FullyShardedSetup& setup = {});
   /// The same for a list of parameters; those that require no gradient are gathered, but not trained.
   FullySharded(const Communicator& comm, const std::vector<NamedTensor>& parameters, const FullyShardedOptions& options,
-               const FullyShardedSetup& more = {});
+               const FullyShardedSetup& setup = {});
   ~FullySharded();
   FullySharded(const FullySharded&) = delete;
   FullySharded& operator=(const FullySharded&) = delete;

@@ -43,11 +43,13 @@ struct Individual {
   double seconds = 0;  ///< duration of the evaluation
 
   /// Whether its losses can be compared. False for running, failed and infeasible trials, and for a loss of NaN.
-  bool counts() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
+  bool has_comparable_loss() const noexcept { return (state == TrialState::complete || state == TrialState::pruned) && !std::isnan(loss); }
   /// Whether its violation is known, so that it may be a parent if no better individual exists. Ref: Deb 2000.
-  bool violates() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
+  bool has_known_violation() const noexcept { return state == TrialState::infeasible && violation > 0 && !std::isnan(loss); }
   /// The key by which propagators compare individuals. With several objectives, it uses the first one.
-  Standing standing() const noexcept { return counts() ? Standing{0, loss} : violates() ? Standing{violation, loss} : Standing{}; }
+  Standing standing() const noexcept {
+    return has_comparable_loss() ? Standing{0, loss} : has_known_violation() ? Standing{violation, loss} : Standing{};
+  }
   /// All objectives; the loss alone if there is only one.
   std::span<const double> all_objectives() const noexcept { return objectives.empty() ? std::span(&loss, 1) : std::span(objectives); }
 };

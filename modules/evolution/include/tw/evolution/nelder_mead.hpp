@@ -92,7 +92,7 @@ class NelderMead final : public Propagator {
   void end_placing();
   void begin_move();
   std::optional<size_t> wanted();
-  size_t needed_behind_reflection() const;
+  size_t needed_after_reflection() const;
   std::vector<double> reflection_of(size_t rank) const;
   std::vector<double> random_in_box(CounterRng& random) const;
   void decide();

@@ -16,7 +16,7 @@ struct Standing {
   auto operator<=>(const Standing&) const = default;
   bool is_allowed() const noexcept { return violation == 0; }
   /// The value that decides the rank: the violation if there is one, otherwise the loss.
-  double decisive() const noexcept { return violation > 0 ? violation : loss; }
+  double rank_value() const noexcept { return violation > 0 ? violation : loss; }
 };
 
 /// How much better `to` is than `from`: the difference in violation if there is one, otherwise in loss. Not finite if either failed.

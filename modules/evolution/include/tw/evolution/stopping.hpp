@@ -26,7 +26,7 @@ class StoppingRule {
   /// A trial has ended in any state, here or elsewhere. Called once for each, after its reports. Trials from elsewhere may have no reports.
   virtual void tell(const Individual& individual) { static_cast<void>(individual); }
   /// Whether the trial continues after this report, which is its last observed one. NaN always stops the trial.
-  virtual bool goes_on(const Report& report) const = 0;
+  virtual bool should_continue(const Report& report) const = 0;
 };
 
 /// Stops a trial whose best value so far is worse than the median of the other trials' best values up to this step. Only trials that have reached

@@ -22,7 +22,7 @@ class ModuleModes {
   /// Records the current modes. @param modules parents before their children
   explicit ModuleModes(const Modules& modules);
   /// Restores the recorded modes. @return whether any module's mode changed
-  bool put_back() const;
+  bool restore() const;
 
  private:
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;

@@ -110,7 +110,7 @@ class Reducer {
   /// Marks a gradient that this rank does not have in this step: it counts as zero.
   void mark_unused(int64_t id);
 
-  /// Sends a vote to all ranks with this step, at no extra cost; notices() counts the votes after wait(). Call it before wait(), which clears the
+  /// Sends a vote to all ranks with this step, at no extra cost; votes() counts the votes after wait(). Call it before wait(), which clears the
   /// vote. @param kind 0 or 1; you define the meaning.
   void vote(int kind);
   /// Sets this rank's fingerprint of the step, which is also sent with the step. After wait(), fingerprints_agree() reports whether all ranks set the
@@ -145,7 +145,7 @@ class Reducer {
   /// After wait(): whether any rank had gradient `id` in this step.
   bool used(int64_t id) const;
   /// After wait(): number of ranks that voted `kind` in this step.
-  int64_t notices(int kind) const;
+  int64_t votes(int kind) const;
   /// After wait(): whether all ranks set the same fingerprint. The probability that different fingerprints count as equal is 2^-40.
   bool fingerprints_agree() const noexcept { return fingerprints_agree_; }
   /// After wait(): whether all reduced gradients are finite; the same on all ranks. Needs ReducerOptions::check_finite.
@@ -169,7 +169,7 @@ class Reducer {
     double samples = 0;  ///< number of samples on all ranks
     double unused = 0;   ///< number of gradients missing on some rank
     double failed = 0;   ///< number of ranks on which an exception ended the step
-    std::array<double, 2> notices{};
+    std::array<double, 2> votes{};
     std::array<double, 4> mark{};  ///< sum and sum of squares of each half of the fingerprint
   };
 
@@ -192,7 +192,7 @@ class Reducer {
   void launch(size_t bucket);
   void launch_weighted(double factor);
   void release_reduced_buckets();
-  void make_room(size_t next);
+  void limit_buckets_in_flight(size_t next);
   Work begin_exchange(bool failed_here);
   Status end_exchange();
   void finish_bucket(size_t bucket, double factor, FiniteCheck& check);
@@ -227,8 +227,8 @@ class Reducer {
   size_t launched_ = 0;            // buckets
   std::vector<at::Tensor> rows_;   // this rank's sparse gradients, by gradient
   std::vector<at::Tensor> sums_;   // the same, summed over all ranks
-  std::array<double, 2> my_notices_{};
-  std::array<double, 2> notices_{};
+  std::array<double, 2> my_votes_{};
+  std::array<double, 2> votes_{};
   uint64_t step_fingerprint_ = 0;
   bool fingerprints_agree_ = true;
   bool finite_ = true;

@@ -20,11 +20,11 @@ class OperatorListener {
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
 
   /// Executes the operator in LibTorch.
-  static void carry_out(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  static void execute(const c10::OperatorHandle& op, torch::jit::Stack& stack);
   /// The same, but the operators that it calls are intercepted.
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
   /// Runs a listener's own work, whose operators are not intercepted.
-  static void unheard(const std::function<void()>& run);
+  static void without_listening(const std::function<void()>& run);
 
  private:
   OperatorListener* before_;

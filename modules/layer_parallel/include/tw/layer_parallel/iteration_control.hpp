@@ -105,8 +105,8 @@ class IterationControl : public ModelDecorator {
  private:
   Iterations wanted(int64_t epoch) const;
   void set(Iterations iterations);
-  void tell_of_divergence(int64_t number);
-  void look(int64_t number, Iterations usual);
+  void warn_of_divergence(int64_t number);
+  void check_convergence(int64_t number, Iterations usual);
 
   std::shared_ptr<IteratedNetwork> network_;
   std::vector<IterationStage> schedule_;

@@ -33,7 +33,7 @@ class GptBranchImpl : public torch::nn::Module {
   int64_t heads_;
   torch::nn::LayerNorm norm1_{nullptr};
   torch::nn::Linear attention_{nullptr};
-  torch::nn::Linear attended_{nullptr};
+  torch::nn::Linear attention_output_{nullptr};
   torch::nn::LayerNorm norm2_{nullptr};
   torch::nn::Linear wide_{nullptr};
   torch::nn::Linear narrow_{nullptr};

@@ -71,7 +71,7 @@ class Board {
   /// @param finished number of collective calls ended.
   virtual void record_end(uint64_t finished) = 0;
   /// Records that this rank has released the communicator.
-  virtual void record_left() = 0;
+  virtual void record_release() = 0;
   /// The last known call of `rank`; std::nullopt if `rank` does not write here.
   virtual std::optional<LastSeen> last_seen(int rank) const = 0;
 };

@@ -30,7 +30,7 @@ std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
 void with_engine_paused(const Communicator& comm, const std::function<void()>& change);
 /// Sets the current activity of the ranks of `comm`, such as "trial 7". The watchdog adds it to messages about waits on `comm` and on communicators
 /// derived from it. Empty: none. Local.
-void set_activity(const Communicator& comm, const std::string& occasion);
+void set_activity(const Communicator& comm, const std::string& activity);
 /// Sets the board where the engine records this rank's calls for the watchdogs of other ranks. Call it in with_engine_paused(), or in a transfer's
 /// advance().
 void set_board(const Communicator& comm, std::shared_ptr<Board> board);

@@ -40,9 +40,9 @@ class Mailbox {
   /// The same, but waits at most `timeout` for a message.
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
   /// Returns when all messages have been sent; receives messages meanwhile. The watchdog monitors this wait.
-  void flush() { leave_at_most(0); }
+  void flush() { drain_to(0); }
   /// Whether flush() has nothing to wait for, as of this rank's last check.
-  bool all_left() const noexcept { return sends_.empty(); }
+  bool all_sent() const noexcept { return sends_.empty(); }
 
   /// Numbers of messages sent to each rank so far, and of messages from each rank that take() has returned.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
@@ -60,7 +60,7 @@ class Mailbox {
 
   void expect_next();
   void take_in();
-  void leave_at_most(size_t messages);
+  void drain_to(size_t messages);
 
   Communicator comm_;
   std::shared_ptr<Slot> slot_;  // buffer of the receive in flight

@@ -20,22 +20,22 @@ struct MgritOptions {
 void visit(MgritOptions& options, OptionVisitor& visitor);
 
 /// The last relaxation, on level 0, which follows the iterations.
-struct MgritFinish {
+struct FinalRelaxation {
   bool last_c_relaxation = false;  ///< also relax the C-points, as networks do, so that every step is made once
   bool weighted = true;            ///< use level 0's weight for these C-points; false for networks, because their gradient ignores weights
   bool store_all = false;          ///< keep all points, not only C-points
 };
-void visit(MgritFinish& finish, OptionVisitor& visitor);
+void visit(FinalRelaxation& final_relaxation, OptionVisitor& visitor);
 
 /// Multigrid reduction in time with the full approximation scheme (FAS). After k iterations the first k (1 + nu) intervals of level 0 are exact, or
 /// the first (k - 1) (1 + nu) with skip_downcycle; nu is the number of relaxations.
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks pass the same plan, options and finish. @param comm borrowed; must have the plan's number of ranks, and must not be used
-  /// for anything else during solve().
-  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, MgritFinish finish = {});
-  Mgrit(Communicator&&, LevelPlan, MgritOptions, MgritFinish = {}) = delete;
+  /// Collective: all ranks pass the same plan, options and final relaxation. @param comm borrowed; must have the plan's number of ranks, and must not
+  /// be used for anything else during solve().
+  Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, FinalRelaxation final_relaxation = {});
+  Mgrit(Communicator&&, LevelPlan, MgritOptions, FinalRelaxation = {}) = delete;
 
   const LevelPlan& plan() const noexcept override { return plan_; }
   const MgritOptions& options() const noexcept { return options_; }
@@ -47,7 +47,7 @@ class Mgrit : public ParallelInTime {
   const Communicator& comm_;
   LevelPlan plan_;
   MgritOptions options_;
-  MgritFinish finish_;
+  FinalRelaxation final_relaxation_;
   PhaseObserver observer_;
 };
 

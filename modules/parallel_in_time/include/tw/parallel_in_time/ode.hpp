@@ -74,7 +74,7 @@ struct Options {
   PerLevel<int64_t> coarsening = 4;  ///< steps of a level per step of the next
   int64_t min_coarse = 2;            ///< minimum number of steps of a level
   MgritOptions solver = {};
-  MgritFinish finish = {};
+  FinalRelaxation final_relaxation = {};
   /// Initial guess at time t; the first iteration then does not skip its downcycle. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
   /// Times of the N + 1 points, strictly ascending; the first may be any time. Replaces final_time. Empty: equal steps.
@@ -83,7 +83,7 @@ struct Options {
   std::vector<double> costs = {};
 };
 
-/// The values at the points first, first + spacing, ... of this rank: all its points with finish.store_all, otherwise its C-points.
+/// The values at the points first, first + spacing, ... of this rank: all its points with final_relaxation.store_all, otherwise its C-points.
 template <class T>
 struct Trajectory {
   std::vector<T> values;
@@ -112,7 +112,7 @@ template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {
   using Traits = StateTraits<T>;
-  Options<State> of_tensors{options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, options.finish, {},
+  Options<State> of_tensors{options.final_time, options.levels, options.coarsening, options.min_coarse, options.solver, options.final_relaxation, {},
                             options.times,      options.costs};
   if (options.guess) of_tensors.guess = [&](double t) { return Traits::tensors(options.guess(t)); };
   auto [u, report] = detail::solve(

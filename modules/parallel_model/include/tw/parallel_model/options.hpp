@@ -11,9 +11,9 @@
 namespace tw {
 
 /// When the ranks along `data`, which hold the same parts of the model, synchronize.
-enum class ReplicaMeeting {
-  every_step,  ///< gradients are summed in every update
-  apart,       ///< each replica trains alone on its samples; synchronize them by LocalSgd or DiLoCo over ParallelModel::named_parameters()
+enum class ReplicaSync {
+  every_step,   ///< gradients are summed in every update
+  independent,  ///< each replica trains alone on its samples; synchronize them by LocalSgd or DiLoCo over ParallelModel::named_parameters()
 };
 
 struct ParallelOptions {
@@ -22,7 +22,7 @@ struct ParallelOptions {
   /// or module until the last micro-batch, because they are summed once per update.
   int64_t micro_batches = 1;
   uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
-  ReplicaMeeting replicas = ReplicaMeeting::every_step;
+  ReplicaSync replicas = ReplicaSync::every_step;
   /// Dtype of passes, see <tw/autograd/compute_type.hpp>; parameters, gradients, their sums and the optimizer stay in float32.
   ComputeType compute = ComputeType::float32;
   /// Order of the passes along `stage`.
@@ -33,7 +33,7 @@ struct ParallelOptions {
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
   /// Compressor of gradients along `data`, see ReducerOptions. It must keep no residuals, such as half_compression(). Not allowed with an axis
-  /// `shard` or with ReplicaMeeting::apart. Null: none.
+  /// `shard` or with ReplicaSync::independent. Null: none.
   std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field

@@ -55,7 +55,7 @@ struct StepOptions {
 /// ranks, weighted by rows; any other buffer is the maximum. Random numbers that passes draw depend on seed, update, micro-batch and place along
 /// `data` and `shard`.
 ///
-/// With ReplicaMeeting::apart, ranks along `data` do not communicate in an update. The statements above then hold for the other axes.
+/// With ReplicaSync::independent, ranks along `data` do not communicate in an update. The statements above then hold for the other axes.
 ///
 /// All calls are collective over the mesh unless their comments state otherwise. Use it from one thread.
 class ParallelModel {
@@ -77,12 +77,12 @@ class ParallelModel {
   /// Adds the gradients of the mean loss over all samples of the mesh to those of parameters(). @param inputs [n, ...], the samples of this rank's
   /// place along `data` and `shard`; n may differ between places, and may be 0 on some. Along `stage` only the first stage uses inputs, and only the
   /// last one targets; the other ranks may pass undefined tensors. Inputs must not depend on tensors that require gradients.
-  /// @return the mean loss over all samples, on every rank; with ReplicaMeeting::apart over those of this rank's replica
+  /// @return the mean loss over all samples, on every rank; with ReplicaSync::independent over those of this rank's replica
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, if no place has samples, or if
   /// ranks have the model in different modes or make different calls
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
   /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
-  /// ReplicaMeeting::apart, you can only save() the model after a failed step.
+  /// ReplicaSync::independent, you can only save() the model after a failed step.
   /// @throws ContractError in the first step of each mode, with the same consequence, if an operator draws the same random numbers for different
   /// slices along `tensor`: use tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
@@ -101,7 +101,7 @@ class ParallelModel {
   /// Evaluates all samples of the mesh, without gradients: calls each of `sums` with the outputs and targets of up to `rows` samples at a time, and
   /// adds up its results. Only the ranks that compute sums get outputs. Call eval() before. @param inputs, targets as in train_step().
   /// @param rows 0: the size of a micro-batch
-  /// @return the sums, on every rank; with ReplicaMeeting::apart, over this rank's replica
+  /// @return the sums, on every rank; with ReplicaSync::independent, over this rank's replica
   std::vector<double> evaluate(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const std::vector<OutputSum>& sums,
                                int64_t rows = 0);
   /// Puts the model into training or evaluation mode. Submodules that you froze by eval() stay frozen. Local.

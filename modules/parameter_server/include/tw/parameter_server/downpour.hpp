@@ -45,19 +45,19 @@ class Downpour final : public Worker {
 
   /// Call it after the optimizer's step. Workers may make different numbers of steps. @return whether x = c was executed
   bool step() override;
-  std::vector<at::Tensor> kept() const override { return {before_, gathered_}; }
+  std::vector<at::Tensor> retained_state() const override { return {before_, gradient_sum_}; }
 
  private:
   void push_rest() override;
   void restart() override;
   Position position() const override;
-  void go_on_from(const Position& position) override;
+  void resume_from(const Position& position) override;
   /// U, or G if there is a rule.
-  at::Tensor learnt() const;
+  at::Tensor pending_update() const;
 
   DownpourOptions options_;
-  at::Tensor before_;    // the parameters from which U is computed
-  at::Tensor gathered_;  // G, if there is a rule
+  at::Tensor before_;        // the parameters from which U is computed
+  at::Tensor gradient_sum_;  // G, if there is a rule
   int64_t steps_ = 0;
 };
 

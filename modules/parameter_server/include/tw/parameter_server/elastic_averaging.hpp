@@ -46,7 +46,7 @@ class ElasticAveraging final : public Worker {
   void push_rest() override;
   void restart() override { steps_ = 0; }
   Position position() const override { return {.counts = {steps_}}; }
-  void go_on_from(const Position& position) override { steps_ = position.counts.at(0); }
+  void resume_from(const Position& position) override { steps_ = position.counts.at(0); }
 
   void elastic_step();
 

@@ -41,12 +41,12 @@ class StaleSynchronous final : public Worker {
   /// Call it after the optimizer's step. Workers may make different numbers of steps: no worker waits for one that has called finish().
   /// @return whether x = c was executed
   bool step() override;
-  std::vector<at::Tensor> kept() const override { return {before_}; }
+  std::vector<at::Tensor> retained_state() const override { return {before_}; }
 
  private:
   void restart() override;
   Position position() const override;
-  void go_on_from(const Position& position) override;
+  void resume_from(const Position& position) override;
   /// Returns the first rank's value on all ranks of the worker, since only the first rank knows the clocks.
   bool agreed(bool of_first_rank) const;
 

@@ -37,14 +37,14 @@ class Worker {
   const Traffic& traffic() const noexcept;
 
   /// State that the algorithm keeps from step to step, in addition to the parameters.
-  virtual std::vector<at::Tensor> kept() const { return {}; }
+  virtual std::vector<at::Tensor> retained_state() const { return {}; }
   /// See ShardedTensor::served_bytes().
   int64_t served_bytes() const;
   /// State for checkpoints: this rank's shards (see ShardedTensor::shards()), its position in the period as `name.counts`, and, if it has state that
   /// is not pushed yet, `name.kept`. Does not include the workers' own parameters.
   std::vector<NamedShard> shards(const std::string& name) const;
   /// Continues from a result of shards() and this rank's current parameters. Collective: returns when all ranks have called it; meanwhile no rank
-  /// waits for this rank's steps. If the number of ranks has changed, periods restart, and each rank gets the mean of the kept state.
+  /// waits for this rank's steps. If the number of ranks has changed, periods restart, and each rank gets the mean of the retained state.
   void restore(const std::vector<NamedShard>& shards);
 
  protected:
@@ -58,7 +58,7 @@ class Worker {
   /// A worker's position between two exchanges. A pull that was in flight is restarted.
   struct Position {
     std::vector<int64_t> counts = {};
-    at::Tensor kept = {};  ///< undefined: nothing
+    at::Tensor retained = {};  ///< undefined: nothing
   };
 
   Centre& servers() const noexcept { return *centre_; }
@@ -71,7 +71,7 @@ class Worker {
   virtual void restart() {}
   virtual Position position() const { return {}; }
   /// Called after restart() with a result of position().
-  virtual void go_on_from(const Position& /*position*/) {}
+  virtual void resume_from(const Position& /*position*/) {}
 
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<Centre> centre_;

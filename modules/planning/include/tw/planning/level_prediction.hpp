@@ -37,6 +37,6 @@ Prediction predict(const LevelPlan& plan, const PassOptions& forward, const Pass
 
 /// The number of serial steps in all iterations of one direction and in the last relaxation, if all ranks synchronised after every sweep. Closed
 /// formulas compute this number, which is an upper bound of the simulated one.
-int64_t longest_way(const LevelPlan& plan, const PassOptions& pass);
+int64_t serial_step_bound(const LevelPlan& plan, const PassOptions& pass);
 
 }  // namespace tw::layer_parallel

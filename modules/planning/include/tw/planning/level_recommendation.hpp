@@ -22,7 +22,7 @@ struct Candidates {
 void visit(Candidates& candidates, OptionVisitor& visitor);
 
 /// One configuration of an ODE block, and its prediction.
-struct Choice {
+struct LevelChoice {
   LevelPlan plan;
   PerLevel<int64_t> coarsening;
   int relaxations = 0;
@@ -36,10 +36,10 @@ struct Choice {
 /// speed-up, the fastest first. Whole intervals form the grid; the remaining layers are executed serially. The coarsest level has at least four
 /// steps, or two if there are fewer than eight layers: with fewer, it would be a poor model of the network.
 /// @param layers at least 2 @param ranks from 1 to `layers`
-std::vector<Choice> choices(int64_t layers, int ranks, const Candidates& candidates = {});
+std::vector<LevelChoice> level_choices(int64_t layers, int ranks, const Candidates& candidates = {});
 
 /// The recommended choice. Of the choices within 5 % of the fastest, it is the one that converges best: the one with the smallest coarsening on the
 /// finest level, then the most relaxations, then the fewest levels. Serial if nothing is faster.
-Choice recommend(int64_t layers, int ranks, const Candidates& candidates = {});
+LevelChoice recommend(int64_t layers, int ranks, const Candidates& candidates = {});
 
 }  // namespace tw::layer_parallel

@@ -55,7 +55,7 @@ struct JournalHeader {
   int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began; the propagators were made for this number
   int64_t first_trial = 0;                   ///< first trial of the epoch; worker w of n has the trials first_trial + w + k n
   std::vector<int32_t> ranks = {};           ///< number of ranks of each worker
-  std::string breeding = {};                 ///< the propagator and the reason for choosing it, for display only
+  std::string propagator_reason = {};        ///< the propagator and the reason for choosing it, for display only
 
   bool operator==(const JournalHeader&) const = default;
 };
@@ -92,8 +92,8 @@ class JournalWriter {
   /// @param from island that the individual comes from
   void adopt(const Individual& individual, int32_t from);
   void copy(const Individual& individual, int64_t step, int64_t original);
-  void lose(int64_t trial, Blame blame);
-  void know(const Individual& individual);
+  void record_loss(int64_t trial, Blame blame);
+  void record_known(const Individual& individual);
   /// Writes pending records. @throws FileError, for example if the disk is full; another call may then write the rest
   void write();
 

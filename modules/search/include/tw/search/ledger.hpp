@@ -35,15 +35,15 @@ struct LedgerEntry {
   bool paused = false;
   bool lost = false;  ///< its process was lost, and it has not begun again
   int epoch = 0;
-  int worker = 0;                                            ///< worker that evaluated it
-  double begin = 0;                                          ///< seconds since the Unix epoch
-  double end = std::numeric_limits<double>::quiet_NaN();     ///< NaN: not ended
-  double last_sign = std::numeric_limits<double>::lowest();  ///< time of the end, or else of the last report or the beginning
-  std::vector<Report> reports = {};                          ///< in order
-  std::vector<Copy> copies = {};                             ///< in order
-  std::vector<Pause> pauses = {};                            ///< in order
-  std::vector<double> constraints = {};                      ///< constraint values that its evaluation returned
-  std::string message = {};                                  ///< why it failed or is infeasible
+  int worker = 0;                                                ///< worker that evaluated it
+  double begin = 0;                                              ///< seconds since the Unix epoch
+  double end = std::numeric_limits<double>::quiet_NaN();         ///< NaN: not ended
+  double last_activity = std::numeric_limits<double>::lowest();  ///< time of the end, or else of the last report or the beginning
+  std::vector<Report> reports = {};                              ///< in order
+  std::vector<Copy> copies = {};                                 ///< in order
+  std::vector<Pause> pauses = {};                                ///< in order
+  std::vector<double> constraints = {};                          ///< constraint values that its evaluation returned
+  std::string message = {};                                      ///< why it failed or is infeasible
 
   bool has_ended() const noexcept { return individual.state != TrialState::running; }
   /// Whether it runs, or ran when the job ended.
@@ -64,7 +64,7 @@ struct Ledger {
   std::vector<Individual> known = {};        ///< warm-start results from elsewhere, which are not trials of this search
   std::vector<Migration> migrations = {};    ///< sorted by time
   std::vector<std::string> objectives = {};  ///< names of the objectives; one or none: a loss
-  std::string breeding = {};                 ///< the last epoch's propagator and the reason for choosing it
+  std::string propagator_reason = {};        ///< the last epoch's propagator and the reason for choosing it
   int epochs = 0;                            ///< number of layouts that the search has had
   int workers = 0;                           ///< maximum over all epochs
   std::vector<int> worker_ranks = {};        ///< ranks of each worker, in the last epoch that had it

@@ -40,7 +40,7 @@ class Trial {
     virtual ~Host() = default;
     virtual bool report(int64_t step, double value) = 0;
     virtual int64_t attach(Attachment attachment) = 0;
-    virtual void attend() = 0;
+    virtual void process_messages() = 0;
   };
   Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
@@ -69,7 +69,7 @@ class Trial {
 
   /// Receives and answers messages of other workers. Call it about every 50 ms in an objective that only waits, for example for another program. Not
   /// collective; does nothing except on the first rank.
-  void attend() { host_.attend(); }
+  void process_messages() { host_.process_messages(); }
 
  private:
   static constexpr uint64_t stream = uint64_t{1} << 62;  // first stream of trials' random numbers; those of proposals are below

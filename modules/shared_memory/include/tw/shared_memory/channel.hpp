@@ -48,7 +48,7 @@ class Channel {
   /// Publishes that a call has ended. @param finished number of calls ended.
   void record_end(uint64_t finished);
   /// Publishes that this rank makes no further calls.
-  void record_left();
+  void record_release();
   /// A snapshot of what `rank` is doing; never waits.
   LastSeen last_seen(int rank) const;
 
@@ -68,7 +68,7 @@ class Channel {
     std::atomic<uint64_t> calls;
     std::atomic<uint64_t> finished;
     std::atomic<int64_t> since;
-    std::atomic<uint64_t> left;  // 0 or 1
+    std::atomic<uint64_t> released;  // 0 or 1
     std::array<std::atomic<uint64_t>, sizeof(Call) / 8> call;
   };
   struct Window {

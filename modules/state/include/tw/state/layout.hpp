@@ -57,10 +57,10 @@ struct StoredTensor {
 };
 
 /// Why `tensor` cannot be a stack whose layers are named by `layers`; empty if it can, or if `layers` is empty.
-std::string why_no_stack(const TensorSpec& tensor, const std::string& layers);
+std::string stack_problem(const TensorSpec& tensor, const std::string& layers);
 
 /// Why `boxes` do not cover each element of a tensor of `shape` exactly once; empty if they do.
-std::string why_no_tiling(const std::vector<int64_t>& shape, const std::vector<Box>& boxes);
+std::string tiling_problem(const std::vector<int64_t>& shape, const std::vector<Box>& boxes);
 
 /// A piece that a rank writes.
 struct SavePiece {
@@ -103,11 +103,12 @@ struct ShardReads {
 /// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line for each tensor that is missing, extra, or has a different shape or
 /// dtype. Empty if it can. A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if
 /// the number of ranks differs.
-std::vector<std::string> misfits(const std::vector<StoredTensor>& stored, int64_t stored_ranks, const std::vector<std::vector<ShardSpec>>& by_rank);
+std::vector<std::string> load_problems(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
+                                       const std::vector<std::vector<ShardSpec>>& by_rank);
 
 /// Plans a load. @return for each rank, how it fills its shards, in their order. With the same number of ranks as before, sum, mean and drop restore
 /// each rank's own values; a rank that had none gets zeros (sum), the mean of the others (mean), or nothing (drop).
-/// @param stored_ranks, by_rank as for misfits(), which must have returned no line.
+/// @param stored_ranks, by_rank as for load_problems(), which must have returned no line.
 std::vector<std::vector<ShardReads>> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
                                                const std::vector<std::vector<ShardSpec>>& by_rank);
 

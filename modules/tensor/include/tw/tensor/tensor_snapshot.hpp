@@ -15,7 +15,7 @@ class TensorSnapshot {
 
   /// Writes the values back into the same memory, invisibly to autograd: version counters stay, so graphs that saved the tensors can still run. Such
   /// graphs use the restored values.
-  void put_back() const;
+  void restore() const;
 
  private:
   std::vector<at::Tensor> tensors_;

@@ -14,8 +14,8 @@ struct ModelMemory {
   std::vector<TensorSpec> trained = {};  ///< trained parameters
   int64_t frozen_bytes = 0;              ///< bytes of all other parameters
   int64_t buffer_bytes = 0;
-  int state_tensors = 0;    ///< number of tensors of optimizer state per parameter, each of its size
-  int passing_tensors = 0;  ///< number of temporary tensors per parameter while the optimizer updates it
+  int state_tensors = 0;      ///< number of tensors of optimizer state per parameter, each of its size
+  int temporary_tensors = 0;  ///< number of temporary tensors per parameter while the optimizer updates it
 };
 
 /// Bytes that a rank needs.

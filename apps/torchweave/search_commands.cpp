@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "search_desk.hpp"
+#include "search_commands.hpp"
 
 #include <chrono>
 #include <fstream>

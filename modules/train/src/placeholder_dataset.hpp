@@ -7,9 +7,9 @@
 namespace tw::train {
 
 /// A data set of `size` empty samples, for ranks that need only the number of samples.
-class RowsAlone : public Dataset {
+class PlaceholderDataset : public Dataset {
  public:
-  explicit RowsAlone(int64_t size) : size_(size) {}
+  explicit PlaceholderDataset(int64_t size) : size_(size) {}
 
   int64_t size() const override { return size_; }
   Batch batch(std::span<const int64_t> indices) const override {
