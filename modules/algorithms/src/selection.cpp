@@ -31,7 +31,8 @@ Choice choice_by_price(Collective collective, const Cluster& cluster, const std:
   const auto whole = std::find_if(prices.begin(), prices.end(), [](const auto& one) { return one.second != name_of(Algorithm::double_tree); });
   const bool mpi_has_few_messages = collective != Collective::allgather;  // Open MPI's non-blocking one has P - 1
   if (mpi_has_few_messages && is_latency(price) && (whole == prices.end() || is_latency(whole->first)))
-    return {collective, bytes, "mpi", concat(method, " would be slowed by latency, ", at, ", including latency of ", milliseconds(price.latency))};
+    return {collective, bytes, "mpi",
+            concat(method, " would be slowed by latency, ", at, ", including latency of ", milliseconds(price.latency), ": MPI is used")};
   std::string reason = at;
   if (prices.size() > 1) reason += concat(", ", prices[1].second, " ", milliseconds(prices[1].first.total()));
   return {collective, bytes, std::string(method), reason};

@@ -28,7 +28,7 @@ struct Recorded {
   std::string unsupported_node = {};  // a node that no operator makes
 };
 
-Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
+Recorded recorded_by(const std::vector<at::Tensor>& outputs) {
   Recorded found;
   std::set<torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> next;
@@ -36,23 +36,25 @@ Recorded recorded_behind(const std::vector<at::Tensor>& outputs) {
     if (output.requires_grad()) next.push_back(torch::autograd::impl::gradient_edge(output).function.get());
   }
   while (!next.empty()) {
-    torch::autograd::Node* const node = next.back();
+    torch::autograd::Node& node = *next.back();
     next.pop_back();
-    if (node == nullptr || !seen.insert(node).second) continue;
-    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node)) {
+    if (!seen.insert(&node).second) continue;
+    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node)) {
       found.leaves.insert(leaf->variable.unsafeGetTensorImpl());
       continue;
     }
-    const std::string name = node->name();
+    const std::string name = node.name();
     if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
           "operators that TorchScript's optimiser made after the module had run: capture the module before it runs, or as a graph::TorchScript";
     }
-    if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
+    if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
     }
-    for (const auto& edge : node->next_edges()) next.push_back(edge.function.get());
+    for (const auto& edge : node.next_edges()) {
+      if (edge.is_valid()) next.push_back(edge.function.get());
+    }
   }
   return found;
 }
@@ -128,12 +130,12 @@ void expect_supported(const Recorded& recorded) {
 
 }  // namespace
 
-void expect_supported_gradients(const Run& run) { expect_supported(recorded_behind(run.outputs)); }
+void expect_supported_gradients(const Run& run) { expect_supported(recorded_by(run.outputs)); }
 
 void verify_replay(const Graph& graph, const Run& run, const Subject& module, const std::vector<at::Tensor>& inputs) {
   const Replay replay(graph, module, inputs);
-  const Recorded theirs = recorded_behind(run.outputs);
-  const Recorded ours = recorded_behind(replay.outputs);
+  const Recorded theirs = recorded_by(run.outputs);
+  const Recorded ours = recorded_by(replay.outputs);
   expect_supported(theirs);
   for (const NamedTensor& each : module.parameters) {
     const auto* leaf = each.tensor.unsafeGetTensorImpl();

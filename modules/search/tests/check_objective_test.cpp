@@ -51,7 +51,7 @@ TEST(CheckObjective, FindsWhatIsNoFunctionOfTheTrial) {
         trial.report(1, ++calls);
         return Outcome(c.real("x"));
       },
-      " at step 1, and ");
+      " at step 1, but ");
   expect_found(
       [&](const Configuration& c, Trial& trial) {
         if (++calls % 2 == 0) trial.report(1, 0);

@@ -280,7 +280,7 @@ TEST(PopulationSearch, SaysThatNothingIsAttached) {
                 {.evaluations = 4, .scheduler = PopulationTrainingOptions()});
   const SearchResult result = search.run();
   EXPECT_GT(result.failed, 0);
-  EXPECT_NE(result.first_failure.find("must attach"), std::string::npos) << result.first_failure;
+  EXPECT_NE(result.first_failure.find("attaches no tensors"), std::string::npos) << result.first_failure;
 }
 
 TEST(PopulationSearch, EndsInTime) {

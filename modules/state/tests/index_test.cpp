@@ -94,7 +94,7 @@ TEST(Index, NamesWhatContradictsItself) {
   EXPECT_NE(error_of(replace(body, "\"step\":42", "\"step\":-1")).find("\"step\" is not an integer of at least 0"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"file\":1", "\"file\":2")).find("lies in file 2, but there are 2 files"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "\"offsets\":[2,0]", "\"offsets\":[1,0]")).find("overlap"), std::string::npos);
-  EXPECT_NE(error_of(replace(body, "\"lengths\":[2,3]", "\"lengths\":[1,3]")).find("hold 9 of 12"), std::string::npos);
+  EXPECT_NE(error_of(replace(body, "\"lengths\":[2,3]", "\"lengths\":[1,3]")).find("cover 9 of 12"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "[4,3]", "[4294967296,4294967296]")).find("too large"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "float32", "float31")).find("\"float31\", which is unknown"), std::string::npos);
   EXPECT_NE(error_of(replace(body, "rank_0001", "../../etc")).find("is not called rank_0001"), std::string::npos);

@@ -67,8 +67,9 @@ struct FullyShardedSetup {
 /// ```
 /// Works with element-wise update rules: SGD, Adam, AdamW, RMSprop, Adagrad. Gradients accumulate over passes, in slices.
 ///
-/// Memory per rank, for n bytes of parameters and k n bytes of optimizer state: (n + n + k n) / P, 2 + prefetch_units units, and activations. Per
-/// step, a rank contributes n / P bytes to each of two all-gathers, and n bytes to one reduction.
+/// Memory per rank, for n bytes of parameters and k n bytes of optimizer state: (n + n + k n) / P, 1 + max(prefetch_units, 1) gathered units,
+/// buckets of gradients that are being reduced, and activations. Per step, a rank contributes n / P bytes to each of two all-gathers, and n bytes to
+/// one reduction.
 ///
 /// All ranks must use units in the same order. The order may change between steps; units are then gathered when they are used, not prefetched. If
 /// ranks use different units, even in an evaluation, all of them throw before the use; the message lists which rank used which unit. A rank that

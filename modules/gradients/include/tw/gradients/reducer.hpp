@@ -43,8 +43,9 @@ struct ReducerOptions {
   /// Which ranks get the reduced gradients. Sharded gradients take half as much communication; a ShardedOptimizer must then use them.
   Sharding sharding = Sharding::none;
   /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket then has memory only from its first gradient to the end of
-  /// its reduction, which begins as soon as the bucket is complete, regardless of `overlap`. At most three buckets have memory at a time, unless the
-  /// gradients of several buckets arrive interleaved. If false, buckets keep their memory (ZeRO 1).
+  /// its reduction. The reduction begins as soon as this bucket and all earlier ones are complete, even without `overlap`; with a compressor and
+  /// Reduction::sample_weighted it begins in wait(). At most three buckets have memory at a time, unless the gradients of several buckets arrive
+  /// interleaved. If false, buckets keep their memory (ZeRO 1).
   bool release = false;
   /// Ids of the dense gradients, in the order in which they become ready. Empty: with overlap and several buckets, rank 0 observes the order in the
   /// first step, and buckets are rebuilt in it. Pass Reducer::arrival_order() of an earlier run to reproduce its results bit for bit.

@@ -82,7 +82,7 @@ class ParallelModel {
   /// ranks have the model in different modes or make different calls
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
   /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
-  /// ReplicaSync::independent, you can only save() the model after a failed step.
+  /// ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a failed step: save() the model and make a new one.
   /// @throws ContractError in the first step of each mode, with the same consequence, if an operator draws the same random numbers for different
   /// slices along `tensor`: use tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);

@@ -8,7 +8,7 @@
 namespace tw::shared_memory {
 
 /// Synchronizes a collective whose data travels on another path, such as from device to device. The ranks may meet several times, the same number on
-/// every rank. A meeting keeps its place in the order of the channel's collectives: later ones begin after end().
+/// every rank. The collective keeps its place in the order of the channel's collectives: later ones begin after end().
 class Meeting {
  public:
   Meeting(std::shared_ptr<Channel> channel, const Call& call);
