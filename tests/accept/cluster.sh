@@ -11,7 +11,7 @@ replicas() {  # replicas PROGRAM FILE TEST
   TEST_UPDATES=300 tests/cluster/hosts.sh --ranks 2,2,2 --timeout 300 -- "$build/bin/$1" --file="$2" --gtest_filter="$3" || [ $? = 77 ] || failed=1
 }
 replicas tensor_parallel_mpi_tests mesh_training_test MeshTraining.PlainLayersKeepTheSameBitsOnAllHolders
-replicas train_mpi_tests axes_test Axes.TiedStagesKeepTheSameBits
+replicas train_mpi_tests seldom_parts_test SeldomParts.TiedStagesKeepTheSameBits
 faults=(kill stop cut kill_host cut_late) layouts=(2,1 1,2 3,1 2,1,1 1,2,1 1,1,2 1,2,1,1 2,1,1,1) rates=(100mbit 1gbit 10gbit)
 table=''
 for seed in $(seq 20); do

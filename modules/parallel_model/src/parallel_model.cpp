@@ -14,6 +14,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/data_parallel/gradient_sums.hpp>
+#include <tw/data_parallel/split_draws_check.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
@@ -29,7 +30,6 @@
 #include "make_parallel_model.hpp"
 #include "model_ranks.hpp"
 #include "model_state.hpp"
-#include "split_draws.hpp"
 #include "step_agreement.hpp"
 
 namespace tw {
@@ -193,7 +193,11 @@ class ParallelModel::Impl {
   double accumulate(const ProgramPass& pass) {
     const auto update = sums_->update();
     const ComputeScope compute(compute_, kind_);
-    return split_draws_.accumulate(mesh(), *program_, pass, *sums_);
+    const bool is_split = size_along(mesh().shape(), "tensor") > 1 && pass.rows > 0;  // a pass without rows draws nothing that counts
+    if (!is_split) return program_->accumulate(pass, *sums_);
+    double loss = 0;
+    split_draws_.run(mesh()["tensor"], program_->modes(), [&] { loss = program_->accumulate(pass, *sums_); });
+    return loss;
   }
 
   Tensors forward(const Tensors& inputs) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <tw/comm/pending_scalar.hpp>
 #include <tw/data/loader.hpp>
+#include <tw/data_parallel/split_draws_check.hpp>
 #include <tw/state/directory_lock.hpp>
 #include <tw/train/memory_account.hpp>
 #include <tw/train/timeline.hpp>
@@ -138,6 +139,7 @@ class Trainer::Run {
   };
   std::vector<Unread> unread_;
   NonFiniteDiagnosis suspect_;
+  SplitDrawsCheck split_draws_;
   std::optional<State> state_;
   std::string stopped_because_;
   bool diverged_ = false;

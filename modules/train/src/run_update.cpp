@@ -222,8 +222,11 @@ void Trainer::Run::backward(Pass pass, double weight) {
     if (here == 0) idle.emplace(model_.buffers);
     const Batch batch = here == 0 ? first_samples(train_, model_.device()) : state_->batch;
     const LossFunction loss = here == 0 ? without_effect : loss_of_pass(here, pass.weight);
-    run_on(here, usual, where,
-           [&] { model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss}); });
+    const auto run = [&] {
+      model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss});
+    };
+    const bool is_split = ranks_.slices != nullptr && here > 0;
+    run_on(here, usual, where, [&] { is_split ? split_draws_.run(*ranks_.slices, 0, run) : run(); });
   };
   in_device_memory(
       [&] { strategy_->accumulate(share, pass_over_batch); },

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds operators that draw the same random numbers for different slices, such as a torch::nn::Dropout after a column-parallel layer: its mask would
-// drop the same features of every slice.
+// The draws that SplitDrawsCheck compares.
 #pragma once
 #include <cstdint>
-#include <set>
 #include <string>
 #include <tuple>
-#include <tw/comm/mesh.hpp>
 #include <tw/graph/operator_listener.hpp>
 #include <vector>
-
-#include "program.hpp"
 
 namespace tw {
 
@@ -39,17 +34,5 @@ class SplitDraws final : public graph::OperatorListener {
 /// Finds the first draw that ranks make with generators in the same state, but for different tensors. Generators in different states draw different
 /// numbers, as while a SplitRandom exists. Pure. @param of_ranks draws of each rank; at least one rank. @return an error text; empty: no such draw
 std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks);
-
-/// Checks the first pass in each mode of a model.
-class SplitDrawsCheck {
- public:
-  /// Returns program.accumulate(pass, sums). In the first pass of each mode, also compares the draws of the ranks along `tensor`, by one all-gather.
-  /// A pass without rows draws nothing that counts, and is not checked. Collective, like accumulate().
-  /// @param pass with the same number of rows on all ranks along `tensor`. @throws ContractError on all of these ranks alike
-  double accumulate(const Mesh& mesh, Program& program, const ProgramPass& pass, GradientSums& sums);
-
- private:
-  std::set<int64_t> checked_;  // modes
-};
 
 }  // namespace tw

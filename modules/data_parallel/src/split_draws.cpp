@@ -9,10 +9,7 @@
 #include <limits>
 #include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
-#include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
-#include <tw/comm/ranks_along.hpp>
-#include <tw/comm/typed_objects.hpp>
 #include <tw/graph/draws.hpp>
 #include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/tensor_spec.hpp>
@@ -106,19 +103,6 @@ std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks) {
     }
   }
   return "";
-}
-
-double SplitDrawsCheck::accumulate(const Mesh& mesh, Program& program, const ProgramPass& pass, GradientSums& sums) {
-  const bool is_split = size_along(mesh.shape(), "tensor") > 1 && pass.rows > 0;
-  if (!is_split || !checked_.insert(program.modes()).second) return program.accumulate(pass, sums);
-  const auto [loss, draws] = [&] {
-    const SplitDraws watch;
-    const double made = program.accumulate(pass, sums);
-    return std::pair(made, watch.draws());
-  }();
-  const std::string problem = problem_of(allgather_objects(mesh["tensor"], draws));
-  TW_EXPECTS(problem.empty(), problem);
-  return loss;
 }
 
 }  // namespace tw

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models in parts whose replicas meet seldom, or by parameter servers; and layers that stages share.
+#include "models_in_parts.hpp"
+
+#include <tw/comm/replicas.hpp>
+
+namespace seldom_parts_test {
+
+using namespace tw::testing::parts;
+using tw::testing::three_epochs;
+using tw::testing::world;
+
+/// Of a run that keeps its checkpoints, all but the oldest are removed.
+void leave_the_first_checkpoint(const Options& options) {
+  world().barrier();
+  if (world().rank() == 0) {
+    std::vector<std::filesystem::path> steps;
+    for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
+    std::ranges::sort(steps);
+    for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
+  }
+  world().barrier();
+}
+
+// One replica, so that nothing depends on who comes first; also from a checkpoint in the middle of a period, on another mesh.
+TEST(SeldomParts, ServersOfPartsAreThoseOfOneProcess) {
+  using tw::train::ServerAlgorithm;
+  for (const auto& [algorithm, stages, split] :
+       {std::tuple(ServerAlgorithm::downpour, 1, 1), std::tuple(ServerAlgorithm::downpour, 2, 1), std::tuple(ServerAlgorithm::easgd, 1, 2),
+        std::tuple(ServerAlgorithm::easgd, 2, 2), std::tuple(ServerAlgorithm::ssp, 2, 1)}) {
+    if (world().size() % (stages * split) != 0) continue;
+    Options options = clipped("servers_alone");
+    options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4, .algorithm = algorithm, .staleness = 1};
+    options.shard.unit_bytes = 200;
+    const auto expected = train(alone(), model_of(whole_net()), options).summary;
+    options.name = three_epochs("servers").name;
+    options.checkpoint.every_steps = 5;
+    options.checkpoint.keep = 9;
+    options.resume = tw::train::Resume::fresh;
+    const Mesh mesh(world(), {{"data", 1}, {"shard"}, {"tensor", split}, {"stage", stages}});
+    const std::string what = tw::concat(static_cast<int>(algorithm), " on ", mesh.shape().describe());
+    expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary, expected, what);
+    leave_the_first_checkpoint(options);
+    // Of four parts one exchanges nothing, so that another mesh would begin a new period.
+    const bool stays = world().size() % 2 != 0 || stages * split == 4;
+    const Mesh other(world(), {{"data", 1}, {"shard"}, {"tensor", stays ? split : 2}, {"stage", stays ? stages : 1}});
+    options.resume = tw::train::Resume::resume;
+    expect_equal(train(other, model_of(split_model(split_pipeline(other))), options).summary, expected,
+                 what + ", resumed on " + other.shape().describe());
+  }
+}
+
+// Two replicas, whose exchanges depend on who comes first.
+TW_TEST_ON(SeldomParts, ServersOfReplicasInPartsTrainAndResume, {.least = 4}) {
+  for (const auto& [shards, stages] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world(), {{"data", 2}, {"shard", shards}, {"tensor", 1}, {"stage", stages}});
+    Options options = three_epochs("servers_of_replicas");
+    options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4};
+    options.shard.unit_bytes = 200;
+    options.checkpoint.every_steps = 5;
+    options.checkpoint.keep = 9;
+    options.resume = tw::train::Resume::fresh;
+    const auto whole = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
+    leave_the_first_checkpoint(options);
+    options.resume = tw::train::Resume::resume;
+    const auto net = split_pipeline(mesh);
+    const auto resumed = train(mesh, model_of(split_model(net)), options).summary;
+    EXPECT_EQ(resumed.steps, whole.steps) << mesh.shape().describe();
+    EXPECT_NEAR(resumed.test[0].second, whole.test[0].second, 0.2 * whole.test[0].second) << mesh.shape().describe();
+    if (shards > 1) continue;  // parameters have no memory after the run
+    for (const at::Tensor& each : net->parameters()) EXPECT_TRUE(tw::compare_replicas(mesh["data"], each).identical) << mesh.shape().describe();
+  }
+}
+
+// Replicas that meet every four steps: each held together by some ranks, or by one.
+TEST(SeldomParts, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
+  for (const auto kind : {tw::train::Meeting::local_sgd, tw::train::Meeting::diloco}) {
+    for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+      if (world().size() % (stages * split) != 0) continue;
+      const int replicas = world().size() / (stages * split);
+      const int group = world().rank() / replicas;
+      const auto options = [&](const std::string& name) {
+        Options chosen = clipped(name);
+        chosen.replicas = {.meet = kind, .period = 4};
+        chosen.checkpoint.every_epochs = 1;
+        chosen.resume = tw::train::Resume::fresh;
+        return chosen;
+      };
+      const Mesh whole(world().split(group, 0), {{"data"}});
+      const auto expected = train(whole, model_of(whole_net()), options(tw::concat("seldom_whole", group))).summary;
+      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+      const std::string what = tw::concat(static_cast<int>(kind), " on ", mesh.shape().describe());
+      expect_equal(train(mesh, model_of(split_model(split_pipeline(mesh))), options("seldom")).summary, expected, what);
+      for (const bool resumes : {false, true}) {
+        Options interrupted = options("seldom");
+        interrupted.resume = resumes ? tw::train::Resume::resume : tw::train::Resume::fresh;
+        const auto summary = train_a_part(mesh, model_of(split_model(split_pipeline(mesh))), interrupted, 6);
+        if (resumes) expect_equal(summary, expected, what + ", resumed");
+      }
+    }
+  }
+}
+
+// A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order; and
+// each stage has servers of its own.
+void expect_tied_stages_to_keep_the_same_bits(const char* axis, const tw::train::ReplicaOptions& replicas) {
+  using namespace tw::pipeline;
+  const int stages = world().size() % 2 == 0 ? 2 : 1;
+  const Mesh mesh(world(), {{axis}, {"stage", stages}});
+  const torch::nn::Linear shared(70, 70);
+  const auto tied = block([shared] { return shared; });
+  const std::vector<BlockFactory> blocks{block([] { return torch::nn::Linear(4, 70); }),  tied,
+                                         block([] { return torch::nn::Tanh(); }),         block([] { return torch::nn::Linear(70, 73); }),
+                                         block([] { return torch::nn::Linear(73, 70); }), tied,
+                                         block([] { return torch::nn::Linear(70, 1); })};
+  torch::manual_seed(6);
+  const auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(stages, 2)});
+  net->to(torch::kDouble);
+  Options options = three_epochs("tied");
+  options.replicas = replicas;
+  const bool every_step = replicas.meet == tw::train::Meeting::every_step;
+  options.shard.what = every_step ? tw::train::Sharded::optimizer : tw::train::Sharded::parameters;
+  options.epochs = tw::testing::longer("TEST_UPDATES", 18) / 6;
+  (void)train(mesh, model_of(net), options);
+  int found = 0;
+  for (const auto& parameter : net->named_parameters()) {
+    if (parameter.value().sizes() != at::IntArrayRef{70, 70} || found++ > 0) continue;
+    EXPECT_TRUE(tw::compare_replicas(world(), parameter.value()).identical) << parameter.key();
+  }
+  EXPECT_GE(found, 1);
+}
+
+TEST(SeldomParts, TiedStagesKeepTheSameBits) {
+  expect_tied_stages_to_keep_the_same_bits("data", {});
+  expect_tied_stages_to_keep_the_same_bits("data", {.meet = tw::train::Meeting::parameter_server, .period = 2});
+  expect_tied_stages_to_keep_the_same_bits("shard", {});
+}
+
+TW_TEST_ON(SeldomParts, ServersOfTiedStagesAreNotDivided, {.least = 4}) {
+  const auto train_them = [] { expect_tied_stages_to_keep_the_same_bits("shard", {.meet = tw::train::Meeting::parameter_server}); };
+  EXPECT_NE(tw::testing::message_of(train_them).find("stages have a tied parameter"), std::string::npos);
+}
+
+}  // namespace seldom_parts_test
