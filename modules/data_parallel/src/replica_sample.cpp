@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
 #include <tw/comm/collectives.hpp>
+
+#include "tolerance.hpp"
 
 namespace tw {
 namespace {
@@ -21,14 +22,6 @@ constexpr int64_t elements = 8;  // per pass
 bool can_be_read(const at::Tensor& parameter) {
   return parameter.is_cpu() && !parameter.is_sparse() && parameter.numel() > 0 && parameter.is_non_overlapping_and_dense() &&
          parameter.is_floating_point();
-}
-
-double tolerance_of(c10::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble: return std::sqrt(std::numeric_limits<double>::epsilon());
-    case at::kFloat: return std::sqrt(std::numeric_limits<float>::epsilon());
-    default: return 0.1;
-  }
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tw/autograd/generator.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/random.hpp>
@@ -14,27 +13,21 @@
 #include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
+#include "tolerance.hpp"
+
 namespace tw {
 namespace {
 
 using Arguments = std::vector<c10::IValue>;
 
-constexpr uint64_t elements = 8;      // per draw
+constexpr uint64_t elements_of_draw = 8;
 constexpr size_t max_draws = 10'000;  // further draws are not compared; this many are a message of 2 MB
 
 /// Whether values can be read: not inside a transform of functorch, and not those of a sharded parameter, which reading would gather.
-bool can_be_read(const at::Tensor& tensor) {
+bool is_comparable(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet others{c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
                                        c10::DispatchKey::TESTING_ONLY_GenericWrapper};
   return !tensor.key_set().has_any(others) && tensor.layout() == at::kStrided && !tensor.is_meta() && tensor.has_storage() && tensor.numel() > 0;
-}
-
-double tolerance_of(c10::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble: return std::sqrt(std::numeric_limits<double>::epsilon());
-    case at::kFloat: return std::sqrt(std::numeric_limits<float>::epsilon());
-    default: return 0.1;
-  }
 }
 
 /// The first floating-point tensor whose values the operator reads. Undefined: there is none, as for normal_(), which overwrites its tensor.
@@ -58,9 +51,9 @@ at::Generator generator_of(const Arguments& arguments, const at::Tensor& tensor)
 
 std::vector<double> values_of(const at::Tensor& tensor) {
   std::vector<int64_t> places;
-  for (uint64_t i = 0; i < elements; ++i) places.push_back(static_cast<int64_t>(derived_seed(i, 0) % static_cast<uint64_t>(tensor.numel())));
+  for (uint64_t i = 0; i < elements_of_draw; ++i) places.push_back(static_cast<int64_t>(derived_seed(i, 0) % static_cast<uint64_t>(tensor.numel())));
   const at::Tensor some = tensor.take(at::tensor(places, at::kLong).to(tensor.device())).to(at::kCPU, at::kDouble);
-  std::vector<double> values(some.const_data_ptr<double>(), some.const_data_ptr<double>() + elements);
+  std::vector<double> values(some.const_data_ptr<double>(), some.const_data_ptr<double>() + elements_of_draw);
   values.push_back(tensor.abs().mean().to(at::kDouble).item<double>());
   return values;
 }
@@ -78,7 +71,7 @@ void SplitDraws::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*
   if (op.hasTag(at::Tag::nondeterministic_seeded) && draws_.size() < max_draws) {
     const Arguments arguments = torch::jit::last(stack, op.schema().arguments().size()).vec();
     const at::Tensor tensor = graph::draws(op, arguments) ? tensor_of(op, arguments) : at::Tensor();
-    if (tensor.defined() && can_be_read(tensor)) {
+    if (tensor.defined() && is_comparable(tensor)) {
       without_listening([&] {
         const at::NoGradGuard no_grad;
         const at::Tensor state = states_of({generator_of(arguments, tensor)}).front();
