@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// For modules with state that a process can have only once. Not installed.
+// For modules whose state a process may hold only once. This header is not installed.
 #pragma once
 #include <array>
 #include <cstdint>
 
 namespace tw {
 
-/// An ELF note, which the linker copies into every program and shared library that contains its module. Such a module defines one in the source file
-/// that holds the state: `[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};`
+/// The mark of a module with such state: an ELF note, which the linker copies into every program and shared library that contains the module. The
+/// module defines the mark in the source file that holds the state:
+/// `[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"mpi"}};`
 struct CopyMark {
   uint32_t owner_bytes = 12;
   uint32_t module_bytes = 16;
@@ -17,7 +18,7 @@ struct CopyMark {
 };
 
 /// Checks that this process has only one copy of the library. Two static copies, for instance in two plug-ins, cannot see each other's variables, but
-/// each finds the marks of all copies. @throws Error that names both files if there are two
+/// each copy finds the marks of all others. @throws Error if there are two copies; the message names both files
 void expect_only_copy();
 
 }  // namespace tw

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of collectives over messages: which rank sends which part of a tensor to which rank in which step. One plan per rank; `comm` executes it.
+// Plans of collectives that consist of messages. A plan lists what one rank does in each step: which part of a tensor it sends to, or receives from,
+// which rank. The module `comm` executes plans.
 //
 // A tensor is divided into blocks of nearly equal size. A rank executes its steps in order. All messages of a step are in flight at once. When all
 // have completed, the rank executes the step's local operations.
@@ -11,11 +12,11 @@
 
 namespace tw::algorithms {
 
-/// Memory of a rank. All-reduce and broadcast have no `input`; they work in `output`.
+/// Memory of a rank. All-reduce and broadcast do not use `input`; they work in place in `output`.
 enum class Area : uint8_t {
   input,
   output,
-  scratch,  ///< slots, each as large as the largest block
+  scratch,  ///< temporary memory: slots, each as large as the largest block
 };
 
 /// Consecutive blocks. The input of an all-gather and the output of a reduce-scatter consist of this rank's block only. All other inputs and outputs
@@ -53,20 +54,20 @@ struct Step {
 
 struct Plan {
   int64_t blocks = 1;         ///< number of blocks into which a tensor is divided
-  int64_t scratch_slots = 0;  ///< additional memory, in slots of Area::scratch
+  int64_t scratch_slots = 0;  ///< number of slots that Area::scratch needs
   std::vector<Step> steps;
   bool operator==(const Plan&) const = default;
 };
 
 enum class Algorithm : uint8_t {
   ring,                ///< every rank sends only to the next one: fewest bytes, most steps
-  recursive_doubling,  ///< exchanges the whole tensor at distances 1, 2, 4...: fewest steps, most bytes
-  circulant,           ///< exchanges halves, quarters, eighths... at matching distances: few steps, fewest bytes
-  tree,                ///< binomial: each rank that has received the tensor forwards it to others
+  recursive_doubling,  ///< exchanges the whole tensor with ranks at distances 1, 2, 4...: fewest steps, most bytes
+  circulant,           ///< exchanges 1/2, 1/4, 1/8... of the tensor, at half the distance each time: few steps, fewest bytes
+  tree,                ///< binomial tree: each rank that has received the tensor forwards it to others; a reduce in reverse
   chain,               ///< pipelines blocks from rank to rank
   double_tree,         ///< pipelines blocks through two binary trees; no rank is an inner node of both: few steps, fewest bytes
   pairwise,            ///< exchanges with every other rank in turn
-  bruck,               ///< combines blocks with distant destinations, in hops of 1, 2, 4...
+  bruck,               ///< forwards blocks in hops of 1, 2, 4... ranks, all blocks of a hop in one message
 };
 
 inline constexpr int algorithm_count = 8;
@@ -83,10 +84,10 @@ struct Task {
   int64_t pipelined = 1;  ///< number of blocks for `chain` and `double_tree`
 };
 
-/// Whether `algorithm` supports `collective`. If so, it works with any number of ranks.
+/// Whether `algorithm` supports `collective`; if it does, then on any number of ranks.
 bool can(Algorithm algorithm, Collective collective) noexcept;
 
-/// The plan of `task.rank`. @throws ContractError if the algorithm does not support the collective.
+/// The plan of `task.rank`. @throws ContractError if the algorithm does not support the collective, or a number in `task` is out of range.
 Plan make_plan(Algorithm algorithm, const Task& task);
 
 }  // namespace tw::algorithms

@@ -14,11 +14,11 @@ class AutocastState {
   /// This thread's current settings.
   static AutocastState here();
 
-  /// Returns a copy with which the operators that autocast covers compute in `type` on devices of `kind`. @throws ContractError if LibTorch has no
-  /// autocast to `type` on such devices, because operators would silently compute in float32.
+  /// Returns a copy with which the operators that autocast covers compute in `type` on devices of `kind`. @throws ContractError if `type` is neither
+  /// bfloat16 nor float16, or if LibTorch has no autocast for such devices: operators would silently compute in float32 there.
   AutocastState on(c10::DeviceType kind, c10::ScalarType type) const;
-  /// Returns a copy in which autocast is off on all devices. Use it for backward passes: autograd computes in the dtypes of the forward pass without
-  /// autocast.
+  /// Returns a copy in which autocast is off on all devices. Use it for backward passes: without autocast, they compute in the dtypes of the forward
+  /// pass.
   AutocastState off() const;
 
   /// Whether autocast is on for any kind of device.
@@ -37,7 +37,7 @@ class AutocastState {
 };
 
 /// Applies a state to this thread during its lifetime. Construction and destruction clear LibTorch's cache of cast parameters, so that changed
-/// parameters are cast again and no cast carries its graph into another run. This also clears the casts of other threads, which must cast again.
+/// parameters are cast again and no cast carries its graph into another run. All threads share the cache, so other threads must cast again, too.
 class AutocastScope {
  public:
   explicit AutocastScope(const AutocastState& state);

@@ -45,30 +45,31 @@ std::vector<at::Tensor> buffers_of(const T& value) {
 
 }  // namespace detail
 
-/// Returns `function(inputs...)`. It uses less memory and takes more time: autograd saves only the inputs, and the backward pass calls the function
-/// again and differentiates that second run. A chain of n segments holds their n inputs, and the intermediate results of one segment at a time.
-/// Gradients equal those of the plain call bit for bit, except for a tensor used in several segments: its gradient is the sum of one sum per segment.
+/// Returns `function(inputs...)`. Uses less memory and more time than a plain call: autograd saves only the inputs, and the backward pass calls the
+/// function again and differentiates that second run. A chain of n such calls (segments) holds the inputs of all segments, and the intermediate
+/// results of one segment at a time. Gradients equal those of plain calls bit for bit, with one exception: if several segments use a tensor, its
+/// gradient is first summed within each segment.
 ///
 ///     auto y = tw::recomputed([&](const at::Tensor& h) { return block->forward(h); }, x);
 ///
-/// Works with `torch::autograd::grad`, also inside the function, `retain_graph` (each backward pass runs the function again), `create_graph`, hooks,
-/// and `recomputed` within `recomputed`. Captured tensors get their gradients as without recomputation, whether or not an input requires one. With
-/// grad mode off it is a plain call. Not collective, unless the function is: then all ranks must run their backward passes in the same order.
+/// Works with `torch::autograd::grad` (inside the function, too), `retain_graph` (each backward pass runs the function again), `create_graph`, hooks,
+/// and `recomputed` within `recomputed`. Captured tensors get the same gradients as without recomputation, whether or not an input requires one. With
+/// grad mode off, it is a plain call. It is not collective, unless the function is: then all ranks must run their backward passes in the same order.
 ///
-/// The second run draws the same random numbers as the first from the default generators (of the CPU, the current device and the inputs' devices),
-/// and then restores the generators' states. It runs with the first run's autocast settings. Autocast's cache of weights is cleared before and after
-/// each run.
+/// The second run draws the same random numbers as the first from the default generators (of the CPU, the current device and the inputs' devices).
+/// Afterwards the generators have the states that they had before it. The second run also has the first one's autocast settings. Autocast's cache of
+/// weights is cleared before and after each run.
 ///
-/// @param function called with the inputs as const lvalues, also by backward passes, on the thread that runs them. It must return the same result
-/// each time. Objects that it refers to must outlive the backward pass, and captured tensors must not change before it. It returns a tensor, or a
-/// std::vector, array, tuple, pair or optional of such values; tensors inside other types keep their graphs as usual.
-/// @param inputs copied (tensors without their data), and kept until the backward pass ends. Tensors in them must not change; they may be undefined
-/// or require no gradient. A module passed as an input or as the function (by holder, pointer or std::ref) keeps its buffers as the first run left
-/// them. Buffers of other modules, such as running statistics of batch norms, are changed by the second run too.
-/// @throws ContractError at once if the function changes an input in place. In the backward pass: if an input or a parameter has changed since the
-/// first run; if an earlier backward pass freed what this one needs; if the outputs of the two runs differ in number, in shape, dtype or device, in
-/// whether they require a gradient, or in the tensors that they depend on (on devices, this is always so for functions that differentiate with
-/// create_graph). Exceptions of the function pass through.
+/// @param function called with the inputs as const lvalues. A backward pass calls it again, on the thread that runs the pass. It must return the same
+/// result each time. Objects that it refers to must outlive the backward pass, and captured tensors must not change before that pass. It returns a
+/// tensor, or a std::vector, array, tuple, pair or optional of such values; tensors inside other types keep their graphs as usual.
+/// @param inputs copied (tensors without their data), and kept until the backward pass ends. Tensors in them must not change until then; they may be
+/// undefined or require no gradient. A module passed as an input or as the function (by holder, pointer or std::ref) keeps its buffers as the first
+/// run left them. The second run updates the buffers of other modules again, such as running statistics of batch norms.
+/// @throws ContractError during this call if the function changes an input in place. A backward pass throws it if an input or a parameter has changed
+/// since the first run, or if an earlier backward pass freed what this one needs. It also throws if the outputs of the two runs differ in number,
+/// shape, dtype, device, whether they require a gradient, or the tensors that they depend on. The last is always so on accelerators if the function
+/// itself differentiates with create_graph. Exceptions of the function pass through.
 /// Ref: Chen et al. 2016, "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 template <class Function, class... Inputs>
 auto recomputed(Function&& function, Inputs&&... inputs) {

@@ -9,8 +9,8 @@
 
 namespace tw {
 
-/// Postpones the gradients of weights: the backward pass computes only the gradients of the inputs, and accumulate() computes those of the weights.
-/// Until then this object keeps the operators' inputs and cotangents.
+/// Postpones the gradients of weights: a backward pass computes only the gradients of the inputs, and accumulate() later computes those of the
+/// weights. Until then this object keeps the operators' inputs and their outputs' gradients (cotangents).
 ///
 /// ```
 /// WeightGradients later;
@@ -20,23 +20,24 @@ namespace tw {
 /// ```
 class WeightGradients {
  public:
-  /// An operator. It receives copies of its tensors that share their memory.
+  /// An operator. Its arguments may be copies that share the memory of the tensors passed to record().
   using Operator = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights)>;
 
   WeightGradients();
 
   /// Runs `op`. Backward passes through the result compute the gradients of `inputs`, and leave those of `weights` to accumulate(). Use it for
-  /// operators whose two halves share no work, such as products of matrices. If no tensor in `weights` requires a gradient, it just runs `op`.
+  /// operators whose two gradients share no work, such as products of matrices. If no weight requires a gradient, or grad mode is off, it just runs
+  /// `op`.
   /// @param weights parameters or views of them. A computed weight is allowed if no backward pass before accumulate() runs through the operators that
   /// compute it.
   at::Tensor record(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights, const Operator& op);
-  /// Computes the postponed gradients and adds them to the weights' gradients; hooks on weights run now. Takes one backward pass, or more if a weight
-  /// is itself a result of record(). Frees the kept tensors.
+  /// Computes the postponed gradients and adds them to the weights' gradients; hooks on weights run during this call. Takes one backward pass, or
+  /// more if a weight is itself a result of record(). Frees the kept tensors.
   void accumulate();
   /// Whether no gradient is postponed.
   bool empty() const noexcept;
 
-  /// While it exists, interpreters of captured graphs on this thread call `gradients.record()`.
+  /// While it exists, each graph::Interpreter (<tw/graph/interpreter.hpp>) on this thread passes its products with weights to `gradients.record()`.
   class Recording {
    public:
     explicit Recording(WeightGradients& gradients);
@@ -47,7 +48,7 @@ class WeightGradients {
    private:
     WeightGradients* before_;
   };
-  /// The object of the innermost Recording on this thread, or null if there is none.
+  /// The `gradients` of the innermost Recording on this thread, or null if there is none.
   static WeightGradients* here() noexcept;
 
  private:

@@ -16,7 +16,8 @@ namespace tw {
 
 using Bytes = std::vector<std::byte>;
 
-/// The fields of record `T` in order, as pointers to members. By default its `static constexpr auto fields`; specialize it for a struct without them.
+/// The fields of record `T` in order, as pointers to members. By default they are `T::fields`, a static constexpr tuple. Specialize Fields for a
+/// struct without this member.
 template <class T>
 struct Fields {};
 template <class T>
@@ -54,7 +55,7 @@ void put(Bytes& bytes, const T& value) {
   }
 }
 
-/// Reads what put() wrote. A read past the end fails, and so do all later reads. Do not use the value of a failed read: it is incomplete.
+/// Reads what put() wrote. A read past the end fails, and so do all later reads. Do not use the value that a failed read returns: it is incomplete.
 class ByteReader {
  public:
   ByteReader(const std::byte* data, size_t size) : at_(data), end_(data + size) {}
@@ -102,7 +103,7 @@ class ByteReader {
   bool good_ = true;
 };
 
-/// The bytes of `value` as a string, for example for broadcast_string().
+/// The bytes of `value` as a string, for example for broadcast_string() of <tw/comm/objects.hpp>.
 template <class T>
 std::string packed(const T& value) {
   Bytes bytes;

@@ -38,21 +38,21 @@ struct Call {
   ElementType type = ElementType::uint8;
   bool on_device = false;  ///< only for collectives: whether the tensors lie on an accelerator
   int32_t peer = -1;       ///< the root, or the other rank of a send or receive; -1: none
-  int64_t count = 0;       ///< elements that this rank contributes (for a broadcast or scatter: receives)
+  int64_t count = 0;       ///< elements of this rank's input; of the output for a receive; 0 if sizes differ by rank, as in a gather
 
   bool operator==(const Call&) const = default;
   /// A description such as "allreduce sum of 16 float32" or "broadcast from rank 1 of 4 int64 on a device".
   std::string describe() const;
 };
 
-/// One part of a call that is split into parts, which start in order. `refused` is set once ranks find that their calls differ. The other parts then
-/// end at once, so that ranks whose calls have different numbers of parts stay in step.
+/// One part of a call that is split into parts. The parts start in order. `refused` is set once the ranks find that their calls differ. The remaining
+/// parts then end at once. This keeps ranks in step even if their calls have different numbers of parts.
 struct CallPart {
   Call moved;                     // the call, with the number of elements of this part
   std::shared_ptr<bool> refused;  // shared by all parts of the call
 };
 
-/// The last known call of a rank on one communicator.
+/// What is known of a rank's calls on one communicator.
 struct LastSeen {
   uint64_t calls = 0;               ///< number of calls that have begun
   uint64_t finished = 0;            ///< number of calls that have ended

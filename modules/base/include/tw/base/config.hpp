@@ -19,10 +19,10 @@ namespace tw {
 /// config.bind(options);   // calls visit(); a field keeps its default if its key is not set
 /// config.finish();        // throws ConfigError: every unknown key, wrong type and bad value at once
 /// ```
-/// A key is the dotted path of a value. Later settings replace earlier ones. Lists hold booleans, numbers and strings.
+/// A key is the dotted path of a value. A later setting replaces an earlier one of the same key. Lists hold booleans, numbers and strings.
 class Config {
  public:
-  /// A bound value, and its origin.
+  /// The value of a field after bind(), and its origin.
   struct Entry {
     std::string key;
     std::string value;
@@ -30,18 +30,19 @@ class Config {
   };
 
   Config() = default;
-  /// Reads a TOML file. Its optional key `version` is the version of the file format; only 1, the default, is supported. It is not a setting.
+  /// Reads a TOML file. The optional key `version` of the file is the version of the file format, not a setting; only 1, the default, is supported.
   /// @throws FileError if the file cannot be read; ConfigError with the line if it is not TOML or has another version.
   static Config from_file(const std::filesystem::path& path);
 
-  /// Sets one value from "key=value". The value is read as TOML and, failing that, as a string. The field determines its type: text fields keep 42,
-  /// true and 2024-10-01 as written.
-  /// @throws ConfigError without '=' or with an empty key.
+  /// Sets one value from "key=value". The value is read as TOML or, if it is not TOML, as a string. Text fields get values such as 42, true and
+  /// 2024-10-01 as written.
+  /// @throws ConfigError if `assignment` has no '=' or an empty key.
   void set(std::string_view assignment, std::string_view origin = "--set");
   /// Sets one value to `text` as is, without parsing it as TOML.
   void set_text(const std::string& key, std::string text, std::string origin);
 
-  /// Binds all fields of an options struct, see OptionVisitor. finish() reports values outside their bounds; their fields keep the defaults.
+  /// Binds all fields of an options struct, see OptionVisitor. finish() reports values outside their bounds or choices; the fields of such values
+  /// keep their defaults.
   template <class Options>
   void bind(Options& options);
 
@@ -62,7 +63,7 @@ class Config {
   std::vector<std::string> keys(std::string_view prefix = "") const;
   /// Moves a table out of this configuration: "table.key" becomes "key" in the result.
   Config extract(std::string_view table);
-  /// Adds the settings and problems of `other`. Its settings replace existing ones.
+  /// Adds the settings and problems of `other`. A setting of `other` replaces one with the same key.
   void overlay(const Config& other);
   /// All settings as TOML, one key per line; parsing the text restores the same settings.
   std::string toml() const;
@@ -71,13 +72,13 @@ class Config {
 
   /// Adds a problem that finish() reports. For readers that check the meaning of values.
   void report(std::string problem);
-  /// The same, with the origin of the value and a valid alternative.
+  /// Adds a problem with a bound value. finish() reports it with the origin of the value and the nearest valid value.
   void report(const Problem& problem);
 
-  /// Makes finish() report the new name of a key that was renamed.
+  /// Declares that `key` was renamed to `now`: if `key` is set, finish() reports its new name.
   void note_renamed(std::string key, std::string now) { renamed_.emplace(std::move(key), std::move(now)); }
 
-  /// Call it when every key has been bound. @throws ConfigError with all problems.
+  /// Call it when every key has been bound. @throws ConfigError with all problems, if there are any.
   void finish() const;
 
   /// The bound entries with their effective values, in the order in which they were bound.

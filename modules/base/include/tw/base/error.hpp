@@ -9,7 +9,7 @@
 
 namespace tw {
 
-/// Base class of errors that the environment causes: files, configuration, MPI. A program can catch them and continue.
+/// Base class of errors with causes outside the code: files, configuration, MPI. A program can catch them and continue.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
@@ -44,8 +44,8 @@ class ContractError : public std::logic_error {
   explicit ContractError(const std::string& message);
 };
 
-/// The message of the last `Error` or `ContractError` constructed on this thread, or "". `Environment` shows it when an exception destroys it,
-/// because C++ does not reveal the message of an exception that is not caught yet.
+/// The message of the last `Error` or `ContractError` constructed on this thread, or "". ~Environment() shows it if an exception leaves the scope of
+/// the `Environment`, because C++ does not reveal the message of an exception before it is caught.
 const std::string& last_error_message() noexcept;
 
 }  // namespace tw

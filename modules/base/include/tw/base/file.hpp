@@ -19,7 +19,7 @@ inline std::filesystem::path absolute_path(const std::filesystem::path& path) { 
 /// An open file or folder; the destructor closes it.
 class FileDescriptor {
  public:
-  /// @param flags as for open(2); O_CLOEXEC is added. @param problem text for the message, such as "cannot be opened".
+  /// @param flags as for open(2); O_CLOEXEC is added. @param problem text for the error's message, such as "cannot be opened".
   /// @throws FileError with the system's reason.
   FileDescriptor(std::filesystem::path path, int flags, const char* problem);
   ~FileDescriptor();
@@ -27,7 +27,7 @@ class FileDescriptor {
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   int get() const noexcept { return fd_; }
-  /// Writes all of `data` at the end of the previous write. @throws FileError with the system's reason and the offset.
+  /// Writes `bytes` bytes, which follow those of the previous write. @throws FileError with the system's reason and the offset.
   void write(const void* data, size_t bytes);
   /// Returns once the content has been written to disk. @throws FileError
   void sync() const;
@@ -62,14 +62,16 @@ class MappedFile {
 /// The content of a file or a pipe. @throws FileError if it cannot be read, is a folder, or has more than `most` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t most = std::numeric_limits<int64_t>::max());
 
-/// Calls `write` to create a file next to `path`, and moves it to `path` once it is complete and on disk. Readers of `path` see either the old or the
-/// new content. A symbolic link stays, and its target is replaced. Devices, pipes and files in /dev, such as /dev/stdout, are written in place. Use
-/// this function for every file that is written in one go. @throws FileError; whatever `write` throws, but a FileError then names `path`
+/// Calls `write` with the path of a temporary file next to `path`, and renames that file to `path` once it is complete and on disk. Readers of `path`
+/// see either the old or the new content. If `path` is a symbolic link, the link stays and its target is replaced. Devices, pipes and files in /dev,
+/// such as /dev/stdout, are written in place. Use this function for every file that is written in one go.
+/// @throws FileError if the file cannot be replaced, and any exception of `write`; a FileError about the temporary file then names `path` instead
 void replace_file(const std::filesystem::path& path, const std::function<void(const std::filesystem::path&)>& write);
 
 void replace_file(const std::filesystem::path& path, const std::string& content);
 
-/// Removes partial files for `path` from replace_file() calls whose process was killed. @return the files that could not be removed, with reasons
+/// Removes the temporary files of all replace_file() calls for `path`, even of calls in progress. Use it for files that killed processes have left.
+/// @return the files that could not be removed, with reasons
 std::vector<std::string> remove_partials_of(const std::filesystem::path& path);
 
 }  // namespace tw

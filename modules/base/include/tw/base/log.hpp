@@ -8,13 +8,13 @@ namespace tw {
 
 enum class LogLevel { debug, info, warning, error };
 
-/// Writes one line to standard error: time, rank, level, text. Thread-safe.
+/// Writes one line to standard error: time, level, rank, text. Thread-safe.
 void log(LogLevel level, std::string_view text);
 
 /// Drops lines below `level`. Default: info.
 void set_log_level(LogLevel level);
 
-/// Passes each line (its level, and its text with the rank) to `write` instead of standard error, for programs with their own log. Only one thread at
+/// For programs with their own log: passes each line (its level, and its text with the rank) to `write` instead of standard error. Only one thread at
 /// a time calls `write`, which must not log or communicate. Exceptions from `write` are dropped. Pass an empty function to write to standard error
 /// again. Thread-safe.
 void set_log_function(std::function<void(LogLevel level, std::string_view line)> write);

@@ -9,7 +9,7 @@ namespace tw {
 /// `value` with `digits` digits after the decimal point: "0.50" with 2.
 std::string fixed_text(double value, int digits);
 
-/// `value` with `digits` significant digits, and an exponent if that is shorter: "0.25", "1e-05" with 4.
+/// `value` as printf's %g formats it: at most `digits` significant digits, and an exponent if the number is small or large: "0.25", "1e-05" with 4.
 std::string brief_text(double value, int digits = 4);
 
 /// `value` with one digit before the decimal point, `digits` digits after it, and an exponent: "2.50e-05" with 2.

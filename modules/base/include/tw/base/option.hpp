@@ -22,12 +22,12 @@ struct Bounds {
   bool hold(double value) const noexcept;
 };
 
-/// For at_least(): the count has no upper limit.
+/// The argument `most` of at_least() for a count without an upper limit.
 constexpr double any_count = 9223372036854775807.0;
 /// The bounds of a count; by default at most the largest int.
 constexpr Bounds at_least(double least, double most = 2147483647) { return {.least = least, .most = most}; }
 
-/// A condition on another option: it must have one of these values or, with `negated`, none of them.
+/// A condition on another option: its value must be one of `values` or, with `negated`, none of them.
 struct Condition {
   std::string key;
   std::vector<std::string> values;
@@ -82,13 +82,13 @@ class OptionVisitor {
   void field(std::string_view key, std::vector<int>& values, Bounds bounds, About about);
   void field(std::string_view key, std::vector<int64_t>& values, Bounds bounds, About about);
   void field(std::string_view key, std::vector<std::string>& values, About about) { texts(option(key, std::move(about)), values); }
-  /// One list per item, under "KEY.0", "KEY.1", and so on. Empty lists are left out.
+  /// A list of lists: its items have the keys "KEY.0", "KEY.1", and so on. Empty items are left out.
   void field(std::string_view key, std::vector<std::vector<double>>& rows, Bounds bounds, About about) {
     lists(option(key, std::move(about), bounds), rows);
   }
   /// An option that can be set only in C++, such as a function: the visitor receives only whether it is set.
   void presence(std::string_view key, bool is_given) { given(prefix_ + std::string(key), is_given); }
-  /// An optional value, which is visited if it is set. `rest` holds the same arguments as for a plain value.
+  /// An optional value, which is visited if it is set. `rest` are the arguments that follow a plain value of this type.
   template <class Value, class... Rest>
   void field(std::string_view key, std::optional<Value>& value, Rest&&... rest) {
     presence(key, value.has_value());
@@ -136,7 +136,7 @@ class OptionVisitor {
     prefix_ = outer_prefix;
     applies_if_.resize(outer_conditions);
   }
-  /// The same for an optional struct, which is visited if it is set or if the visitor wants it.
+  /// Like group() for a plain struct, but an unset struct is visited only if wants() is true. It is then first set to its defaults.
   template <class Options>
   void group(std::string_view prefix, std::optional<Options>& options, const std::vector<Condition>& applies_if = {}) {
     const std::string key = prefix_ + std::string(prefix);
@@ -173,11 +173,11 @@ struct Problem {
   std::string nearest;
 };
 
-/// The problem if `value` lies outside the bounds of `option`.
+/// The problem if `value` lies outside the bounds of `option`, or has a fraction although `option.is_whole`.
 std::optional<Problem> problem_of(const Option& option, int64_t value);
 std::optional<Problem> problem_of(const Option& option, double value);
 
-/// Collects the problems of values outside their bounds or choices.
+/// Collects the problems of values outside their bounds or choices; at most one problem per list.
 class BoundsCheck final : public OptionVisitor {
  public:
   std::vector<Problem> problems;
@@ -191,7 +191,7 @@ class BoundsCheck final : public OptionVisitor {
   void texts(const Option&, std::vector<std::string>&) override {}
 };
 
-/// Writes the values, one per line, such as "epochs 3", with all digits. Options that may differ between ranks are left out.
+/// Writes the values, one per line, such as "epochs 3". The texts of numbers are exact. Options with About::may_differ are left out.
 class ValueLines final : public OptionVisitor {
  public:
   std::vector<std::string> lines;
@@ -207,7 +207,7 @@ class ValueLines final : public OptionVisitor {
   void add(const Option& option, const std::string& value);
 };
 
-/// A Markdown table that describes all options, with the current values as defaults.
+/// A Markdown table that describes all options. The column "default" shows their current values.
 class OptionTable final : public OptionVisitor {
  public:
   std::string table = "| key | default | values | meaning |\n|---|---|---|---|\n";
@@ -232,7 +232,7 @@ std::vector<Problem> out_of_bounds(Options options) {
   return std::move(check.problems);
 }
 
-/// The same, with `prefix` and a dot before each key.
+/// Like out_of_bounds(options), with `prefix` and a dot before each key.
 template <class Options>
 std::vector<Problem> out_of_bounds(std::string_view prefix, Options options) {
   BoundsCheck check;

@@ -8,8 +8,8 @@
 
 namespace tw {
 
-/// The digits of exact_text(), without an exponent if the absolute value is 0 or lies between 0.0001 and 2^53, up to which doubles represent every
-/// integer.
+/// `value` as in exact_text(), but without an exponent if its absolute value is 0 or lies between 0.0001 and 2^53. (Up to 2^53, doubles represent
+/// every integer.)
 inline std::string plain_text(double value) {
   const double size = std::abs(value);
   if (value != 0 && !(size >= 1e-4 && size <= 0x1p53)) return exact_text(value);

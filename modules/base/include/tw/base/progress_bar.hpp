@@ -17,11 +17,11 @@ struct Progress {
   std::string note;  ///< free text after the rate, such as "loss 0.412"
 };
 
-/// One line for `progress`: label, bar, percentage, rate, remaining time, note; without a line break.
+/// One line for `progress`: label, bar, percentage, rate, remaining time (at the end: elapsed time), note; without a line break.
 /// @param bar_width characters between the brackets; 0 omits the bar.
 std::string render_progress(const Progress& progress, int bar_width);
 
-/// Shows progress on a stream: on a terminal it redraws one line (at most ten times a second), elsewhere it prints a plain line at every
+/// Shows progress on a stream. On a terminal it redraws one line, at most ten times a second. Elsewhere it prints a line without a bar at every
 /// tenth of the total.
 class ProgressBar {
  public:
@@ -30,7 +30,7 @@ class ProgressBar {
 
   /// Reports that `done` units are finished. Cheap when nothing is drawn.
   void update(int64_t done, const std::string& note = "");
-  /// Draws the state of the last update and ends the line.
+  /// Draws the state of the last update(), with `note`, and ends the line.
   void finish(const std::string& note = "");
 
  private:

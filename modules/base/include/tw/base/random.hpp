@@ -31,14 +31,14 @@ class CounterRng {
 
 /// Uniform in [0, 1), with 53 random bits.
 double uniform(CounterRng& random) noexcept;
-/// Normal, mean 0 and deviation 1. Ref: Box & Muller 1958.
+/// Normal, with mean 0 and standard deviation 1. Ref: Box & Muller 1958.
 double normal(CounterRng& random) noexcept;
 
-/// Derives a seed from `seed` and `stream`. Two derived seeds are equal only by chance, once in 2^64 pairs, whatever the pattern of the arguments.
-/// Ref: Philox, as CounterRng.
+/// Derives a seed from `seed` and `stream`. For any pattern of arguments, two derived seeds are equal only by chance, with probability 2^-64.
+/// Ref: Philox, as in CounterRng.
 uint64_t derived_seed(uint64_t seed, uint64_t stream) noexcept;
 
-/// 0 .. n-1 in a random order that depends only on `seed` and `stream` (Fisher-Yates). @param n 0 to 2^32 - 1.
+/// The numbers 0 to n - 1 in a random order that depends only on the arguments (Fisher-Yates). @param n 0 to 2^32 - 1.
 std::vector<int64_t> random_permutation(int64_t n, uint64_t seed, uint64_t stream);
 
 }  // namespace tw

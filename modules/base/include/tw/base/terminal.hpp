@@ -8,9 +8,9 @@ namespace tw {
 /// standard output decides.
 bool output_is_terminal();
 
-/// Waits, at most `patience`, until this process's output has been read, if standard output and standard error are pipes. MPICH's launcher may drop
-/// unread output when it must end its job at once.
-/// @return whether all output has been read
+/// Waits, at most `patience`, until this process's output has been read. Standard output and standard error count only if they are pipes. MPICH's
+/// launcher may drop unread output when it must end its job at once.
+/// @return false if a pipe still holds unread output
 bool wait_until_output_is_read(std::chrono::milliseconds patience);
 
 }  // namespace tw

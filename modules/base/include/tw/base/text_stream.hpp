@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text streams in memory that do not depend on std::locale: no digit grouping, a decimal point.
+// Text streams in memory that ignore the global std::locale: numbers have a decimal point and no digit grouping.
 #pragma once
 #include <locale>
 #include <sstream>

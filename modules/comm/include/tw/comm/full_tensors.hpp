@@ -8,14 +8,14 @@
 
 namespace tw {
 
-/// Assembles each named tensor from the ranks' slices and calls `visit` with it, on every rank. Collective. Slices of one tensor must have the same
-/// dtype; slices that several ranks hold must be equal.
+/// Assembles each named tensor from the ranks' slices, on the CPU, and calls `visit` with it on every rank. Collective. All slices of a tensor must
+/// have the same dtype; slices that several ranks hold must be equal.
 /// @param shards this rank's slices; ranks may pass different lists.
 void for_each_full_tensor(const Communicator& comm, const std::vector<NamedShard>& shards,
                           const std::function<void(const std::string& name, const at::Tensor& whole)>& visit);
 
-/// The tensors of for_each_full_tensor() on rank 0; nothing elsewhere. Stacks of layers are split into their layers, see NamedShard::layers.
-/// Collective.
+/// Returns the tensors that for_each_full_tensor() assembles on rank 0, and an empty list on other ranks. Splits stacks of layers into their layers,
+/// see NamedShard::layers. Collective.
 std::vector<NamedTensor> full_tensors_on_root(const Communicator& comm, const std::vector<NamedShard>& shards);
 
 }  // namespace tw

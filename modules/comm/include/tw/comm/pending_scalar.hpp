@@ -8,7 +8,7 @@
 
 namespace tw {
 
-/// A number in transfer from the device that computes it to the host. A number on the CPU is available at once.
+/// A number that is being copied to the host from the device that computes it. A number on the CPU is available at once.
 class PendingScalar {
  public:
   /// @param number 0-dimensional

@@ -10,11 +10,11 @@ namespace tw {
 
 /// How far the ranks' copies of a tensor agree.
 struct ReplicaReport {
-  bool identical = false;         ///< bit for bit, by a 64-bit hash
-  bool similar = false;           ///< each rank's mean and variance of |x| match those over all ranks to 1e-7 relative (TorchMPI's test)
+  bool identical = false;         ///< whether all copies are equal bit for bit, by a 64-bit hash
+  bool similar = false;           ///< whether both deviations below are at most 1e-7 (TorchMPI's test)
   std::vector<int> differing;     ///< ranks whose content differs from rank 0's
-  double mean_deviation = 0;      ///< greatest relative deviation of a rank's mean of |x| from the mean over ranks
-  double variance_deviation = 0;  ///< the same for its variance
+  double mean_deviation = 0;      ///< greatest relative deviation of a rank's mean of |x| from the average of these means
+  double variance_deviation = 0;  ///< the same for the variances of |x|
 
   /// One line, such as "identical on 4 ranks" or "ranks 2, 3 differ from rank 0: ...".
   std::string describe() const;

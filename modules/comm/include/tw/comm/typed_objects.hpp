@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on values of any type that bytes.hpp can write: numbers, strings, lists and records. `T` must be the same on all ranks.
+// Collectives on values of any type `T` that <tw/base/bytes.hpp> can write: numbers, strings, lists, records. `T` must be the same on all ranks.
 #pragma once
 #include <string>
 #include <tw/base/bytes.hpp>
@@ -15,7 +15,7 @@ std::vector<T> allgather_objects(const Communicator& comm, const T& mine) {
   for (const std::string& each : allgather_strings(comm, packed(mine))) all.push_back(unpacked<T>(each));
   return all;
 }
-/// The same on `root` only; empty elsewhere. Collective. @throws ContractError unless `root` is a rank of `comm`
+/// Returns the `mine` of every rank on `root`, and an empty list elsewhere. Collective. @throws ContractError unless `root` is a rank of `comm`
 template <class T>
 std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root) {
   std::vector<T> all;
@@ -23,7 +23,7 @@ std::vector<T> gather_objects(const Communicator& comm, const T& mine, Rank root
   return all;
 }
 /// Sends objects[r] of `root` to rank r, and returns this rank's object. Collective. @param objects one for each rank; used on the root only
-/// @throws ContractError on every rank unless `root` is a rank of `comm` and has one object for each rank
+/// @throws ContractError on every rank unless `root` is a rank of `comm` and passes one object for each rank
 template <class T>
 T scatter_objects(const Communicator& comm, const std::vector<T>& objects, Rank root) {
   std::vector<std::string> strings;

@@ -23,7 +23,7 @@ class Dataset {
 
   /// Number of samples; their indices begin at 0.
   virtual int64_t size() const = 0;
-  /// Returns the samples with these indices, in that order. `indices` may be empty or have repetitions. Called from several threads at once.
+  /// Returns the samples with these indices, in that order. `indices` may be empty or have repetitions. Several threads may call it at once.
   /// @throws ContractError for an index outside [0, size()); Error for unusable data.
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
   /// The tensors that hold all samples, if they are in memory; otherwise empty. A resumed run compares their content to check that the data are the

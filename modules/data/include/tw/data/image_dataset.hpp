@@ -10,7 +10,7 @@ namespace tw {
 class ImageDataset : public Dataset {
  public:
   /// @param images uint8 [n, height, width]; @param labels uint8 [n], each below `classes`.
-  /// @throws ContractError for wrong shapes or dtypes; also naming the first row whose label is not below `classes`.
+  /// @throws ContractError for wrong shapes or dtypes, or if a label is not below `classes`; the message then names the first such row.
   ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes);
 
   int64_t size() const override { return labels_.size(0); }
@@ -28,7 +28,7 @@ class ImageDataset : public Dataset {
   int64_t classes_;
 };
 
-/// Reads a directory in MNIST's layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or gzipped (.gz).
+/// Reads one split of a directory in MNIST's layout, whose files {train,t10k}-{images-idx3,labels-idx1}-ubyte are plain or gzipped (.gz).
 /// @throws FileError naming the file and the offset of the error.
 ImageDataset load_mnist(const std::filesystem::path& directory, Split split);
 

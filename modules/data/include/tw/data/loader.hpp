@@ -18,7 +18,7 @@ struct LoaderOptions {
   /// Number of threads that prepare batches in advance, at most max_workers; with 0, next() makes each batch itself. Each worker uses one thread
   /// inside LibTorch.
   int workers = 1;
-  /// Maximum number of batches in preparation or ready, over all workers. Each occupies memory.
+  /// Maximum number of batches in preparation or ready, over all workers; at least 1 with workers. Each batch occupies memory.
   int prefetch = 2;
   /// Applied to the inputs of every sample; empty: none.
   Augmentation augmentation = {};
@@ -37,17 +37,20 @@ void visit(LoaderOptions& options, OptionVisitor& visitor);
 class Loader {
  public:
   /// @param dataset kept by reference, and used by the workers; @param sampler this rank's sampler, copied.
-  /// @throws ContractError for a wrong option, and with `drop` or `pad` for a global batch that is not a multiple of the number of ranks.
+  /// @throws ContractError for a wrong option, or if the global batch is not a multiple of the number of ranks although the sampler has Uneven::drop
+  /// or Uneven::pad.
   Loader(const Dataset& dataset, DistributedSampler sampler, LoaderOptions options = {});
   /// Waits only for batches in preparation; drops the others.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Begins an epoch, or resumes one after `consumed` samples; see DistributedSampler::resume(). Prefetched batches are dropped.
+  /// Begins an epoch, or resumes one after all ranks together have consumed `consumed` samples; see DistributedSampler::resume(). Prefetched batches
+  /// are dropped.
   void begin_epoch(int64_t epoch, int64_t consumed = 0, std::optional<int> consuming_ranks = std::nullopt);
-  /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. On an accelerator, the current stream waits for
-  /// the batch, the host does not. All ranks get the same number of batches; a batch is empty if no sample is left for this rank.
+  /// Returns the next batch, of about global_batch / ranks samples; nothing at the end of the epoch. Waits until the batch has been made. For an
+  /// accelerator, only the current stream, not the host, waits for the copy to the device. All ranks get the same number of batches; a batch is empty
+  /// if no sample is left for this rank.
   /// @throws whatever the data set or the augmentation threw while making this batch; later calls throw it again until an epoch is begun.
   std::optional<Batch> next();
 
@@ -57,7 +60,7 @@ class Loader {
   int64_t consumed() const noexcept;
   /// consumed() at the end of the current epoch.
   int64_t end() const noexcept;
-  /// Total time that next() has waited for a batch, since construction.
+  /// Total time since construction that next() has waited for batches or, without workers, has made them.
   Seconds waited() const noexcept;
 
  private:

@@ -24,7 +24,7 @@ at::Tensor read_npy(const std::filesystem::path& path);
 void write_npy(const std::filesystem::path& path, const at::Tensor& tensor);
 
 /// An NPY file opened for reading single rows; a row is one index of the first dimension. The file is memory-mapped, so it may be larger than the
-/// machine's memory. It must not be shortened while open. Any number of threads may read.
+/// machine's memory. Nobody may shorten the file while it is open. Any number of threads may read.
 class NpyFile {
  public:
   /// @throws FileError as read_npy() does, and for an array without dimensions.
@@ -42,9 +42,9 @@ class NpyFile {
   /// Offset in bytes at which row `row` begins in the file. In Fortran order, the offset of its first element.
   int64_t offset_of(int64_t row) const noexcept;
 
-  /// Copies row `row` in C order and this machine's byte order to `out`, row_bytes() long. @param row 0 to rows() - 1, not checked.
+  /// Copies row `row`, in C order and this machine's byte order, to the row_bytes() bytes at `out`. @param row 0 to rows() - 1, not checked.
   void copy_row(int64_t row, void* out) const noexcept;
-  /// Returns the rows with these indices, in that order, shape [n, ...]. @throws ContractError for a row that does not exist.
+  /// Returns the rows with these indices, in that order, as a tensor [n, ...]. @throws ContractError for a row that does not exist.
   at::Tensor read_rows(std::span<const int64_t> indices) const;
 
  private:

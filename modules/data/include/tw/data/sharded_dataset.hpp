@@ -17,12 +17,12 @@ struct ShardedDatasetOptions {
 /// memory-mapped, so together they may exceed the machine's memory. Batches have the files' dtypes and row shapes.
 class ShardedDataset : public Dataset {
  public:
-  /// Reads the headers only. @throws FileError if there is no pair, or naming a file that has no partner, is not NPY, differs from the first pair in
-  /// dtype or row shape, or has a different number of rows than its partner.
+  /// Reads the headers only. @throws FileError if there is no pair. @throws FileError naming a file that has no partner, is not NPY, differs from the
+  /// first pair in dtype or row shape, or differs from its partner in the number of rows.
   explicit ShardedDataset(const std::filesystem::path& directory, const ShardedDatasetOptions& options = {});
 
   int64_t size() const override { return ends_.back(); }
-  /// @throws FileError naming file, offset and row of a sample that holds NaN or infinity.
+  /// @throws FileError naming file, offset and row of a sample that holds NaN or infinity, unless allow_non_finite is set.
   Batch batch(std::span<const int64_t> indices) const override;
 
   /// Number of pairs.

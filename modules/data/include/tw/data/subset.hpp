@@ -28,10 +28,10 @@ struct Holdout {
   std::vector<int64_t> held_out;
 };
 
-/// Holds out `count` of the numbers 0 to samples - 1, drawn at random; the result depends on `seed` only. @param count 0 to `samples`
+/// Holds out `count` of the numbers 0 to samples - 1, drawn at random. Equal arguments return equal results. @param count 0 to `samples`
 Holdout hold_out(int64_t samples, int64_t count, uint64_t seed);
 
-/// The same, stratified: the number held out of each class is proportional to the class's share of all samples, rounded so that the sum is `count`.
+/// Stratified hold_out(): the number of samples held out of a class is proportional to the size of the class, rounded so that the sum is `count`.
 /// @param classes integers [n], one for each sample
 Holdout hold_out(const at::Tensor& classes, int64_t count, uint64_t seed);
 

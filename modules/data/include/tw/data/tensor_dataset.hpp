@@ -17,15 +17,15 @@ class TensorDataset : public Dataset {
  public:
   /// @param inputs [n, ...] and @param targets [n] or [n, ...], of any dtype, on the CPU. Contiguous tensors are shared, not copied: do not change
   /// them.
-  /// @throws ContractError if a tensor is undefined or not on the CPU, or the shapes do not match; Error naming the data and the first row that holds
-  /// NaN or infinity.
+  /// @throws ContractError if a tensor is undefined or not on the CPU, or the shapes do not match. @throws Error naming the data and the first row
+  /// that holds NaN or infinity, unless allow_non_finite is set.
   TensorDataset(at::Tensor inputs, at::Tensor targets, const TensorDatasetOptions& options = {});
 
   int64_t size() const override { return inputs_.size(0); }
   Batch batch(std::span<const int64_t> indices) const override;
   std::vector<at::Tensor> memory() const override { return {inputs_, targets_}; }
 
-  /// All inputs [n, ...] and targets.
+  /// The inputs of all samples, [n, ...]; targets() has their targets.
   const at::Tensor& inputs() const noexcept { return inputs_; }
   const at::Tensor& targets() const noexcept { return targets_; }
 

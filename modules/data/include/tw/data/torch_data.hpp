@@ -17,7 +17,7 @@ namespace tw {
 /// A tw::Dataset for use with LibTorch's loaders. They yield one Example<> per batch: `data` [n, ...] and `target` [n, ...].
 class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, torch::data::Example<>> {
  public:
-  /// @param dataset kept by reference, also by copies of this object (LibTorch's loaders make one per thread).
+  /// @param dataset kept by reference, also by copies of this object (LibTorch's loaders make a copy per thread).
   explicit TorchBatches(const Dataset& dataset) : dataset_(&dataset) {}
 
   torch::data::Example<> get_batch(c10::ArrayRef<size_t> indices) override {
@@ -30,7 +30,8 @@ class TorchBatches : public torch::data::datasets::BatchDataset<TorchBatches, to
   const Dataset* dataset_;
 };
 
-/// For LibTorch's loaders: `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`. @param dataset kept by reference.
+/// A data set for LibTorch's loaders: `torch::data::make_data_loader(to_torch(dataset), DistributedSampler(...), 64)`.
+/// @param dataset kept by reference.
 inline TorchBatches to_torch(const Dataset& dataset) { return TorchBatches(dataset); }
 TorchBatches to_torch(Dataset&& dataset) = delete;
 

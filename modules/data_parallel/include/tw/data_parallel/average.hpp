@@ -7,8 +7,10 @@
 
 namespace tw {
 
-/// Replaces each tensor by its mean over the ranks, in place, in one flat all-reduce per dtype and 25 MiB; all ranks get the same bits. Collective.
-/// @param tensors floating point or complex. Tensors of other dtypes (counters, masks) have no mean: they must hold the same values on all ranks.
+/// Replaces each tensor by its mean over the ranks, in place; all ranks get the same bits. Tensors of one dtype are packed into buckets (default
+/// BucketOptions), with one all-reduce per bucket. Collective.
+/// @param tensors floating-point and complex tensors are averaged. Tensors of other dtypes (counters, masks) have no mean: they must be equal on all
+/// ranks.
 /// @throws ContractError on every rank, naming ranks and tensor, if names, shapes or dtypes differ, or if the values of a tensor without a mean
 /// differ.
 void average(const Communicator& comm, const std::vector<NamedTensor>& tensors);

@@ -31,13 +31,14 @@ struct DistributedOptimizerOptions {
 /// DistributedOptimizer optimizer(comm, adam, *model, {.reduction = Reduction::mean});
 /// for (...) { optimizer.zero_grad(); loss.backward(); optimizer.step(); }
 /// ```
-/// Construction copies rank 0's parameters and buffers to every rank; for the optimizer's state see synchronize(). Every rank must call step() the
-/// same number of times, and zero_grad() between steps.
+/// Construction copies rank 0's parameters and buffers to every rank; to copy the optimizer's state, call synchronize(). Every rank must call step()
+/// the same number of times, and zero_grad() between steps.
 class DistributedOptimizer {
  public:
-  /// Collective. @param comm duplicated. @param optimizer borrowed; its step() must need no closure. You may change its learning rates and groups,
-  /// but not its parameters. @param module contains all parameters of `optimizer`; its other parameters are only synchronised.
-  /// @throws ContractError on every rank: naming ranks and the parameter or reduction that differs, or a parameter of `optimizer` that is not in
+  /// Collective. @param comm duplicated. @param optimizer borrowed; its step() must need no closure. You may change the options of its groups, such
+  /// as learning rates, but not its parameters. @param module contains all parameters of `optimizer`; other parameters of `module` are only copied
+  /// from rank 0.
+  /// @throws ContractError on every rank. It names the ranks and the parameter or option that differs, or a parameter of `optimizer` that is not in
   /// `module`.
   DistributedOptimizer(const Communicator& comm, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                        const DistributedOptimizerOptions& options);
@@ -56,8 +57,8 @@ class DistributedOptimizer {
 
   /// Reduces all gradients and makes the optimizer's step. Collective. A gradient that is missing on this rank counts as zero. If all ranks miss it,
   /// it stays missing, and the optimizer skips the parameter. Afterwards `.grad()` is the reduced gradient, a view of a permanent buffer.
-  /// @throws ContractError naming a parameter that was converted since construction or is trained now but was frozen then; also if parameters were
-  /// added to the optimizer.
+  /// @throws ContractError naming a parameter that was converted since construction, that was frozen then and is trained now, or whose gradient a
+  /// DataParallel reduces; also if parameters were added to the optimizer.
   void step();
 
   /// Calls the optimizer's zero_grad().

@@ -9,11 +9,11 @@
 
 namespace tw {
 
-/// Frees the memory of `tensor`; its handles stay valid. Reading its values then fails with the message `why` (before LibTorch 2.13, with LibTorch's
-/// own message), for example in an operator or when it is written to a file. Views that were made earlier keep the old values.
+/// Frees the memory of `tensor`; all handles to it stay valid. After that, reading its values, such as in an operator or to write a file, fails with
+/// the message `why` (before LibTorch 2.13, with LibTorch's own message). Views that were made earlier keep the old values.
 void drop_values(const at::Tensor& tensor, const std::string& why);
 
-/// Whether `tensor` has memory, now or when FullySharded gathers it. False after drop_values(), and on LibTorch's meta device.
+/// Whether `tensor` has memory now, or gets memory when a FullySharded gathers it. False after drop_values(), and on LibTorch's meta device.
 bool has_values(const at::Tensor& tensor);
 
 /// @throws ContractError naming one of `tensors` that has no values

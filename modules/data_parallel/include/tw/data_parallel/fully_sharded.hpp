@@ -21,24 +21,26 @@ class InitialValues;
 
 struct FullyShardedOptions {
   Reduction reduction;  ///< must be chosen
-  /// Maximum size of a unit, a group of consecutive parameters of one dtype. Only a single larger parameter exceeds it.
+  /// Maximum bytes of a unit when gathered. A unit is a group of consecutive parameters of one dtype that are gathered and released together. Only a
+  /// unit of a single parameter may be larger.
   int64_t unit_bytes = int64_t{25} << 20;
-  /// Names of submodules, such as "blocks.3", whose parameters form a unit (several if larger than unit_bytes). All other parameters form units in
-  /// order.
+  /// Names of submodules, such as "blocks.3". The parameters of each of them form a separate unit (several units if larger than unit_bytes). All
+  /// other parameters form units in order.
   std::vector<std::string> units = {};
-  /// Number of units to prefetch, in the order of the previous pass. Use 0 on one node, where copies occupy the cores that compute.
+  /// Number of units to prefetch, in the order of the previous pass. Use 0 on a single node, where the cores that compute also make the copies.
   int prefetch_units = 0;
-  /// Total bytes of units that stay gathered until their slices change, so they are gathered once per step. The smallest units are chosen first. All
-  /// units stay gathered if the model has at most 1 + max(prefetch_units, 1) of them, because they all fit into the buffers for gathered units
-  /// anyway.
+  /// Maximum total bytes of the units that stay gathered until their slices change; these are gathered only once per step. The smallest units are
+  /// chosen first. If the model has at most 1 + max(prefetch_units, 1) units, all of them stay gathered, because they fit into the buffers for
+  /// gathered units anyway.
   int64_t resident_bytes = 0;
-  /// Keep one permanent copy of the parameters per node, in shared memory: n/P bytes per rank, and nothing is gathered. All ranks must be on one
-  /// node. On several nodes, shard over the ranks of each node, and use FullyShardedSetup::replicas between nodes.
+  /// Keep one permanent copy of the parameters in the node's shared memory, instead of gathering units. For n bytes of parameters on P ranks, the
+  /// copy takes n / P bytes per rank. All ranks of the communicator must be on one node. On several nodes, shard over the ranks of each node, and use
+  /// FullyShardedSetup::replicas between nodes.
   bool one_copy_per_node = false;
-  /// dtype in which parameters are gathered and gradients reduced, while slices keep theirs: bfloat16 or float16 for a float32 model halves the bytes
-  /// of gathered units and messages. Unset: the parameters' dtype. Not for one_copy_per_node.
+  /// dtype in which parameters are gathered and gradients reduced; slices keep the parameters' dtype. bfloat16 or float16 for a float32 model halves
+  /// the bytes of gathered units and messages. Unset: the parameters' dtype. Must be unset with one_copy_per_node.
   std::optional<c10::ScalarType> compute_dtype = {};
-  bool check_finite = false;  ///< see gradients_finite()
+  bool check_finite = false;  ///< see FullySharded::gradients_finite()
 
   /// @throws ContractError naming the wrong field.
   void validate() const;
@@ -47,16 +49,16 @@ void visit(FullyShardedOptions& options, OptionVisitor& visitor);
 
 /// Optional arguments of a FullySharded. Borrowed during construction.
 struct FullyShardedSetup {
-  /// Ranks with the same slices as this one, for hybrid sharding (HSDP): each group of ranks, such as a node, shards the model, and gradients are
-  /// also reduced over `replicas`. Duplicated.
+  /// The ranks that hold the same slices as this rank, for hybrid sharding (HSDP): each group of ranks, such as those of a node, shards the model,
+  /// and gradients are reduced over `replicas`, too. Duplicated.
   const Communicator* replicas = nullptr;
-  /// Initial values of parameters without memory. Used by the constructor only.
+  /// Initial values of parameters without memory. Only the constructor uses them.
   const InitialValues* initial = nullptr;
 };
 
-/// Trains a model of which each rank keeps 1/P of the parameters, gradients and optimizer state. The model's code stays unchanged: parameters are the
-/// same tensors, but without memory. Before a LibTorch operator uses one, in a forward or backward pass, its unit is gathered. The unit is released
-/// when operators use others. Gradients are reduced into slices as soon as they are ready.
+/// Trains a model of which each of P ranks keeps 1/P of the parameters, gradients and optimizer state. The model's code stays unchanged: parameters
+/// are the same tensors, but without memory. Before a LibTorch operator uses a parameter, in a forward or backward pass, the parameter's unit is
+/// gathered. The unit is released when operators use other units. Gradients are reduced into slices as soon as they are ready.
 ///
 /// ```
 /// FullySharded sharded(comm, *model, {.reduction = Reduction::mean});
@@ -67,25 +69,30 @@ struct FullyShardedSetup {
 /// ```
 /// Works with element-wise update rules: SGD, Adam, AdamW, RMSprop, Adagrad. Gradients accumulate over passes, in slices.
 ///
-/// Memory per rank, for n bytes of parameters and k n bytes of optimizer state: (n + n + k n) / P, 1 + max(prefetch_units, 1) gathered units,
-/// buckets of gradients that are being reduced, and activations. Per step, a rank contributes n / P bytes to each of two all-gathers, and n bytes to
-/// one reduction.
+/// Memory per rank, for n bytes of parameters and k * n bytes of optimizer state:
 ///
-/// All ranks must use units in the same order. The order may change between steps; units are then gathered when they are used, not prefetched. If
-/// ranks use different units, even in an evaluation, all of them throw before the use; the message lists which rank used which unit. A rank that
-/// waits elsewhere gets a RevokedError with the same message. The object cannot be used afterwards, unless this happened in a train_step(). Not
-/// supported: pointers into parameters that were obtained while these were gathered, and in-place changes of parameters (change the slices instead).
-/// The exceptions name a parameter.
+///     slices           (n + n + k * n) / P for parameters, gradients and optimizer state
+///     gathered units   1 + max(prefetch_units, 1) units, and those that stay gathered
+///     other            buckets of gradients that are being reduced, and activations
 ///
-/// `.grad()` of a parameter holds no gradient. Code that uses it throws, such as an optimizer over the module's parameters; so does clip_grad_norm_()
-/// on a slice's gradient. zero_grad() of the module drops the slices' gradients at the next backward pass. Autograd graphs that saved a parameter
-/// cannot run after its slices have changed: LibTorch throws. Sparse gradients are not supported. Use the object from one thread at a time; for
-/// backward passes, the rules of DataParallel apply.
+/// Per step, a rank contributes n / P bytes to all-gathers twice (forward and backward pass), and n bytes to reductions once.
+///
+/// All ranks must use units in the same order. The order may change from one step to the next; in a step with a new order, units are gathered when
+/// they are used, not prefetched. If ranks use different units, even in an evaluation, all of them throw before the operator runs; the message lists
+/// each rank's unit by the name of the unit's first parameter. A rank that waits elsewhere gets a RevokedError with the same message. After such an
+/// error the object cannot be used any more, unless it happened in a train_step(). Two things are not supported: to keep a pointer into a parameter
+/// after its unit was released, and to change a parameter in place, which throws an error that names the parameter or one of the same unit (change
+/// the slices instead).
+///
+/// `.grad()` of a parameter holds no gradient. Code that uses it throws, such as an optimizer over the module's parameters. LibTorch's
+/// clip_grad_norm_() on the gradients of slices throws, too. After zero_grad() of the module, the next backward pass drops the slices' gradients. An
+/// autograd graph that saved a parameter cannot run backward after the parameter's slices have changed: LibTorch throws. Sparse gradients are not
+/// supported. Use the object from one thread at a time; for backward passes, the rules of DataParallel apply.
 /// Ref: Zhao et al. 2023, arXiv 2304.11277; Rajbhandari et al. 2020, ZeRO, stage 3, arXiv 1910.02054.
 class FullySharded {
  public:
   /// Collective. Every rank gets rank 0's parameters and buffers, and keeps its slices of the parameters. @param comm duplicated. @param module its
-  /// parameters are borrowed; they lose their memory, and do not regain it when this object is destroyed. @throws ContractError on every rank, naming
+  /// parameters are borrowed, and lose their memory for good: destroying this object does not restore it. @throws ContractError on every rank, naming
   /// ranks and parameter, if the ranks' models or options differ
   FullySharded(const Communicator& comm, const torch::nn::Module& module, const FullyShardedOptions& options, const FullyShardedSetup& setup = {});
   /// The same for a list of parameters; those that require no gradient are gathered, but not trained.
@@ -96,19 +103,21 @@ class FullySharded {
   FullySharded& operator=(const FullySharded&) = delete;
 
   /// This rank's slices, for an optimizer: one for each trained parameter, in the parameters' order, of shape [n], n >= 0. After a backward pass,
-  /// `.grad()` is the reduced gradient of the slice. The optimizer must update all slices on every rank.
+  /// `.grad()` of a slice is its reduced gradient. The optimizer must update all slices on every rank.
   std::vector<at::Tensor> slices() const;
   /// slices() with the names of their parameters.
   const std::vector<NamedTensor>& named_slices() const noexcept;
-  /// Scales gradients down so that their 2-norm is at most `max_norm`. The norm counts each element once, over all ranks, including those
-  /// along the axis of split layers. Collective. (LibTorch's clip_grad_norm_ would use this rank's slices only.) @return the norm before scaling
+  /// Scales gradients down until their 2-norm is at most `max_norm`. The norm counts each element of the model's gradients once, whichever rank holds
+  /// it, parts of split layers included. Collective. (LibTorch's clip_grad_norm_() would use this rank's slices only, so it throws.) @return the norm
+  /// before scaling
   double clip_gradient_norm(double max_norm);
   /// Whether the gradients of the last backward pass are finite; the same on all ranks. Needs FullyShardedOptions::check_finite.
   bool gradients_finite() const noexcept;
 
-  /// Runs a step that may fail on one rank, like DataParallel::train_step(): `f()` computes the loss and calls backward(); if it throws on one rank,
-  /// it ends on all. You can then run the next step: slices and the buffers of a module are as before the failed step. All gradients are dropped,
-  /// including those of earlier passes. Collective, without messages of its own.
+  /// Runs a step that may fail on one rank, like DataParallel::train_step(): `f()` computes the loss and calls backward(). If `f` throws on one rank,
+  /// the step ends on all ranks. You can then run the next step: the buffers of a module are as before the failed step, and so are slices, unless `f`
+  /// writes them. All gradients are dropped, including those of earlier passes. Collective; it sends messages of its own only if the previous step
+  /// failed.
   template <class F>
   auto train_step(const F& f) {
     const std::shared_ptr<void> step = begin_step();
@@ -130,10 +139,11 @@ class FullySharded {
   /// This rank's slices of all parameters, the frozen ones too, for checkpoints; shares memory.
   std::vector<NamedShard> shards() const;
 
-  /// Begins an update of several passes, like DataParallel::update(). What you then write to the parameters' `.grad()` is this rank's share.
+  /// Begins an update of several passes, like DataParallel::update(). A gradient that you write to a parameter's `.grad()` after this is this rank's
+  /// share of the next pass.
   [[nodiscard]] std::shared_ptr<void> update();
 
-  /// The DataParallel that reduces gradients; for statistics, and for passes with several losses.
+  /// The DataParallel that reduces gradients, for its statistics, no_sync() and join_backward().
   DataParallel& parallel() noexcept;
   const DataParallel& parallel() const noexcept;
   /// Total time, over all passes, that this rank spent only on communication.
@@ -142,12 +152,13 @@ class FullySharded {
   int64_t payload_bytes() const noexcept;
   /// Bytes of the buffers for gathered units; 0 with one_copy_per_node.
   int64_t buffer_bytes() const noexcept;
-  /// Number of gathers of units so far, and how many of these began only when an operator used the unit.
+  /// Number of times that this rank has gathered a unit so far.
   int64_t gatherings() const noexcept;
+  /// Number of gatherings() that began only when an operator used the unit.
   int64_t blocking_gathers() const noexcept;
 
  private:
-  /// @return a handle; the step ends when it is dropped
+  /// @return a handle; the step ends when the handle is destroyed
   std::shared_ptr<void> begin_step();
   void fail_step();
 

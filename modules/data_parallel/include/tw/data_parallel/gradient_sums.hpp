@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank keeps the parameters that it trains, and how their gradients are summed over the ranks with other samples. The interface is the same
-// whether a rank keeps its parameters whole (whole_parameters()) or a part of each (sharded_parameters()).
+// Sums the gradients of a rank's trained parameters over the ranks with other samples. The interface is the same whether the rank keeps these
+// parameters whole (whole_parameters()) or a part of each (sharded_parameters()).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,8 +17,8 @@ namespace tw {
 
 /// The ranks over which gradients are summed. Borrowed.
 struct SumRanks {
-  const Communicator* data = nullptr;   ///< ranks with the same elements and other samples; null: there are none
-  const Communicator* shard = nullptr;  ///< ranks with other elements and other samples
+  const Communicator* data = nullptr;   ///< ranks with the same parameter elements and other samples; null: there are none
+  const Communicator* shard = nullptr;  ///< for sharded_parameters(): ranks with other elements of the same parameters, and other samples
   const Communicator* model = nullptr;  ///< ranks that hold the model together and have the same samples; null: this rank alone
 };
 
@@ -28,20 +28,22 @@ class GradientSums {
 
   /// From now on, a backward pass that reaches the parameters throws with the message `otherwise`, except while the result of update() exists. Local.
   virtual void only_in_updates(const std::string& /*otherwise*/) {}
-  /// Begins an update. Gradients that exist now are sums over all ranks, and count once. Local. @return a handle; the update ends when it is dropped
+  /// Begins an update. Gradients that exist now must be sums over all ranks; they count once. Local. @return a handle; the update ends when the
+  /// handle is destroyed
   virtual std::shared_ptr<void> update() { return nullptr; }
-  /// Until the next update(), operators that combine the elements of this rank's gradients, as in LibTorch's clip_grad_norm_() and LBFGS, throw if
-  /// other ranks have parts of the model. Local.
+  /// If other ranks have parts of the model: until the next update(), operators that combine elements of this rank's gradients throw. LibTorch's
+  /// clip_grad_norm_() and LBFGS use such operators. Local.
   virtual void guard_gradients() {}
-  /// While the result exists, backward passes add to this rank's gradients only; the next pass without it, or join(), sums them over the ranks.
+  /// While the result exists, backward passes add to this rank's gradients only. The next pass after its destruction, or join(), sums them over the
+  /// ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
   /// Sums gradients without a backward pass on this rank. Collective with the other ranks' passes.
   virtual void join() {}
-  /// Call it after the optimizer's tensors were written: it marks gathered values as out of date. Local.
+  /// Marks gathered values as out of date. Call it after you have written the tensors of optimized(). Local.
   virtual void parameters_written() {}
   /// Continues with other communicators of the same ranks, after the previous ones were revoked. Collective over the mesh.
   virtual void restart(const SumRanks& ranks) = 0;
-  /// Whether passes gather parameters. All ranks must then make the same number of passes.
+  /// Whether passes gather parameters. If so, all ranks must make the same number of passes.
   virtual bool gathers_in_passes() const { return false; }
 
   /// The tensors that the optimizer updates, in the order of the model's trained parameters, and their places in the model.
@@ -49,9 +51,9 @@ class GradientSums {
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;
 
-  // For trainers; see the functions of the same name of DataParallel and FullySharded.
+  // For trainers; see the functions of the same names in DataParallel and FullySharded.
 
-  /// The object that reduces gradients, for votes and statistics; null: nothing is reduced.
+  /// The object that reduces gradients, for Reducer::vote() and statistics; null: nothing is reduced.
   virtual DataParallel* parallel() const = 0;
   virtual bool gradients_finite() const = 0;
   virtual Seconds exposed_time() const = 0;
@@ -65,18 +67,18 @@ class GradientSums {
   GradientSums& operator=(const GradientSums&) = default;
 };
 
-/// Every rank keeps the parameters of `model` whole; gradients are summed over SumRanks::data. Collective over the ranks. @param model must outlive
-/// the result. @param options with Reduction::sum; `sparse` and `parts` are set by this function
+/// Every rank keeps its parameters of `model` whole; gradients are summed over SumRanks::data. Collective over all of `ranks`. @param model must
+/// outlive the result. @param options with Reduction::sum; this function sets `sparse` and `parts`
 std::unique_ptr<GradientSums> whole_parameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options);
 
 /// Arguments of sharded_parameters().
 struct ShardedParametersSetup {
   FullyShardedOptions options;                ///< with Reduction::sum
-  const torch::nn::Module* module = nullptr;  ///< the module that FullySharded shards; null: the parameters of the model
+  const torch::nn::Module* module = nullptr;  ///< the module that FullySharded wraps. Null, or with SumRanks::data: it wraps the model's parameters
   const InitialValues* initial = nullptr;     ///< see FullyShardedSetup
 };
-/// Shards the parameters of `model` over SumRanks::shard; its other tensors stay whole. Gradients are summed over SumRanks::shard and SumRanks::data.
-/// Collective over the ranks. @param model must outlive the result
+/// Shards the parameters of `model` over SumRanks::shard; the model's other tensors stay whole. Gradients are summed over SumRanks::shard and
+/// SumRanks::data. Collective over all of `ranks`. @param model must outlive the result
 std::unique_ptr<GradientSums> sharded_parameters(const SumRanks& ranks, TrainableModel& model, const ShardedParametersSetup& setup);
 
 }  // namespace tw

@@ -9,17 +9,17 @@
 
 namespace tw {
 
-/// Lets a rank without samples run a pass over any samples of the right shape, so that its layers make the same collective calls as on the other
-/// ranks. These samples do not count. During its lifetime, SyncBatchNorm ignores its input's statistics on this thread. Destruction restores the
-/// buffers, such as the running statistics of plain batch norms. Buffers that a SyncBatchNorm updated are the same on all ranks, and are not
-/// restored.
+/// Lets a rank without samples run a pass over any samples of the right shape, so that the rank makes the same collective calls in its layers as the
+/// other ranks. These samples do not count: while an IdlePass exists, a SyncBatchNorm on this thread leaves this rank's input out of its statistics.
+/// The destructor restores the buffers, such as the running statistics of plain batch norms. It does not restore buffers that a SyncBatchNorm
+/// updated, which are the same on all ranks.
 ///
 /// ```
 /// const IdlePass idle(buffers);
 /// (loss_of(model->forward(any_samples)) * 0).backward();
 /// ```
-/// During its lifetime, gradients that DataParallel and FullySharded receive on this thread become zero. With Reduction::sample_weighted, also call
-/// set_samples(0).
+/// While an IdlePass exists, gradients that DataParallel and FullySharded receive on this thread become zero. With Reduction::sample_weighted, also
+/// call set_samples(0).
 class IdlePass {
  public:
   /// @param buffers the model's buffers
@@ -30,7 +30,7 @@ class IdlePass {
 
   /// Whether an IdlePass exists on this thread.
   static bool in_progress() noexcept;
-  /// Makes the passes in progress on this thread not restore `buffer`: its value is the same on all ranks.
+  /// Excludes `buffer` from the buffers that the IdlePasses of this thread restore: its value is the same on all ranks.
   static void keep(const at::Tensor& buffer);
 
  private:

@@ -33,13 +33,13 @@ void visit(LocalSgdOptions& options, OptionVisitor& visitor);
 /// local.finish();
 /// ```
 /// Construction copies rank 0's parameters and buffers to every rank. Every rank must call step() the same number of times; see join() for uneven
-/// inputs. The optimizer's own state (momentum) stays with each rank. With period 1 and plain SGD it equals DataParallel with Reduction::mean. Ref:
+/// inputs. The optimizer's state (momentum) is not averaged. With period 1 and plain SGD, LocalSgd equals DataParallel with Reduction::mean. Ref:
 /// Stich 2019, "Local SGD converges fast and communicates little".
 class LocalSgd {
  public:
-  /// Collective. @param comm duplicated. @param module its parameters that require a gradient are averaged; it must keep them during this
+  /// Collective. @param comm duplicated. @param module the parameters that require a gradient are averaged; `module` must keep them during this
   /// object's lifetime.
-  /// @throws ContractError on every rank: naming ranks and the parameter or option that differs, or the wrong field of `options`.
+  /// @throws ContractError on every rank. It names the ranks and the parameter or option that differs, or the wrong field of `options`.
   LocalSgd(const Communicator& comm, const torch::nn::Module& module, const LocalSgdOptions& options = {});
 
   /// The same for a list of tensors. Those that require no gradient count as buffers.
@@ -49,18 +49,20 @@ class LocalSgd {
   LocalSgd(const LocalSgd&) = delete;
   LocalSgd& operator=(const LocalSgd&) = delete;
 
-  /// Call this after each step of the optimizer. After `period` steps it averages: one all-reduce per dtype and 25 MiB, collective. The parameters
-  /// must be the same as at construction: a ContractError names one that was converted, or is trained now but was frozen.
+  /// Call this after each step of the optimizer. After `period` steps it averages, which is collective: one all-reduce per bucket of tensors of one
+  /// dtype (default BucketOptions). The parameters must be the same as at construction: a ContractError names one that was converted since, or that
+  /// was frozen then and is trained now.
   /// @return whether it averaged
   bool step();
-  /// Averages unless the last step() did. Collective. @return whether it averaged
+  /// Averages if step() was called after the last average. Collective. @return whether it averaged
   bool finish();
 
-  /// The count of steps since the last average, for checkpoints; shares memory, so loading restores it. The parameters are not included: save them
-  /// with OnReshard::mean, which restores each rank's values, or their mean if the number of ranks differs. Construct this object before loading.
+  /// The number of steps since the last average, for checkpoints. The shard shares this object's memory, so loading into it restores the number. The
+  /// parameters are not included: save them with OnReshard::mean, which restores each rank's values, or their mean if the number of ranks differs.
+  /// Construct this object before loading.
   std::vector<NamedShard> shards() const;
 
-  /// Bytes of the buffers for averages.
+  /// Bytes of this rank's buckets for averaging.
   int64_t buffer_bytes() const noexcept;
   /// Bytes that this rank has contributed to all-reduces so far.
   int64_t bytes_communicated() const noexcept;

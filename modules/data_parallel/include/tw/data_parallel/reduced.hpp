@@ -8,9 +8,9 @@
 
 namespace tw {
 
-/// Returns the loss over the samples of all ranks, bit for bit the same on each. Use it for decisions that depend on the loss: the closure of LBFGS,
-/// a learning rate that drops on a plateau, or early stopping. Do not differentiate it: call `loss.backward()` on this rank's loss, and DataParallel
-/// reduces the gradients.
+/// Returns the loss over the samples of all ranks, bit for bit the same on every rank. Use it for decisions that depend on the loss: the closure of
+/// LBFGS, a learning rate that drops on a plateau, or early stopping. Do not differentiate it: call `loss.backward()` on this rank's loss, and
+/// DataParallel reduces the gradients.
 ///
 /// ```
 /// lbfgs.step([&] {
@@ -21,7 +21,7 @@ namespace tw {
 /// });
 /// ```
 /// Collective: 16 bytes per rank. @param loss one element. @param reduction the gradients' reduction. @param samples the number of this rank's
-/// samples, n_r of Reduction::sample_weighted; if 0, `loss` is ignored. @return shape [], float64, without a graph
+/// samples. Only Reduction::sample_weighted uses this number; if it is 0, `loss` is ignored. @return shape [], float64, without a graph
 at::Tensor reduced(const Communicator& comm, const at::Tensor& loss, Reduction reduction, int64_t samples = 1);
 
 }  // namespace tw

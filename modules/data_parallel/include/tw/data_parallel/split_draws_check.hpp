@@ -7,13 +7,14 @@
 
 namespace tw {
 
-/// Finds operators that draw the same random numbers for different slices of a tensor, such as a torch::nn::Dropout after a column-parallel layer: its
-/// mask drops the same features of every slice.
+/// Finds operators that draw the same random numbers for different slices of a tensor, such as a torch::nn::Dropout after a column-parallel layer:
+/// the dropout's mask drops the same features of every slice.
 class SplitDrawsCheck {
  public:
-  /// Calls `pass`. In the first pass of each mode, it then also compares the draws of all ranks, by one all-gather. Collective over `ranks`.
-  /// @param ranks the ranks with the slices of split layers. They must make the same pass, over at least one row
-  /// @param modes identifies the modes of the model's layers; the same number on all ranks
+  /// Calls `pass`. In the first call with each value of `modes`, it also compares the draws of all ranks after the pass, by one all-gather.
+  /// Collective over `ranks`.
+  /// @param ranks the ranks that hold the slices of split layers. They must make the same pass, over at least one row of input
+  /// @param modes a number that identifies the modes (training or evaluation) of the model's layers; the same on all ranks
   /// @throws ContractError on all ranks, naming the operator, if it drew the same numbers for different slices
   void run(const Communicator& ranks, int64_t modes, const std::function<void()>& pass);
 

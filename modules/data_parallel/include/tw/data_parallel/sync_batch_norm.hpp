@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Batch normalisation over the samples of all ranks. <tw/data_parallel.hpp> does not include this header, because it includes much of LibTorch.
+// Batch normalisation over the samples of all ranks. <tw/data_parallel.hpp> leaves this header out, because this header includes much of LibTorch.
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
@@ -19,23 +19,26 @@ namespace tw {
 /// any number of samples, or none. Parameters, buffers, options and evaluation are as in torch::nn::BatchNorm, with the same names. All ranks keep
 /// the same running statistics, bit for bit.
 ///
-/// Gradients. A rank's backward pass begins with its own loss L_r, and DataParallel then computes the gradients of L = sum_r w_r L_r: w_r is 1 for
-/// Reduction::sum, 1 / P for mean, n_r / n for sample_weighted. Here L_r depends on the samples of all ranks. So the gradient of this layer's input
-/// is (1 / w_r) dL/dx_r, and the gradients of its weight and bias are those of L_r only. From these, DataParallel computes the gradient of L, as in
-/// one process with the whole batch. With g_i = w_r dL_r/dy_i for sample i of rank r, N values per channel, and s = weight / sqrt(variance + eps):
+/// Gradients. The backward pass of rank r begins with its own loss L_r, and DataParallel computes the gradients of L = sum_r(w_r * L_r). For P ranks,
+/// w_r is 1 for Reduction::sum, 1 / P for mean, and n_r / n for sample_weighted. With this layer, L_r depends on the samples of all ranks. So the
+/// layer computes (1 / w_r) * dL/dx_r as the gradient of its input, and the gradients of L_r alone for its weight and bias. From these, DataParallel
+/// computes the gradient of L, as in one process with the whole batch. With g_i = w_r * dL_r/dy_i for sample i of rank r, N values per channel over
+/// all ranks, and s = weight / sqrt(variance + eps):
 ///
-///     dL/dx_i = s (g_i - sum_j g_j / N - x^_i sum_j g_j x^_j / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
+///     dL/dx_i = s * (g_i - sum_j(g_j) / N - x^_i * sum_j(g_j * x^_j) / N),    x^_i = (x_i - mean) / sqrt(variance + eps)
 ///
-/// For sum and mean the w_r cancel. For sample_weighted, n_r is the size of the input's first dimension; pass it to DataParallel::set_samples() too,
-/// up to a factor that is the same on all ranks. The forward pass throws if a DataParallel or FullySharded uses a different reduction for the
-/// weight's gradient. The trainer weights losses itself and sums gradients: use Reduction::sum there (it refuses sample_weighted).
+/// For sum and mean, the w_r cancel, so a layer made for one of them works with the other. For sample_weighted, n_r is the size of the input's first
+/// dimension; pass n_r, or n_r times a factor that is the same on all ranks, to DataParallel::set_samples(). The forward pass throws if a
+/// DataParallel or FullySharded reduces the weight's gradient by sample_weighted, but this layer is for sum or mean, or vice versa. The Trainer
+/// weights losses itself and sums gradients: use Reduction::sum there (the Trainer refuses sample_weighted).
 ///
-/// In training mode, and where no running statistics are kept, the forward pass is collective: an all-gather of 2C + 1 float64 per rank. The backward
-/// pass is collective if the input requires a gradient: an all-reduce of 2C float64. Ranks without samples must take part, with an input of no rows
-/// or in an IdlePass. It cannot be differentiated twice. Ref: Ioffe & Szegedy 2015; Chan et al. 1979 for combining the ranks' means and variances.
+/// In training mode, and if no running statistics are kept, the forward pass is collective. For C channels, it makes an all-gather of 2 * C + 1
+/// float64 per rank and an all-reduce of one. The backward pass is collective, too, if the input requires a gradient: an all-reduce of 2 * C float64.
+/// Ranks without samples must take part, with an input of no rows or in an IdlePass. The layer cannot be differentiated twice. Ref: Ioffe & Szegedy
+/// 2015; Chan et al. 1979 for combining the ranks' means and variances.
 class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
-  /// @param comm the ranks that divide the batch; not duplicated. @param options as for torch::nn::BatchNorm, such as just the number of features.
+  /// @param comm the ranks that divide the batch; not duplicated. @param options as for torch::nn::BatchNorm; the number of features is enough.
   /// @param reduction the reduction of the DataParallel that reduces the gradients.
   SyncBatchNormImpl(const Communicator& comm, const torch::nn::BatchNormOptions& options, Reduction reduction);
 
@@ -47,7 +50,7 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   }
 
   /// @param input [N, C, ...], float32 or float64; N may differ between ranks, and be 0. @return the same shape.
-  /// @throws ContractError for other inputs, and on every rank if statistics would be computed from fewer than 2 values per channel.
+  /// @throws ContractError for other inputs, and on every rank if all ranks together have fewer than 2 values per channel for the statistics.
   torch::Tensor forward(const torch::Tensor& input);
 
   Reduction reduction() const noexcept { return reduction_; }

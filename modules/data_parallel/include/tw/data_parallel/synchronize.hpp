@@ -8,7 +8,8 @@
 
 namespace tw {
 
-/// Copies the values of `root`'s tensors to all ranks, in one flat broadcast per dtype and 25 MiB. Collective.
+/// Copies the values of `root`'s tensors to all ranks. Tensors of one dtype are packed into buckets (default BucketOptions), with one broadcast per
+/// bucket. Collective.
 /// @throws ContractError on every rank, naming ranks and tensor, when names, shapes or dtypes differ.
 void synchronize(const Communicator& comm, const std::vector<NamedTensor>& tensors, Rank root = Rank(0));
 
@@ -23,8 +24,9 @@ void synchronize(const Communicator& comm, const torch::nn::Module& module, Rank
 
 /// Copies the state of `root`'s optimizer to every rank: its state for each parameter (moments, step counts), and all options of its groups and
 /// defaults (learning rates, ...). State that a rank lacks is created; state that `root` lacks is dropped. Parameters are not changed. Collective.
-/// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad, over the same number of parameters, of the same shapes in the same groups, on every rank.
-/// @throws ContractError on every rank, naming what differs, or for an unsupported kind of optimizer.
+/// @param optimizer SGD, Adam, AdamW, RMSprop or Adagrad. On every rank, it must have the same number of groups, and parameters of the same shapes in
+/// each group.
+/// @throws ContractError on every rank, naming what differs or the unsupported kind of optimizer.
 void synchronize(const Communicator& comm, torch::optim::Optimizer& optimizer, Rank root = Rank(0));
 
 /// Sets LibTorch's default CPU generator to the state that it has on `root`, so that all ranks draw the same numbers from then on, such as for

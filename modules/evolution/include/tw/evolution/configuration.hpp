@@ -8,16 +8,17 @@
 
 namespace tw::search {
 
-/// The values of one configuration by parameter name, for objectives. Borrows the space.
+/// Access to the values of one configuration by parameter name, for objective functions. Borrows the space.
 class Configuration {
  public:
   /// @param values as values() returns them. @throws ContractError if their number is wrong
   Configuration(const Space& space, std::vector<double> values);
   Configuration(Space&&, std::vector<double>) = delete;
 
-  /// The value of a real, integer or ordinal parameter. @throws ContractError if there is no such parameter, or if the other values disable it
+  /// The value of a real, integer or ordinal parameter. @throws ContractError if there is no such parameter, if it is categorical, or if the other
+  /// values disable it
   double real(std::string_view name) const;
-  /// The same as an integer. @throws ContractError also if the value is not whole
+  /// real() as an integer. @throws ContractError as real() does, and if the value is not a 64-bit integer
   int64_t integer(std::string_view name) const;
   /// The value of any parameter, as text: "relu", "0.01".
   std::string text(std::string_view name) const;
@@ -28,7 +29,7 @@ class Configuration {
   /// Values in the order of the space; NaN for parameters that do not exist.
   const std::vector<double>& values() const& noexcept { return values_; }
   std::vector<double> values() && noexcept { return std::move(values_); }
-  /// "lr=0.01 layers=4 activation=relu"
+  /// All existing values as text: "lr=0.01 layers=4 activation=relu".
   std::string describe() const;
 
  private:

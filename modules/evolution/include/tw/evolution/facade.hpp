@@ -6,7 +6,7 @@
 
 namespace tw::search {
 
-/// Forwards to another propagator, so that the implementation can stay out of headers.
+/// Base of a propagator that forwards all calls to another one, whose implementation can thus stay out of headers.
 class Facade : public Propagator {
  public:
   Proposal ask(const Population& population, CounterRng& random) final { return propagator_->ask(population, random); }

@@ -7,13 +7,13 @@
 
 namespace tw::search {
 
-/// Combines three propagators. A trust region comes first, since it needs few evaluations when losses are smooth. CMA-ES with restarts follows and
-/// needs no smoothness; it begins at the best known point, with a tenth of the ranges as its deviation. Genetic search is added last, for losses with
-/// many minima. The region makes 95 % of the first 150 D proposals, and a tenth of later ones to explore new places. From 1000 D proposals on,
-/// genetic search over all individuals makes three quarters of the remaining proposals.
+/// Combines three propagators, in D dimensions. A trust region comes first, since it needs few evaluations when losses are smooth. CMA-ES with
+/// restarts follows; it needs no smoothness, and begins at the best known point with a tenth of the ranges as its standard deviation. Genetic search
+/// comes last, for losses with many minima. The region makes 95 % of the first 150 * D proposals of all workers, and a tenth of later ones to explore
+/// new places. From proposal 1000 * D on, genetic search over all individuals makes three quarters of the others. CMA-ES makes the rest.
 ///
-/// The region and CMA-ES each receive only their own individuals. The `run` of a tag is the run of CMA-ES, -1 for genetic proposals, or lower than -1
-/// for the region.
+/// The region and CMA-ES each receive only results of their own kind of proposals, from all workers. The `run` of a tag is the run of CMA-ES, -1 for
+/// genetic proposals, or -2 - r for run r of the region.
 class Hybrid final : public Propagator {
  public:
   /// @param space copied. @param share identifies this worker among those that search together with the same seed. @throws ContractError for a wrong

@@ -7,7 +7,7 @@
 
 namespace tw::search {
 
-/// A propagator with its default options, for configuration files.
+/// A propagator with preset options, for configuration files.
 struct NamedPropagator {
   const char* name;   ///< "automatic", "cma_es", ...
   const char* about;  ///< a short description

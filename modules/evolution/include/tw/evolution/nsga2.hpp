@@ -16,7 +16,8 @@ struct Nsga2Options {
   double mutations = 1;       ///< mean number of mutated genes per child
   double mutation_eta = 20;   ///< a larger value makes mutations smaller
 
-  /// Options for a search of this many evaluations: the population is a hundredth of them, clamped to 16..100. @param evaluations 0: no limit
+  /// Options for a search of this many evaluations: the population is a hundredth of them, clamped to 16..100. @param evaluations of all workers; 0:
+  /// no limit
   static Nsga2Options within(int64_t evaluations);
   /// @throws ContractError naming the field that is wrong
   void validate() const;
@@ -24,17 +25,17 @@ struct Nsga2Options {
 void visit(Nsga2Options& options, OptionVisitor& visitor);
 
 /// NSGA-II without generations: results arrive one by one. Once the number of new results reaches an eighth of `population`, a selection keeps the
-/// best `population` of parents and new results. It keeps whole fronts first, and from the last front the points with the greatest crowding distance.
-/// A child has two parents, each the winner of a tournament of two, by front and then by crowding distance. Simulated binary crossover and polynomial
-/// mutation make the child. Children are uniform until there are `population` results.
+/// best `population` individuals among parents and new results. It keeps whole Pareto fronts first (see pareto.hpp), and from the last front the
+/// points with the greatest crowding distance. A child has two parents. Each is the better of two random individuals, by front and then by crowding
+/// distance. Simulated binary crossover and polynomial mutation make the child. Until there are `population` results, children are uniform.
 ///
-/// Mixed and conditional spaces: numeric genes vary in their own scale; a categorical gene comes from a parent or is redrawn. Individuals that
-/// violate constraints rank after all others, by the amount of violation. Failed ones are left out. A single objective also works.
-/// Cost of ask(): O(genes), plus a selection of O(M p log p) per p/8 results, for p parents and M = 2 objectives. The cost does not grow with the
+/// Mixed and conditional spaces: numeric genes vary in their own scale; a categorical gene comes from a parent or is redrawn. Individuals with a
+/// known violation rank after all feasible ones, by the amount of violation. Failed ones are left out. A single objective also works.
+/// Cost of ask(): O(genes). A selection, every p / 8 results, costs O(p log p) with p parents and up to two objectives. Neither cost grows with the
 /// number of trials.
 class Nsga2 final : public Propagator {
  public:
-  /// @param space copied. @throws ContractError as validate()
+  /// @param space copied. @throws ContractError as validate() does
   explicit Nsga2(const Space& space, Nsga2Options options = {});
 
   Nsga2(const Nsga2&) = delete;

@@ -14,22 +14,22 @@ using ObjectiveView = std::span<const double>;
 /// Whether `a` is no worse than `b` in every objective, and better in at least one. @param b the same size as `a`
 bool dominates(ObjectiveView a, ObjectiveView b);
 
-/// The same for individuals. An individual that counts dominates one that violates constraints, and a smaller violation dominates a larger one. If
-/// both count, the objectives decide. Ref: Deb, Pratap, Agarwal & Meyarivan 2002, definition 1.
+/// Whether individual `a` dominates `b`. An individual without violation dominates one that violates constraints, and a smaller violation dominates a
+/// larger one. If neither violates any, the objectives decide. Ref: Deb, Pratap, Agarwal & Meyarivan 2002, definition 1.
 bool dominates(const Individual& a, const Individual& b);
 
 /// The front of each individual: 0 if no other individual dominates it, 1 if only individuals of front 0 do, and so on.
-/// Cost: O(n log n) for one or two objectives; at most O(M n^2) for M objectives.
+/// Cost for n individuals: O(n log n) with one or two objectives; at most O(M * n^2) with M objectives.
 /// Ref: Zhang, Tian, Cheng & Jin 2015, with binary search.
 std::vector<size_t> front_numbers(std::span<const Individual* const> individuals);
 
 /// The crowding distance of each point of one front: the sum, over objectives, of the distance between the next smaller and the next larger value, as
-/// a share of the range. Infinite for the smallest and the largest value. Ref: Deb et al. 2002, section III B.
-/// @param points all of the same size. Cost: O(M n log n)
+/// a share of the front's range. Infinite for a point with the smallest or the largest value of an objective. Ref: Deb et al. 2002, section III B.
+/// @param points all of the same size. Cost for n points with M objectives: O(M * n log n)
 std::vector<double> crowding_distances(std::span<const ObjectiveView> points);
 
-/// The Pareto front: individuals that count and that no other one dominates, sorted by ascending objectives. If several individuals are equal in all
-/// objectives, only the one with the smallest trial number is included.
+/// The Pareto front: individuals with has_comparable_loss() that no other such individual dominates, sorted by ascending objectives. If several
+/// individuals are equal in all objectives, only the one with the smallest trial number is included.
 std::vector<const Individual*> front_of(std::span<const Individual> individuals);
 
 }  // namespace tw::search

@@ -9,23 +9,23 @@
 
 namespace tw::search {
 
-/// All known individuals, ranked by loss. Individuals that violate constraints follow, ranked by the size of the violation (Deb 2000). Adding an
-/// individual or reading the best one costs at most O(log n).
+/// All known individuals. Feasible ones are ranked by loss; individuals with a known violation follow, ranked by its size (Deb 2000); others are not
+/// ranked. Adding an individual or reading the best one costs at most O(log n).
 class Population {
  public:
-  /// Adds an individual; does nothing if its trial is known. @return whether it is new
+  /// Adds an individual; does nothing if its trial number is known. @return whether it is new
   bool add(const Individual& individual);
-  /// Removes a trial from the ranking, since it has moved to another island; it stays known. @return whether it was ranked
+  /// Removes a trial from the ranking when it has moved to another island; it stays known. @return whether it was ranked
   bool deactivate(int64_t trial);
   /// Ranks a trial again after it has returned from another island. @return whether it is now ranked and was not before
   bool activate(int64_t trial);
 
   /// All individuals in the order in which they were added.
   const std::vector<Individual>& all() const noexcept { return all_; }
-  /// Null if the trial is not known.
+  /// The individual of this trial; null if the trial is not known.
   const Individual* find(int64_t trial) const;
 
-  /// The number of ranked individuals: active ones that count or whose violation is known.
+  /// The number of ranked individuals: active ones with a comparable loss or a known violation (see Individual).
   size_t active() const noexcept { return active_.size(); }
   /// The active individual of this rank; 0 is the best, ties are ordered by trial. @param rank below active() and below 1024
   const Individual& ranked(size_t rank) const { return all_[best_[rank].index]; }
@@ -35,7 +35,7 @@ class Population {
   const Individual& worst() const;
   /// The i-th active individual, in no particular order.
   const Individual& active_at(size_t i) const { return all_[active_[i]]; }
-  /// The best individual that counts, active or not; null if there is none yet.
+  /// The best individual with a comparable loss, active or not; null if there is none yet.
   const Individual* best() const noexcept { return best_ever_ < 0 ? nullptr : &all_[static_cast<size_t>(best_ever_)]; }
 
  private:

@@ -10,13 +10,14 @@ namespace tw::search {
 
 class PromotionRung;
 
-/// The last rung lies at or before `max_steps`; with halving_rule() it lies strictly before.
+/// Options of Promotion. Its last rung lies at or before `max_steps`; with halving_rule(), the last rung lies strictly before.
 struct PromotionOptions : HalvingOptions {};
 
-/// Promotion form of asynchronous successive halving. A trial pauses at each rung, and is promoted when it is among the best 1/eta there. No steps
-/// are thus spent on a trial before it has earned them. Ref: Li et al. 2020, arXiv 1810.05934, algorithm 2.
+/// Promotion form of asynchronous successive halving (see HalvingOptions for rungs). A trial pauses at each rung, and continues to the next one (is
+/// promoted) when it is among the best 1/eta of the rung. No steps are thus spent on a trial before it has earned them. Ref: Li et al. 2020, arXiv
+/// 1810.05934, algorithm 2.
 ///
-/// Cost of a report or a query: O(log m) with m values at a rung.
+/// Cost of arrive(), observe() and next(): O(log m) with m values at a rung.
 class Promotion {
  public:
   /// @param options the last rung lies at or before `max_steps`. @throws ContractError for wrong options
@@ -32,14 +33,15 @@ class Promotion {
   /// Records a report of a trial that next() may promote. Infinity is the worst value of a rung; reports of NaN are ignored. @return whether the
   /// trial pauses, because it has reached the end of a rung that is not the last
   bool arrive(const Report& report);
-  /// Records a report of a trial that another process promotes: it counts at the rungs that it has reached.
+  /// Records a report of a trial that another process promotes: the report counts at the rungs that it newly reaches.
   void observe(const Report& report);
 
   struct Promoted {
     int64_t trial = -1;
-    int rung = 0;  ///< the rung that it continues to
+    int rung = 0;  ///< the rung to which the trial continues
   };
-  /// Promotes a trial, from the highest rung that has a candidate, and returns it. If there is none, `trial` is -1: start a new trial at rung 0.
+  /// Promotes a trial, from the highest rung that has a candidate, and returns it. Returns `trial` -1 if there is no candidate: start a new trial at
+  /// rung 0.
   Promoted next();
 
  private:

@@ -11,7 +11,7 @@ namespace tw::search {
 /// Proposes configurations. A proposal depends only on the results received so far, their order, the population and the random numbers: equal inputs
 /// lead to equal proposals.
 ///
-/// Several propagators may search together: each receives the results of all, and may use results of others like its own.
+/// Several propagators may search together: each receives the results of all, and may use the others' results like its own.
 class Propagator {
  public:
   virtual ~Propagator() = default;

@@ -17,9 +17,9 @@ struct Share {
 };
 
 /// A Sobol sequence, scrambled by the seed. Workers that share the sequence must pass the same seed. The proposals depend only on the seed and the
-/// share. Any 2^m points that begin at a multiple of 2^m cover each of the first 64 parameters evenly. Further parameters are uniformly random. The
-/// sequence repeats after 2^32 points.
-/// Ref: Owen 2020, "On dropping the first Sobol' point", explains why the first point is kept.
+/// share. Any 2^m consecutive points, beginning at an index that is a multiple of 2^m, cover each of the first 64 parameters evenly. Further
+/// parameters are uniformly random. The first 64 parameters repeat after 2^32 points.
+/// Ref: Owen 2020, "On dropping the first Sobol' point", on why the first point is kept.
 class Sobol final : public Propagator {
  public:
   /// @param space copied. @throws ContractError for a wrong share

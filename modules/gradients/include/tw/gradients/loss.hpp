@@ -14,24 +14,26 @@
 
 namespace tw {
 
-/// The sum of the weights of all targets that a cross-entropy counts: the denominator of its mean. Pure. If the targets are on a device, the host
-/// waits for it.
+/// The sum of the weights of all targets that a cross-entropy counts: the denominator of its mean. Pure. If the targets are on an accelerator, the
+/// host waits for the result.
 /// @param targets class indices of any shape, or probabilities of shape [n, classes, ...], where each distribution has weight 1
 /// @param class_weights undefined: 1 each
 double cross_entropy_weight(const at::Tensor& targets, const at::Tensor& class_weights, std::optional<int64_t> ignore_index);
 
-/// A loss of 0 with zero gradients, for outputs whose targets do not count, even if the outputs are not finite. Undefined outputs are ignored.
+/// Returns a loss of 0 whose gradients are 0 even if the outputs are not finite. It is for outputs whose targets do not count. Undefined outputs are
+/// ignored.
 at::Tensor zero_loss(const std::vector<at::Tensor>& outputs);
 
 /// The holder of a loss module of LibTorch.
 template <class Holder>
 concept TorchLoss = requires(Holder holder) { holder->options.reduction(); };
 
-/// A loss that is a mean, and its weight: the denominator of the mean. The mean over all micro-batches and ranks is then sum(weight * mean) /
-/// sum(weight), as if one process had computed it over all samples at once, even if some targets do not count, or count more than others.
+/// A loss that is a mean, and its weight: the denominator of the mean. From these, the mean over all micro-batches and ranks is sum(weight * mean) /
+/// sum(weight). It equals the mean that one process computes over all samples at once, even if some targets do not count, or count more than others.
 ///
-/// For LibTorch's losses, the weight is the number of targets other than `ignore_index`, the sum of the targets' class weights, or the number of
-/// elements. For any other function, it is the number of rows; pass another weight by `Loss::weighted(function, weight)`.
+/// For LibTorch's CrossEntropyLoss and NLLLoss, the weight is cross_entropy_weight(). For LibTorch's other losses, it is the number of target
+/// elements, or of rows with the reduction `batchmean`. For any other function, it is the number of rows; pass another weight by
+/// `Loss::weighted(function, weight)`.
 class Loss {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -62,15 +64,15 @@ class Loss {
     }
   }
 
-  /// A mean over something other than rows. @param mean a function of one output and one target, or of two lists. @param weight returns the
-  /// denominator of the mean, at least 0; a part of weight 0 is left out, because its mean is not a number
+  /// A mean over something other than rows. @param mean a function of one output and one target, or of two lists of tensors. @param weight returns
+  /// the denominator of the mean, at least 0; parts of a batch whose weight is 0 are left out, because their mean is not a number
   template <class Function>
   static Loss weighted(Function mean, Weight weight) {
     Loss loss(std::move(mean));
     loss.weight_ = std::move(weight);
     return loss;
   }
-  /// A sum over samples: the sums of all parts are added and not divided.
+  /// A sum over samples: the sums over all parts of a batch are added and not divided.
   template <class Function>
   static Loss summed(Function sum) {
     Loss loss(std::move(sum));

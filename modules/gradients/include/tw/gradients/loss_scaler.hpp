@@ -9,8 +9,8 @@ namespace tw {
 
 struct LossScalerOptions {
   double scale = 65536;  ///< initial scale; a power of two leaves mantissas unchanged
-  double growth = 2;     ///< factor of the scale after `growth_interval` updates without overflow
-  double backoff = 0.5;  ///< factor of the scale after an overflow
+  double growth = 2;     ///< the scale is multiplied by this after `growth_interval` updates without overflow
+  double backoff = 0.5;  ///< the scale is multiplied by this after an overflow
   int64_t growth_interval = 2000;
 
   /// @throws ContractError naming the wrong field.
@@ -31,7 +31,7 @@ class LossScaler {
   void update(bool finite);
   /// Number of updates without overflow since the scale changed. A checkpoint needs only this and scale().
   int64_t good_updates() const noexcept { return good_updates_; }
-  /// Restores a saved state. It does not rescale the compressor's residuals, which are restored with that scale.
+  /// Restores a saved state. It does not rescale the compressor's residuals, because a checkpoint has them at the saved scale.
   void restore(double scale, int64_t good_updates) noexcept;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace tw {
 
-/// Parameters that several ranks hold whole, with the same values.
+/// Parameters, or slices of parameters, of which several ranks hold equal copies.
 struct ReplicatedParameters {
   Communicator holders;
   std::vector<std::string> names;  ///< names on this rank; in the same order on all holders
@@ -22,15 +22,15 @@ struct ReplicatedParameters {
 /// The ranks that hold one model in parts, as this rank sees them.
 struct ModelParts {
   Communicator ranks;
-  std::vector<ReplicatedParameters> replicated = {};  ///< those that this rank holds, by set of holders
+  std::vector<ReplicatedParameters> replicated = {};  ///< the replicated parameters of this rank, one entry for each set of holders
   std::set<std::string> counted_elsewhere = {};       ///< parameters whose elements another rank counts, such as in a norm
 };
-/// Model parts along several axes, one entry per axis.
+/// Model parts along several mesh axes, one entry per axis.
 using ModelPartsList = std::vector<std::shared_ptr<const ModelParts>>;
 
 /// A parameter of which a rank holds a slice.
 struct SlicedParameter {
-  std::string name;                   ///< name in its module
+  std::string name;                   ///< name in the SlicedModule
   std::vector<int64_t> global_shape;  ///< shape of the whole parameter
   std::vector<int64_t> offsets;       ///< where the slice begins, by dimension; its lengths are the sizes of the parameter on this rank
 };
@@ -53,12 +53,13 @@ class SlicedModule {
 /// The slices in `model`, which is or contains a SlicedModule, by parameter name. A tied parameter appears under each of its names.
 std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& model);
 
-/// The parts of `module`. Its sliced modules define the holders of slices; all other parameters are replicated on them. If `module` is a
-/// TrainableModel that knows its holders, such as a Pipeline, its own parts are appended, and the call is collective over the holders. Otherwise it
-/// is local.
+/// The parts of `module`. The SlicedModules in it define the holders of slices; all other parameters and buffers are replicated on these holders. If
+/// `module` is a TrainableModel that knows its TrainableModel::holders(), such as a Pipeline, the model's own parts are appended, and the call is
+/// collective over those holders. Otherwise the call is local.
 ModelPartsList model_parts(const torch::nn::Module& module);
 
-/// The parts of `model`: tensors that several ranks map to the same place in the whole model (see OptimizedTensor) are replicated. Collective.
+/// The parts of `model`: tensors that several ranks map to the same place in the whole model (see OptimizedTensor) are replicated. Collective over
+/// `ranks`.
 /// @param ranks the ranks that hold `model` together
 std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const TrainableModel& model);
 
@@ -66,8 +67,8 @@ std::shared_ptr<const ModelParts> model_parts(const Communicator& ranks, const T
 /// @throws ContractError on all holders, naming ranks and tensor, if values differ
 void expect_equal_replicas(const ModelPartsList& parts, const std::vector<NamedTensor>& tensors);
 
-/// The bucket group of each gradient. Replicated parameters share no bucket with others, so all holders have the same layout of sharded gradients.
-/// Pure.
+/// The bucket group of each gradient, for ReducerOptions::groups. Gradients of replicated parameters share no bucket with others, so sharded
+/// gradients have the same layout on all holders. Pure.
 /// @param groups the caller's groups, which are subdivided; empty: one group
 std::vector<int64_t> groups_of_replicas(const std::vector<TensorSpec>& gradients, const ModelPartsList& parts, const std::vector<int64_t>& groups);
 

@@ -31,12 +31,13 @@ class ModuleModes {
 /// Implements TrainableModel::set_training() for a module. Submodules that you put into evaluation mode yourself stay in it.
 class TrainingSwitch {
  public:
-  /// @param training false: puts all submodules into evaluation mode. True: restores each one's previous mode; if there is none and `module` is in
-  /// evaluation mode, all of it is put into training mode. @param more modules that `module` reaches in train() without registering them
+  /// @param training false: puts all submodules into evaluation mode. true: restores the modes from before set(false). If there was no set(false),
+  /// and `module` is in evaluation mode, true puts `module` and its submodules into training mode. @param more modules that `module` reaches in
+  /// train() without registering them
   void set(torch::nn::Module& module, bool training, const Modules& more = {});
 
  private:
-  std::optional<ModuleModes> found_;  // before set(false)
+  std::optional<ModuleModes> found_;  // modes before set(false)
 };
 
 }  // namespace tw

@@ -12,9 +12,9 @@ class PlacesInModel {
  public:
   explicit PlacesInModel(const TrainableModel& model);
 
-  /// @param name a name in ModelTensors::parameters. @return the parameter's shard, without the tensor
+  /// @param name a name in ModelTensors::parameters. @return the parameter's shard of the whole model, without the tensor
   const NamedShard& at(const std::string& name) const { return places_.at(name); }
-  /// @param part a part of the parameter that this rank calls `part.name`. @return the same elements as a part of the whole model's parameter
+  /// @param part a part of this rank's parameter `part.name`. @return the same elements, as a part of the whole model's parameter
   NamedShard in_whole(NamedShard part) const;
 
  private:

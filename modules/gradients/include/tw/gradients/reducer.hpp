@@ -32,36 +32,38 @@ class SideStream;
 struct ReducerOptions {
   Reduction reduction;  ///< must be chosen
   BucketOptions buckets = {};
-  /// Start each bucket's reduction as soon as its last gradient is ready, while others are still being computed. Otherwise all start in wait().
-  /// Unset: true only if the ranks span several nodes; on one node the cores are busy computing, and overlap gains nothing.
+  /// Start each bucket's reduction as soon as the bucket's last gradient is ready, while other gradients are still being computed. If false, all
+  /// reductions start in wait(). Unset: true only if the ranks span several nodes; on one node the cores are busy computing, and overlap gains
+  /// nothing.
   std::optional<bool> overlap = {};
   /// Keep buckets in memory shared by the ranks of a node, where they are reduced without copies. Creating this memory takes a few milliseconds,
   /// which does not pay for a single step.
   bool shared_memory = true;
-  /// Check whether the reduced gradients are finite, in the pass that scales them.
+  /// Check whether the reduced gradients are finite, while they are scaled. See Reducer::finite().
   bool check_finite = false;
-  /// Which ranks get the reduced gradients. Sharded gradients take half as much communication; a ShardedOptimizer must then use them.
+  /// Which ranks get the reduced gradients. Sharded gradients take half as much communication; a ShardedOptimizer uses them.
   Sharding sharding = Sharding::none;
   /// For sharded gradients: keep only this rank's share after wait() (ZeRO 2). A bucket then has memory only from its first gradient to the end of
-  /// its reduction. The reduction begins as soon as this bucket and all earlier ones are complete, even without `overlap`; with a compressor and
-  /// Reduction::sample_weighted it begins in wait(). At most three buckets have memory at a time, unless the gradients of several buckets arrive
-  /// interleaved. If false, buckets keep their memory (ZeRO 1).
+  /// its reduction. The reduction begins as soon as this bucket and all earlier ones are complete, even if `overlap` is false. At most three buckets
+  /// have memory at a time, in addition to this rank's share, unless the gradients of several buckets arrive interleaved. If false, buckets keep
+  /// their memory (ZeRO 1).
   bool release = false;
-  /// Ids of the dense gradients, in the order in which they become ready. Empty: with overlap and several buckets, rank 0 observes the order in the
-  /// first step, and buckets are rebuilt in it. Pass Reducer::arrival_order() of an earlier run to reproduce its results bit for bit.
+  /// Ids of the dense gradients, in the order in which they become ready. Empty: descending ids. But with overlap, several buckets, no sharding and
+  /// no compressor, rank 0 observes the order in the first step, and the buckets are then rebuilt in this order. Pass Reducer::arrival_order() of an
+  /// earlier run to reproduce that run's results bit for bit.
   std::vector<int64_t> arrival_order = {};
   /// The group of each gradient: gradients of different groups share no bucket. Empty: one group.
   std::vector<int64_t> groups = {};
-  /// The ranks that hold the model in parts, such as those along a mesh's axis `tensor`. After a reduction, all holders of a replicated parameter get
-  /// the first holder's gradient bit for bit: their own may differ, because the order of additions depends on an element's place in its bucket. So
-  /// all holders must run the same steps. DataParallel finds the parts of a module.
+  /// The ranks that hold the model in parts, such as those along the mesh axis `tensor`. After a reduction, all holders of a replicated parameter get
+  /// a copy of the first holder's gradient. Without the copy, their gradients may differ in rounding, because the order of additions depends on an
+  /// element's place in its bucket. The copy is a broadcast, so all holders must run the same steps. DataParallel finds the parts of a module.
   ModelPartsList parts = {};
   /// Names of sparse gradients, such as those of embeddings: only the rows that have a gradient are sent.
   std::vector<std::string> sparse = {};
   /// Lossy compression; see compression.hpp. Buckets are then never rebuilt. With Reduction::sample_weighted, reductions begin in wait(), because
   /// residuals must be weighted too.
   std::shared_ptr<Compressor> compressor = {};
-  /// The device of gradients and buckets. On an accelerator, gradients must be dense; they are packed and sent on a separate stream.
+  /// The device of gradients and buckets. Gradients on an accelerator must be dense; they are packed and sent on a separate stream.
   c10::Device device = c10::Device(c10::kCPU);
   /// Callback with the begin and end time of each bucket's reduction on this rank, for timelines.
   std::function<void(int64_t bucket, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)> on_bucket = {};
@@ -76,12 +78,12 @@ void visit(ReducerOptions& options, OptionVisitor& visitor);
 /// for (id ...) { compute the gradient; reducer.mark_ready(id, gradient); }   // any order, may differ between ranks
 /// reducer.wait();                                                            // reducer.gradient(id) is now the same on all ranks
 /// ```
-/// DataParallel and the replicas of a pipeline's stage use it. Gradients keep their memory from step to step, except once, when buckets are rebuilt.
-/// Ranks that share memory sum in rank order; otherwise MPI chooses the order. Identical runs on the same number of ranks have results that are
-/// equal bit for bit.
+/// DataParallel and the replicas of a pipeline's stage use it. Gradients keep their memory from step to step (but see ReducerOptions::release),
+/// except once, when buckets are rebuilt. Ranks that share memory sum in rank order; otherwise MPI chooses the order. Identical runs on the same
+/// number of ranks, with the same arrival order, have results that are equal bit for bit.
 class Reducer {
  public:
-  /// Collective. @param comm borrowed; must outlive this and carry no other collective between begin() and wait().
+  /// Collective. @param comm borrowed; must outlive this object, and carry no other collective between begin() and wait().
   /// @param gradients the gradients to reduce, the same on all ranks; floating point or complex. The id of a gradient is its index.
   /// @throws ContractError on every rank, naming ranks and gradient, when the ranks' `gradients` or options differ.
   Reducer(const Communicator& comm, std::vector<TensorSpec> gradients, const ReducerOptions& options);
@@ -90,12 +92,12 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a step. If an exception ended the previous step, it first calls end_failed_step(). @param samples the number of this rank's samples, n_r
-  /// of Reduction::sample_weighted; ignored by other reductions. If no rank has samples, all gradients become zero.
+  /// Begins a step. If an exception ended the previous step, begin() first calls end_failed_step(). @param samples the number of this rank's samples,
+  /// n_r of Reduction::sample_weighted. If it is 0 on all ranks, all gradients become zero. Other reductions ignore it.
   void begin(int64_t samples = 1);
 
-  /// Ends a step that an exception interrupted on this rank. Dense gradients become zero, unless buckets are released. On the other ranks, wait()
-  /// throws. Collective with their wait().
+  /// Ends a step that an exception interrupted on this rank. This rank's dense gradients become zero, unless buckets are released. On the other
+  /// ranks, wait() throws. Collective with their wait().
   void end_failed_step();
 
   /// Continues after a failed step. First replace what comm() refers to by another communicator of the same ranks; see StepCommunicator. restart()
@@ -105,21 +107,22 @@ class Reducer {
   /// Why restart() is impossible after a failed step; empty if it is possible.
   std::string why_no_restart() const;
 
-  /// Marks gradient `id` as complete. @param value the gradient, with the shape and dtype of its spec, on ReducerOptions::device. Unless it is
-  /// `gradient(id)` itself, it is copied: on the CPU at once, on an accelerator when the whole bucket is marked. Do not change it before that.
+  /// Marks gradient `id` as complete. @param value the gradient, with the shape and dtype of its spec, on ReducerOptions::device. Unless `value` is
+  /// `gradient(id)` itself, it is copied: on the CPU at once, on an accelerator when all gradients of its bucket are marked. Do not change `value`
+  /// before that.
   void mark_ready(int64_t id, const at::Tensor& value);
   /// Marks a gradient that this rank does not have in this step: it counts as zero.
   void mark_unused(int64_t id);
 
-  /// Sends a vote to all ranks with this step, at no extra cost; votes() counts the votes after wait(). Call it before wait(), which clears the
-  /// vote. @param kind 0 or 1; you define the meaning.
+  /// Sends a vote to all ranks with this step, at no extra cost. After wait(), votes() returns how many ranks voted. Call vote() before wait(), which
+  /// clears this rank's vote. @param kind 0 or 1; you define the meaning.
   void vote(int kind);
   /// Sets this rank's fingerprint of the step, which is also sent with the step. After wait(), fingerprints_agree() reports whether all ranks set the
   /// same one. The last call before wait() counts; the default is 0.
   void set_step_fingerprint(uint64_t mark) noexcept { step_fingerprint_ = mark; }
 
   /// Ends the step; every gradient must have been marked. Collective. Afterwards gradient(id), or shard(bucket), holds the reduced gradients.
-  /// @throws Error if the step failed on another rank, whose contribution is missing: skip this update. The next begin() works as usual
+  /// @throws Error if the step failed on another rank. That rank's contribution is missing, so skip this update; the next begin() works as usual
   void wait();
   /// Whether a step has begun and not ended.
   bool in_step() const noexcept { return in_step_; }
@@ -128,9 +131,10 @@ class Reducer {
   /// valid. For a sparse gradient it is the result of the last wait(). @throws ContractError if the gradient has no memory: it is sparse and not
   /// reduced yet, or was released (ReducerOptions::release)
   const at::Tensor& gradient(int64_t id) const;
-  /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if it has none.
+  /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if this rank has no share.
   at::Tensor shard(int64_t bucket) const;
-  /// The buffer for buckets in use that is kept from step to step. Undefined without ReducerOptions::release, or if all memory is released.
+  /// With ReducerOptions::release and shared_memory on the CPU: the buffer that one bucket at a time uses, kept from step to step. Otherwise
+  /// undefined.
   const at::Tensor& kept_buffer() const noexcept;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
@@ -155,8 +159,8 @@ class Reducer {
   int64_t steps() const noexcept { return steps_; }
   /// Total time, over all steps, that this rank spent only on communication.
   Seconds exposed_time() const noexcept { return exposed_time_; }
-  /// Bytes that this rank has contributed to reductions and all-gathers so far. On the wire, an all-reduce of n bytes moves up to 2n bytes per
-  /// rank, a sharded reduction n.
+  /// Bytes that this rank has contributed to reductions and all-gathers so far. On the wire, an all-reduce of n bytes moves up to 2 * n bytes per
+  /// rank, and a sharded reduction n bytes.
   int64_t payload_bytes() const noexcept { return payload_bytes_; }
   const BucketPlan& plan() const noexcept { return plan_; }
   /// The arrival order used by the plan; see ReducerOptions::arrival_order. Empty: unknown.
@@ -168,10 +172,10 @@ class Reducer {
   /// The ranks' combined status of a step.
   struct Status {
     double samples = 0;  ///< number of samples on all ranks
-    double unused = 0;   ///< number of gradients missing on some rank
+    double unused = 0;   ///< number of missing gradients, summed over the ranks
     double failed = 0;   ///< number of ranks on which an exception ended the step
     std::array<double, 2> votes{};
-    std::array<double, 4> mark{};  ///< sum and sum of squares of each half of the fingerprint
+    std::array<double, 4> mark{};  ///< sum over the ranks of each half of the fingerprint, and of its square
   };
 
   /// How far a bucket has come in this step.
@@ -224,10 +228,10 @@ class Reducer {
   bool in_step_ = false;
   bool failed_ = false;            // an exception ended the step on this rank
   std::vector<Mark> marks_;        // by gradient
-  std::vector<int64_t> arrivals_;  // in this step
-  size_t launched_ = 0;            // buckets
+  std::vector<int64_t> arrivals_;  // ids in order of arrival in this step
+  size_t launched_ = 0;            // number of buckets whose reduction has begun in this step
   std::vector<at::Tensor> rows_;   // this rank's sparse gradients, by gradient
-  std::vector<at::Tensor> sums_;   // the same, summed over all ranks
+  std::vector<at::Tensor> sums_;   // sparse gradients summed over all ranks, by gradient
   std::array<double, 2> my_votes_{};
   std::array<double, 2> votes_{};
   uint64_t step_fingerprint_ = 0;

@@ -11,7 +11,7 @@ namespace tw {
 
 /// Which ranks have the reduced gradients after a step.
 enum class Sharding {
-  none,     ///< every rank has all of them
+  none,     ///< every rank has all reduced gradients
   slices,   ///< every bucket is cut into equal slices, one per rank; for element-wise update rules
   tensors,  ///< every tensor belongs to one rank; for other update rules
 };
@@ -21,7 +21,7 @@ const std::vector<std::pair<std::string, Sharding>>& sharding_names();
 struct ShardPiece {
   int64_t gradient = 0;  ///< id of the gradient
   int64_t begin = 0;     ///< index of the first element in the flattened gradient
-  int64_t count = 0;     ///< at least 1
+  int64_t count = 0;     ///< number of elements, at least 1
   int64_t bucket = 0;
   int64_t offset = 0;  ///< index of the first element in the bucket
 

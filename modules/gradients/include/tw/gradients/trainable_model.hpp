@@ -36,7 +36,7 @@ struct ModelTensors {
   c10::Device device() const;
   /// Number of elements of all trained parameters.
   int64_t trained_elements() const;
-  /// The tensors of `parameters` alone, for an optimizer.
+  /// The tensors of `parameters` without their names, for an optimizer.
   std::vector<at::Tensor> tensors() const;
   /// @throws ContractError naming a parameter unless `renormalised` is empty: each replica would change different rows, so the replicas would drift
   /// apart
@@ -56,32 +56,32 @@ struct TrainingPass {
   const at::Tensor& inputs;   ///< [n, ...], n > 0
   const at::Tensor& targets;  ///< [n] or [n, ...]
   const LossFunction& loss;
-  double weight = 1;   ///< factor of the loss in the backward pass, such as the loss scale times the pass's share of the update's samples
-  int64_t number = 0;  ///< index of the pass in the run, from 0; random layers may derive their numbers from it
+  double weight = 1;   ///< factor of the loss in the backward pass, such as loss scale * samples of the pass / samples of the update
+  int64_t number = 0;  ///< index of the pass in the run, from 0; random layers may derive their random numbers from it
   int64_t epoch = 1;   ///< index of the epoch, from 1
-  /// Called once, after the loss is known and before gradients are reduced; `outputs` is undefined if this rank has none. It may replace `loss` if
-  /// TrainableModel::makes_one_backward_pass(); otherwise that has no effect (the Trainer throws). May be empty.
+  /// Called once, after the loss is known and before gradients are reduced; `outputs` is undefined if this rank has none. It may replace `loss` only
+  /// if TrainableModel::makes_one_backward_pass(); otherwise a replacement has no effect (in the Trainer, it throws). May be empty.
   std::function<void(const at::Tensor& outputs, at::Tensor& loss)> on_loss = {};
 };
 
 /// Callback with the begin and end time of a phase of a pass on this rank, for timelines. @param name a string literal
 using OnPhase = std::function<void(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
-/// Interface between a trainer and a model, whether each rank has the whole model or several ranks hold it in parts. Reducing gradients along a
-/// `data` axis is not the model's task.
+/// Interface between a trainer and a model, whether each rank has the whole model or several ranks hold it in parts. The model does not reduce
+/// gradients along the mesh axis `data`.
 ///
-/// The ranks that hold one model together use the same samples, and call forward() and pass() together, with the same number of rows.
+/// The ranks that hold one model together use the same samples, and call forward() and pass() together, with the same number of input rows.
 class TrainableModel {
  public:
   virtual ~TrainableModel() = default;
 
   /// The mesh axes along which ranks hold the model together. Empty: each rank has the whole model.
   virtual std::vector<std::string> axes() const { return {}; }
-  /// Communicator of the ranks along axes(), if several of them may have the same parameter. Null: no two ranks have, or the model does not know. See
-  /// model_parts().
+  /// Communicator of the ranks along axes(), if several of them may have the same parameter. Null: no two ranks have the same parameter, or the model
+  /// does not know. See model_parts().
   virtual const Communicator* holders() const { return nullptr; }
-  /// The communicators on which passes wait for other ranks. A Trainer revokes them if its run ends with an exception, so that the other ranks' waits
-  /// end, too. Default: holders(), if it is not null, and SlicedModule::holders() of all layers that are SlicedModules.
+  /// The communicators on which passes wait for other ranks. A Trainer revokes them if its run ends with an exception, so that the waits of the other
+  /// ranks end, too. Default: holders(), if it is not null, and SlicedModule::holders() of all layers that are SlicedModules.
   virtual std::vector<const Communicator*> communicators() const;
   /// This rank's tensors; the same ones at each call.
   virtual ModelTensors tensors() const = 0;
@@ -95,29 +95,29 @@ class TrainableModel {
   virtual std::vector<OptimizedTensor> optimized_tensors() const;
   /// The elements of optimized_tensors() that require a gradient.
   std::vector<OptimizedTensor> trained_tensors() const;
-  /// Parameters and buffers of the whole model on rank 0 of `holders`, with the names and shapes that they have in one process; empty elsewhere.
+  /// Parameters and buffers of the whole model on rank 0 of `holders`, with the names and shapes that they have in one process; empty on other ranks.
   /// Collective over `holders`. Default: assembled from shards(). @param holders the ranks that hold one model together
   virtual std::vector<NamedTensor> whole_on_root(const Communicator& holders) const;
 
   /// Returns the output on each rank, for evaluation; recorded by autograd if makes_one_backward_pass(). Collective over the model's ranks.
   /// @param inputs [n, ...], n > 0
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
-  /// Returns the output of forward() on the ranks that compute losses and metrics; undefined elsewhere. These are the same ranks in each call, and
-  /// at least one of them needs_samples(). Collective over the model's ranks. Default: forward(), on each rank.
+  /// Returns the output of forward() on the ranks that compute losses and metrics; undefined elsewhere. These are the same ranks in each call; on at
+  /// least one of them, needs_samples() is true. Collective over the model's ranks. Default: forward(), on each rank.
   virtual at::Tensor evaluate(const at::Tensor& inputs) { return forward(inputs); }
   /// Runs a forward and a backward pass; adds to `.grad()` of this rank's parameters. Collective over the model's ranks. Default: forward() and
   /// autograd's backward pass, the latter with autocast off (AutocastState::off()).
   virtual void pass(const TrainingPass& pass);
-  /// Whether pass() calls autograd's backward pass exactly once, so that a reducer can use each gradient as soon as it is ready. Otherwise gradients
-  /// are complete when pass() returns.
+  /// Whether pass() calls autograd's backward pass exactly once, so that a reducer can use each gradient as soon as it is ready. If false, gradients
+  /// are complete only when pass() returns.
   virtual bool makes_one_backward_pass() const { return true; }
   /// Whether this rank reads inputs or targets. Other ranks get tensors with the same number of rows and meaningless values.
   virtual bool needs_samples() const { return true; }
   /// Sets the mode. false: evaluation mode. true: every submodule gets back the mode that it had before set_training(false); see TrainingSwitch.
   /// Default: does nothing.
   virtual void set_training(bool /*training*/) {}
-  /// Sets the model's index along a `data` axis, from 0, so that each replica draws different random numbers. Called with the same value on all of
-  /// the model's ranks. Default: does nothing; the trainer seeds LibTorch's generators by rank along that axis.
+  /// Sets the model's index along the mesh axis `data`, from 0, so that each replica draws different random numbers. Called with the same value on
+  /// all of the model's ranks. Default: does nothing; the trainer seeds LibTorch's generators by rank along that axis.
   virtual void set_replica(int64_t /*replica*/) {}
   /// Calls `on_phase` for each phase of all later passes; an empty function ends this. Default: does nothing.
   virtual void report_phases(OnPhase /*on_phase*/) {}  // NOLINT(performance-unnecessary-value-param): overrides store it
@@ -128,7 +128,7 @@ class TrainableModel {
   TrainableModel& operator=(const TrainableModel&) = default;
 };
 
-/// A model that each rank has whole. @param forward returns the output of `module`
+/// A TrainableModel of which each rank has the whole `module`. @param forward returns the output of `module`
 std::shared_ptr<TrainableModel> whole_model(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward);
 
 /// A model that forwards each call to another model, `inner`. Derived classes override some of the functions. Only evaluate() is not forwarded: it

@@ -14,7 +14,7 @@ namespace detail {
 
 inline void flatten(const at::Tensor& tensor, std::vector<at::Tensor>& into) { into.push_back(tensor); }
 
-/// Flattens lists, dictionaries (also LibTorch's types), tuples and pairs, element by element.
+/// Appends all tensors in lists, dictionaries (also LibTorch's types), tuples and pairs to `into`, element by element.
 template <class Outputs>
 void flatten(const Outputs& outputs, std::vector<at::Tensor>& into) {
   if constexpr (requires { outputs.begin()->value(); }) {
@@ -55,7 +55,7 @@ std::vector<at::Tensor> run(Module& module, const std::vector<at::Tensor>& in) {
 }  // namespace detail
 
 /// Returns the forward pass of a module whose forward() takes one to four tensors, or a list of them. forward() may return a tensor, or a (nested)
-/// tuple, list or dictionary of tensors. The result is these tensors in order, those of a std::map by name.
+/// tuple, list or dictionary of tensors. The forward pass returns these tensors in order, those of a std::map in the order of its keys.
 template <class Module>
 Forward forward_of(Module& module) {
   return [&module](const std::vector<at::Tensor>& inputs) { return detail::run(module, inputs); };

@@ -12,7 +12,7 @@
 
 namespace tw::graph {
 
-/// An integer that may depend on the rows of the batch: fixed + per_row * rows.
+/// An integer that may depend on the number of rows of the batch: fixed + per_row * rows.
 struct Size {
   int64_t fixed = 0;
   int64_t per_row = 0;
@@ -21,14 +21,14 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-/// An input of the graph, or an output of an operator.
+/// A tensor in the graph.
 struct Value {
   enum class Kind {
-    input,      ///< a batch; its first dimension is the rows
+    input,      ///< an input of the graph, a batch: its first dimension is the rows
     parameter,  ///< a parameter of the module, under its name in the module
     buffer,
     constant,  ///< see Graph::constants
-    computed,
+    computed,  ///< an output of an operator
   };
   Kind kind = Kind::computed;
   std::string name;  ///< name of a parameter or buffer; empty otherwise
@@ -36,9 +36,10 @@ struct Value {
   std::vector<Size> sizes = {};
   std::vector<int64_t> order = {};  ///< order of its dimensions in memory, outermost first
   int64_t storage = 0;              ///< values with the same number share memory
-  bool of_batch = false;            ///< it depends on an input, or shares memory with a value that an operator changes depending on an input
+  bool of_batch = false;            ///< it depends on an input, or an operator writes data that depends on an input to its memory
 
-  /// The only dimension that depends on the number of rows, if its size is that number; otherwise -1, and the value cannot be split by rows.
+  /// The dimension of the batch's rows: its size is their number, and no other size depends on it. -1 if there is none; the value cannot be split
+  /// then.
   int row_dimension() const noexcept;
   bool operator==(const Value&) const = default;
 };
@@ -56,7 +57,7 @@ struct Device {
 using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, std::vector<bool>, std::vector<Size>, std::vector<double>,
                               std::vector<Ref>>;
 
-/// The position of the batch's rows in a tensor: dimension `dimension` has outer * rows * inner elements, in that order.
+/// The position of the batch's rows in a tensor: dimension `dimension` has outer * rows * inner elements, in that order, outermost first.
 struct RowPlace {
   int dimension = 0;
   int64_t outer = 1;
@@ -69,8 +70,8 @@ struct Node {
   std::string op;        ///< such as "aten::addmm"
   std::string overload;  ///< such as "out", often empty
   std::vector<Argument> arguments = {};
-  std::vector<int> outputs = {};      ///< output values; those of a list one after the other
-  std::vector<int> changes = {};      ///< values that it writes to; the result is a separate output
+  std::vector<int> outputs = {};      ///< output values; for a list, those of its tensors one after the other
+  std::vector<int> changes = {};      ///< values that it changes in place; its result is nevertheless a separate value in `outputs`
   bool with_gradient = true;          ///< false: it ran with autograd off
   bool of_batch = false;              ///< one of its inputs or outputs depends on an input of the graph
   std::optional<bool> answer = {};    ///< the boolean result that a replay must return; with the other one, the module might take another branch
@@ -92,16 +93,16 @@ struct Graph {
 
   /// For each value, the node that computes it, or -1.
   std::vector<int> producers() const;
-  /// 64-bit hash of everything but the constants' values, to check whether two graphs are of the same module.
+  /// 64-bit hash, as hexadecimal text, of everything but the constants' values, to check whether two graphs are of the same module.
   std::string hash() const;
 };
 
-/// Human-readable text. One line per input, such as "parameter fc1.bias # float32 [128]". One line per node, such as "%7 = aten::addmm(fc1.bias, %0,
-/// %6, 1, 1) # float32 [n, 128]", where n is the number of rows. Last, the outputs.
+/// Human-readable text. One line per input, parameter, buffer and constant, such as "parameter fc1.bias  # float32 [128]". One line per node, such as
+/// "%7 = aten::addmm(fc1.bias, %0, %6, 1, 1)  # float32 [n, 128]", where n is the number of rows. The last line lists the outputs.
 /// @throws Error naming an operator that uses or outputs a value outside the graph
 std::string to_text(const Graph& graph);
 
-/// The whole graph, constants included. @return JSON
+/// The whole graph as JSON, including the constants' values.
 std::string to_json(const Graph& graph);
 /// The inverse of to_json(). @throws Error naming what is missing or wrong
 Graph graph_from_json(const std::string& json);

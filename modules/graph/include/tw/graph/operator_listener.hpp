@@ -7,8 +7,8 @@
 
 namespace tw::graph {
 
-/// Intercepts the operators called on this thread during its lifetime, at a dispatch key before all others. Operators called by other operators are
-/// not intercepted.
+/// Intercepts the operators that this thread calls during the object's lifetime, at a dispatch key before all others. Operators that other operators
+/// call are not intercepted.
 class OperatorListener {
  public:
   OperatorListener();
@@ -16,14 +16,15 @@ class OperatorListener {
   OperatorListener(const OperatorListener&) = delete;
   OperatorListener& operator=(const OperatorListener&) = delete;
 
-  /// Pops the operator's arguments from the top of the stack, and pushes its results. @param keys dispatch keys of this call, for open().
+  /// Called instead of the operator: pops its arguments from the top of the stack, and pushes its results. @param keys dispatch keys of this call,
+  /// for open().
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
 
   /// Executes the operator in LibTorch.
   static void execute(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  /// The same, but the operators that it calls are intercepted.
+  /// As execute(), but the operators that `op` calls are intercepted, too.
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
-  /// Runs a listener's own work, whose operators are not intercepted.
+  /// Calls `run` without intercepting its operators, for a listener's own work.
   static void without_listening(const std::function<void()>& run);
 
  private:

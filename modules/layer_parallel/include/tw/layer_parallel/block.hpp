@@ -21,23 +21,23 @@ namespace tw::layer_parallel {
 struct Layer {
   std::shared_ptr<torch::nn::Module> module;
   std::function<State(const State& state, const State& extras, double dt)> forward;
-  bool is_step = false;  ///< forward returns the next state; otherwise it returns du/dt (for plain layers, the output)
+  bool is_step = false;  ///< true: forward returns the next state u; false: it returns du/dt, or in a plain layer the output
 };
 
 /// The integration method for layers that return du/dt.
 enum class Integrator {
-  euler,  ///< u + dt F(u)
-  rk2,    ///< u + dt F(u + dt/2 F(u)), the midpoint rule
+  euler,  ///< u + dt * F(u)
+  rk2,    ///< u + dt * F(u + dt/2 * F(u)), the midpoint rule
   rk4,    ///< the classical Runge-Kutta method
 };
 
-/// Whether independent layers of a rank run as one batched tensor operation. The forward pass of a layer is then captured, its results are compared
-/// with those of the layers run one by one, and each layer is checked in each pass. Layers run one by one if they read numbers from tensors, or if
-/// they do not all run the same operators.
+/// Whether independent layers of a rank run as one batched tensor operation. For this, the operators of one layer's step are captured, the results of
+/// the batch are compared with those of layers that run one by one, and each layer is checked in each pass. Layers always run one by one if they read
+/// numbers from tensors, do not all run the same operators, or have buffers.
 enum class Batching {
-  automatic,  ///< batch if results equal those of the layers run one by one, and there are no convolutions, which are slower in a batch
-  /// Like automatic, but also with convolutions, and each layer is checked only once. Data members other than parameters must not change; this is
-  /// not checked.
+  automatic,  ///< batch if this does not change results and there are no convolutions, which are slower in a batch
+  /// Like automatic, but also batch convolutions, and check each layer only once. Afterwards, data members other than parameters must not change,
+  /// which is not checked.
   always,
   never,  ///< run layers one by one
 };
@@ -45,16 +45,16 @@ enum class Batching {
 struct BlockOptions {
   Integrator integrator = Integrator::euler;
   Batching batching = Batching::automatic;
-  /// Whether the layers draw random numbers in training, as dropout does. A layer's numbers then depend only on seed, replica, layer and training
-  /// pass, and are the same in every sweep. If a layer of an ODE block draws random numbers without this option, the first pass throws. Plain layers
-  /// do not need it.
+  /// Whether the layers draw random numbers in training, as dropout does. A layer's numbers then depend only on seed, replica, block, layer and
+  /// training pass, and are the same in every sweep of a pass. If a layer of an ODE block draws random numbers without this option, the pass throws.
+  /// Plain layers do not need this option.
   bool random = false;
 };
 
 /// A sequence of layers.
 struct Block {
   std::function<Layer(int64_t index)> make;
-  int64_t count = 1;  ///< 1: a plain layer, which may change the shape. More: the steps of an ODE, which keep the shape
+  int64_t count = 1;  ///< 1: a plain layer, which may change the state's shape. More: an ODE block, whose layers are steps and keep the shape
   BlockOptions options = {};
 
   bool is_ode() const noexcept { return count > 1; }
@@ -111,8 +111,8 @@ Layer layer_of(const std::shared_ptr<M>& module) {
 
 /// A block of `count` layers made by `factory`.
 /// @param factory called without arguments or with the layer's index in the block; returns a module holder, such as torch::nn::Linear, or a shared
-/// pointer to a module. Its forward() takes and returns a tensor, or a State. In an ODE block, forward(state) and forward(state, extras) return
-/// du/dt; forward(state, double dt) and forward(state, extras, double dt) return the next state.
+/// pointer to a module. The module's forward() takes and returns a tensor or a State. In an ODE block, forward(state) and forward(state, extras)
+/// return du/dt; forward(state, double dt) and forward(state, extras, double dt) return the next state.
 template <class Factory>
 Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
   return {[factory = std::move(factory)](int64_t index) mutable {
@@ -125,7 +125,7 @@ Block block(Factory factory, int64_t count, const BlockOptions& options = {}) {
           count, options};
 }
 
-/// One step of `layer` from `state`. `state` may be stacked, if the layer supports it.
+/// The state after one step of `layer` from `state`, which may be stacked if the layer supports it. @param dt the step size
 State step(const Layer& layer, Integrator integrator, const State& state, const State& extras, double dt);
 
 }  // namespace tw::layer_parallel

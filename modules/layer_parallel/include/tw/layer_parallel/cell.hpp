@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a recurrent network, and its Jacobian, over any number of time steps at once. Local.
+// Steps of recurrent cells and their Jacobians, for any number of independent states at once. Local.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -8,19 +8,20 @@
 
 namespace tw::layer_parallel {
 
-/// The cells of torch::nn. x = W_ih x_t + b_ih is the input product of a step, and p = W_hh h + b_hh the state product; each gate uses its part.
+/// The cells of torch::nn. x = W_ih * input + b_ih is the input product of a step, and p = W_hh * h + b_hh the state product. Each gate uses its own
+/// rows of both.
 enum class Cell {
   rnn,   ///< h' = tanh(x + p)
-  gru,   ///< r, z = sigmoid(x + p), n = tanh(x_n + r p_n), h' = z h + (1 - z) n
-  lstm,  ///< i, f, o = sigmoid(x + p), g = tanh(x + p), c' = f c + i g, h' = o tanh(c')
+  gru,   ///< r, z = sigmoid(x + p), n = tanh(x_n + r * p_n), h' = z * h + (1 - z) * n
+  lstm,  ///< i, f, o = sigmoid(x + p), g = tanh(x + p), c' = f * c + i * g, h' = o * tanh(c')
 };
 
-/// A step over dt time steps, with the mean of their input products, for coarse levels. Level 0 uses the cell itself.
+/// How a step of a coarse level spans dt time steps. It uses the mean of their input products. Level 0 uses the cell itself.
 enum class CoarseCell {
   /// The cell applied dt times with its initial gate values; for dt = 1 the cell itself.
-  /// h' = z^dt h + (1 - z^dt) n, c' = f^dt c + (1 + f + ... + f^(dt-1)) i g
+  /// h' = z^dt * h + (1 - z^dt) * n, c' = f^dt * c + (1 + f + ... + f^(dt-1)) * i * g
   frozen_gates,
-  /// Backward Euler: h' = (h + dt (1-z) n) / (1 + dt (1-z)), c' = (c + dt i g) / (1 + dt (1-f)), rnn h' = (h + dt n) / (1 + dt).
+  /// Backward Euler: h' = (h + dt * (1-z) * n) / (1 + dt * (1-z)), c' = (c + dt * i * g) / (1 + dt * (1-f)), rnn h' = (h + dt * n) / (1 + dt).
   /// Ref: Moon & Cyr 2022, arXiv 2203.04738
   implicit,
 };
@@ -39,9 +40,9 @@ struct StateWeights {
 /// The number of time steps that a step spans.
 struct Span {
   double dt = 1;
-  bool coarse = false;
+  bool coarse = false;  ///< false: the cell itself, without `how`
   CoarseCell how = CoarseCell::frozen_gates;
-  at::Tensor of_rows = {};  ///< replaces dt by a number for each row, integers [..., 1]; rows with 0 keep their state. Undefined: dt for all rows
+  at::Tensor of_rows = {};  ///< replaces dt by a number for each state: whole numbers, [..., 1]; 0 keeps the state. Undefined: dt for all states
 };
 
 struct CellStep {
@@ -57,9 +58,9 @@ struct CellGradient {
   at::Tensor of_input;    ///< cotangent of the input product x
   at::Tensor of_product;  ///< cotangent of the state product p; the same tensor as of_input, except for a gru
 };
-/// Applies the transposed Jacobian of a step. @param cotangent the cotangent of the step's result
+/// Applies the transposed Jacobian of a step. @param kept from step() @param cotangent the cotangent of the step's result
 CellGradient transposed(const StateWeights& weights, const State& kept, const State& cotangent, const Span& span);
-/// The Jacobian of a step with respect to its state, in the shape of `kind`; S is states * hidden.
+/// The Jacobian of a step with respect to its initial state, in the shape that JacobianKind defines; S is states_of(cell) * hidden.
 at::Tensor jacobian(const StateWeights& weights, const State& kept, const Span& span, JacobianKind kind);
 
 }  // namespace tw::layer_parallel

@@ -6,10 +6,13 @@
 
 namespace tw::layer_parallel {
 
-/// Checks what LayerParallel assumes of an ODE block's layers. A step keeps shapes and dtypes. Its results are finite, depend on dt, and are equal
-/// for equal inputs (for `random` blocks: with equal generator states). Gradients reach the state and the parameters. The factory makes a new layer
-/// in each call. Not collective.
-/// @param example a state, such as one sample. @param dt the step size.
+/// Checks what LayerParallel assumes of an ODE block's layers:
+/// - a step keeps shapes and dtypes;
+/// - its results are finite, depend on dt, and are equal for equal inputs (and, for `random` blocks, equal generator states);
+/// - gradients reach the state and the parameters;
+/// - the factory makes a new layer in each call.
+/// Local.
+/// @param example an initial state, such as one sample. @param dt the step size.
 /// @return the problems, one line each; empty if there are none
 std::vector<std::string> check_layer(const Block& block, const State& example, double dt = 0.1, const State& extras = {});
 

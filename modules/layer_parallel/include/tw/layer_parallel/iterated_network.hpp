@@ -9,19 +9,19 @@
 
 namespace tw::layer_parallel {
 
-/// Statistics of the last passes.
+/// Statistics of the last forward and backward pass.
 struct NetworkReport {
   struct BlockReport {
     std::string name;
     Report forward;
     Report backward;  ///< empty before the first backward pass
-    /// Modelled speed-up of a forward and backward pass compared with one rank, if all steps cost the same and messages cost nothing. 0: there is no
-    /// model of this solver.
+    /// Modelled speed-up of a forward and backward pass compared with one rank. The model assumes that all layers cost the same and that messages
+    /// cost nothing. 0: there is no model of this solver.
     double modelled_speed_up = 1;
   };
-  std::vector<BlockReport> blocks;  ///< one entry per solution, in order: ODE blocks, or recurrent layers per direction
+  std::vector<BlockReport> blocks;  ///< in order, one entry per ODE block, or per recurrent layer and direction
   Seconds forward{0};               ///< wall time of the forward pass on this rank
-  Seconds backward{0};              ///< wall time of the blocks' backward passes after the last recorded forward pass
+  Seconds backward{0};              ///< wall time on this rank of all blocks' backward passes since the last recorded forward pass
 };
 std::ostream& operator<<(std::ostream& out, const NetworkReport& report);
 
@@ -37,10 +37,10 @@ class IteratedNetwork {
  public:
   virtual ~IteratedNetwork() = default;
 
-  /// Sets the iterations of later passes. Collective. @throws ContractError for negative numbers
+  /// Sets the iterations of later passes. Collective. @throws ContractError if a number is negative, only one is 0, or ranks differ
   virtual void set_iterations(Iterations iterations) = 0;
   virtual Iterations iterations() const = 0;
-  /// The ranks that hold the network together.
+  /// The ranks among which the network is divided.
   virtual const Communicator& comm() const noexcept = 0;
   /// Statistics of the last passes. Local.
   virtual NetworkReport report() const = 0;

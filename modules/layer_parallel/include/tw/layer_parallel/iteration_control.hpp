@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Controls the number of iterations of training passes, and checks their convergence.
+// Controls the number of iterations of training passes, and checks whether these iterations converge.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,31 +14,32 @@ namespace tw::layer_parallel {
 /// What to do if iterations converge too slowly.
 enum class Reaction {
   warn,             ///< only log a warning
-  more_iterations,  ///< double the iterations of later passes; serial if that exceeds `max_iterations`
+  more_iterations,  ///< double the iterations of later passes; like `serial` if a doubled number exceeds DetectorOptions::max_iterations
   serial,           ///< make all steps of later passes one after the other
 };
 
-/// Checks regularly whether iterations converge, by one pass with twice the iterations (at least three, so that there are two residuals). The
-/// convergence factor is the last residual of that pass divided by the previous one; it should not exceed `bound`. A larger factor means that more
-/// iterations gain little. A smaller one does not show how accurate the gradients of normal passes are. Ref: Jiang et al. 2026, arXiv 2601.09026.
+/// A detector regularly checks whether iterations converge. A check is a training pass with twice the usual iterations (at least three, so that there
+/// are two residuals). Its convergence factor is the last residual divided by the one before, which should not exceed `bound`. A larger factor means
+/// that more iterations gain little. A smaller one does not show how accurate the gradients of other passes are. Ref: Jiang et al. 2026, arXiv
+/// 2601.09026.
 struct DetectorOptions {
-  int64_t every = 0;  ///< training passes between checks, beginning with the first pass; 0: no checks
-  double bound = 1;   ///< maximum convergence factor, in either direction of any block
+  int64_t every = 0;  ///< one in this many training passes is a check, beginning with the first pass; 0: no checks
+  double bound = 1;   ///< largest accepted convergence factor of any block, forward or backward
   Reaction reaction = Reaction::warn;
-  int max_iterations = 16;
+  int max_iterations = 16;  ///< for Reaction::more_iterations
 
-  /// @throws ContractError naming the wrong field.
+  /// @throws ContractError naming the first invalid field, if there is one.
   void validate() const;
 };
 void visit(DetectorOptions& options, OptionVisitor& visitor);
 
-/// The iterations of passes from `epoch` on.
+/// The iterations of passes from epoch `epoch` on.
 struct IterationStage {
   int64_t epoch = 1;
   Iterations iterations;
 };
 
-/// The values of IterationStages, as lists of the same length.
+/// A list of IterationStages as three lists of the same length.
 struct IterationSchedule {
   std::vector<int64_t> epochs = {};  ///< ascending
   std::vector<int> forward = {};
@@ -58,7 +59,7 @@ struct IterationOptions {
   IterationSchedule schedule = {};
   DetectorOptions detector = {};
 
-  /// Sets levels and iterations. @param options LayerParallelOptions or RecurrentOptions
+  /// Sets levels, coarsening, iterations and relaxations in `options`. @param options LayerParallelOptions or RecurrentOptions
   template <class Options>
   void apply_to(Options& options) const {
     options.levels = levels;
@@ -67,12 +68,12 @@ struct IterationOptions {
     options.backward.iterations = backward_iterations;
     options.forward.cycle.relaxations = options.backward.cycle.relaxations = relaxations;
   }
-  /// Values that contradict each other. Keys begin with "layer_parallel.".
+  /// Returns the contradictions between values. Their keys begin with "layer_parallel.".
   std::vector<Problem> contradictions() const;
 };
 void visit(IterationOptions& options, OptionVisitor& visitor);
 
-/// The result of a check.
+/// The result of a detector's check.
 struct Detection {
   int64_t pass = 0;       ///< number of the training pass, TrainingPass::number
   Iterations iterations;  ///< iterations of passes before the check
@@ -82,8 +83,8 @@ struct Detection {
   Iterations then;        ///< iterations of passes after the check
 };
 
-/// A network that is solved by iterations, as a TrainableModel whose iterations are set by a schedule and a detector. It logs a warning with pass,
-/// block and direction when passes begin to diverge. Along a `data` axis each replica has its own detector, because its samples differ.
+/// A TrainableModel that sets the iterations of an IteratedNetwork by a schedule and a detector. It logs a warning with pass, block and direction
+/// when passes begin to diverge. Along a mesh axis `data`, each replica has its own detector, because replicas get different samples.
 class IterationControl : public ModelDecorator {
  public:
   /// Local. @param model contains `network`, or is `network` itself @param schedule ascending by epoch; before its first epoch the network's own
@@ -94,7 +95,7 @@ class IterationControl : public ModelDecorator {
 
   /// @throws ContractError if a check is due and the network computes no residuals
   void pass(const TrainingPass& pass) override;
-  /// The model's shards, and the detector's decisions, which are restored if a run resumes on the same number of ranks.
+  /// The model's shards, and the detector's last decision, which is restored only if a run resumes on the same number of ranks.
   std::vector<NamedShard> shards() const override;
 
   /// Statistics of the last training pass. Local.

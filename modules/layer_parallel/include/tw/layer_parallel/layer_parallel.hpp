@@ -18,30 +18,30 @@ namespace tw::layer_parallel {
 /// The initial guess of a pass's iterations.
 enum class Guess {
   zero,
-  previous,  ///< the previous pass's solution, if shapes are equal and it did not diverge. The pass then does not skip its first downcycle. Needs
-             ///< residuals
+  previous,  ///< the previous pass's solution, if it did not diverge and its states have the same shapes and dtypes. The first iteration then ignores
+             ///< CycleOptions::skip_downcycle. Needs MgritOptions::residuals
 };
 
 struct LayerParallelOptions {
-  double final_time = 1;             ///< T of every ODE block; its step size is T / (layers of the block)
+  double final_time = 1;             ///< time T that every ODE block spans; the step size is T / (layers of the block)
   int levels = 2;                    ///< maximum number of levels; 1: serial
-  PerLevel<int64_t> coarsening = 4;  ///< layers of a level per layer of the next
-  int64_t min_coarse = 2;            ///< minimum layers of a level
+  PerLevel<int64_t> coarsening = 4;  ///< c, the number of layers of a level per layer of the next coarser one
+  int64_t min_coarse = 2;            ///< minimum number of layers of a coarse level
   MgritOptions forward = {.iterations = 2};
   MgritOptions backward = {.iterations = 1};
   Guess guess = Guess::zero;
-  /// Save memory: keep a forward pass's states at C-points only, and recompute those between in each backward sweep. For N layers on a rank, N / c +
-  /// c states are kept instead of N, at the cost of one more forward pass per sweep over the finest level.
+  /// Whether to save memory: a forward pass then keeps only its states at C-points (every c-th point), and each backward sweep over the finest level
+  /// recomputes the states between them. For N layers on a rank, N / c + c states are kept instead of N. Each such sweep costs one more forward pass.
   bool recompute = false;
-  int64_t front_layers = 0;  ///< number of layers at the front of every ODE block that run outside the iterations, exactly
-  int64_t back_layers = 0;   ///< the same at the back; layers that do not fill an interval of the grid are added
+  int64_t front_layers = 0;  ///< number of first layers of every ODE block that run outside the iterations, and are thus exact
+  int64_t back_layers = 0;   ///< the same for the last layers, in addition to those that do not fill an interval of c layers
   uint64_t seed = 0;         ///< seed of initial values and random layers
 
-  /// @throws ContractError naming the wrong field.
+  /// @throws ContractError naming the first invalid field, if there is one.
   void validate() const;
 };
 void visit(LayerParallelOptions& options, OptionVisitor& visitor);
-/// Visits the options that the configuration of a training run sets in addition to IterationOptions.
+/// Visits those options that a training run's configuration contains in addition to IterationOptions.
 void visit_training(LayerParallelOptions& options, OptionVisitor& visitor);
 
 /// Some blocks of a network, `begin` to `end` - 1.
@@ -73,48 +73,48 @@ class SerialNetwork : public torch::nn::Module {
 };
 
 /// A network whose ODE blocks are divided among the ranks of a communicator. The ranks run their parts at the same time, by multigrid in time over
-/// the layers. It is used like a module: call forward() and backward() on every rank, and pass parameters() to this rank's own optimizer; no
-/// gradients need to be reduced. Along a `data` axis, use DataParallel as usual.
+/// the layers. Use the network like a module: call forward() and backward() on every rank, and pass parameters() to this rank's own optimizer. These
+/// ranks need not reduce gradients. Along a mesh axis `data`, use DataParallel as usual.
 ///
-/// Layers may contain split layers (SlicedModule), on the ranks of another axis.
+/// Layers may contain modules that are split over the ranks of another mesh axis (SlicedModule).
 ///
-/// Each rank has a contiguous part of every ODE block. Parameters with the same name are stacked in one tensor, [layers of this rank, ...], named
-/// after the block's index, such as "1.weight". Plain layers before the first ODE block are on rank 0; others are on the rank where the preceding ODE
-/// block ends. Layers must not share tensors. The network must outlive the backward passes of its outputs.
+/// Each rank has a contiguous part of every ODE block. In this part, parameters with the same name are stacked in one tensor, [layers of this rank,
+/// ...], whose name begins with the block's index, such as "1.weight". Plain layers before the first ODE block are on rank 0; others are on the rank
+/// where the preceding ODE block ends. Layers must not share tensors. The network must outlive the backward passes of its outputs.
 ///
 /// A layer's random numbers depend only on seed, replica, training pass, block and layer: they are the same as in one process. This holds for plain
 /// layers in training, and for layers of ODE blocks with BlockOptions::random.
 ///
-/// As a TrainableModel, it is split along the axis `layer`, and autograd records its training passes.
+/// As a TrainableModel, the network is split along the mesh axis `layer`, and autograd records its training passes.
 ///
 /// Under autocast, states of ODE blocks stay float32, and layers run one by one. Recomputation in a backward pass uses the forward pass's autocast
 /// settings.
 ///
-/// Passes are computed by iterations: their results are approximations, which become exact with enough iterations. The gradient is the exact gradient
-/// of the last relaxation. Ref: Gunther et al. 2020, SIMODS 2:1.
+/// Forward and backward passes are solved by iterations: outputs and gradients are approximations, which become exact with enough iterations. The
+/// backward pass differentiates the steps of the last relaxation, which ends the forward pass. Ref: Gunther et al. 2020, SIMODS 2:1.
 class LayerParallel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
-  /// Collective. Each rank calls the factories of all blocks, and drops layers of other ranks. @param comm the `layer` axis; duplicated.
+  /// Collective. Each rank calls the factories of all blocks, and drops the layers of other ranks. @param comm the axis `layer`; duplicated.
   /// @param range the blocks to make, such as those of a pipeline's stage. Their names, initial values and random numbers are the same as in the
   /// whole network.
-  /// @throws ContractError on every rank if options or blocks differ, no ODE block has two layers, or two layers share a tensor.
+  /// @throws ContractError on every rank if options or blocks differ between ranks, no block has at least two layers, or two layers share a tensor.
   LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options = {}, const BlockRange& range = {});
   ~LayerParallel() override;
 
   /// Runs the network. Collective, and so is the backward pass of its output.
-  /// @param input used on rank 0 only; elsewhere any tensor. If it requires a gradient and has the same shape on all ranks, all get the gradient of
-  /// rank 0's input, so networks can be chained. Otherwise only rank 0 gets the gradient, and the others get zeros or none.
-  /// @return the output on every rank. Every rank must call backward(), or torch::autograd::grad() for its own input's gradient; only the cotangent
+  /// @param input used on rank 0 only; elsewhere any tensor. If it requires a gradient and has the same shape and dtype on all ranks, all ranks get
+  /// the gradient of rank 0's input, so you can chain networks. Otherwise only rank 0 gets this gradient, and the others get zeros or none.
+  /// @return the output on every rank. Every rank must call backward(), or torch::autograd::grad() for its own input's gradient. Only the cotangent
   /// on the rank with the last layer counts. Gradients cannot be differentiated again.
-  /// @throws ContractError on every rank alike, naming ranks, if ranks differ in mode, in extras or in whether autograd records. If a layer throws,
-  /// or draws random numbers without BlockOptions::random (a ContractError), that rank throws this error and the others RevokedError. All ranks can
-  /// then run the next pass as usual.
+  /// @throws ContractError on every rank alike, naming ranks, if ranks differ in mode, replica, autocast, the shapes of extras, or whether autograd
+  /// records. If a layer throws, its rank throws the same exception, and the others throw RevokedError. The same happens, with ContractError, if a
+  /// layer of an ODE block draws random numbers without BlockOptions::random. In all these cases, all ranks can run the next pass as usual.
   at::Tensor forward(const at::Tensor& input) override;
-  /// The same for states of several tensors. @param extras passed to every layer, the same on every rank; they get no gradient, and must not require
+  /// forward() for states of several tensors. @param extras passed to every layer, the same on every rank; they get no gradient, and must not require
   /// one.
   State forward(const State& input, const State& extras);
 
-  /// Replaces the network's communicators, after a failure has revoked them, by duplicates of `comm`, which has the same ranks. Collective.
+  /// Replaces communicators that a failure has revoked by duplicates of `comm`, which must have the same ranks. Collective.
   void restart_over(const Communicator& comm);
   /// The next pass draws the random numbers of training pass `number`, counted from 0; later passes continue from there. Call it on every rank alike.
   void set_calls(int64_t number);
@@ -128,18 +128,19 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   bool has_split_layers() const;
 
   /// Parameters and buffers for checkpoints, which any number of ranks can load: this rank's stacks are slices of the block's stacks, [layers of the
-  /// block, ...]. Exports name their layers as serial_on_root() does, such as "1.3.weight" for layer 3 of "1.weight". A plain layer's "0.weight" is
-  /// also called "0.0.weight", as in serial_on_root().
+  /// block, ...]. Exports contain the layers one by one, with the names of serial_on_root(): "1.3.weight" is layer 3 of "1.weight". A plain layer's
+  /// "0.weight" has the additional name "0.0.weight", as in serial_on_root().
   std::vector<NamedShard> shards() const override;
-  /// The parameters for OptimizerState, which can be loaded on any number of ranks too.
+  /// The parameters for OptimizerState, whose checkpoints any number of ranks can load, too.
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  /// Assembles the whole network with the current values and modes of all parts. Not supported if layers are split. Collective. @return null on ranks
-  /// other than 0. @throws ContractError if this network has only some of the blocks (BlockRange)
+  /// Assembles the whole network with the current values and modes of all layers. Not supported if has_split_layers() on any rank. Collective.
+  /// @return null on ranks other than 0. @throws ContractError if this network has only some of the blocks (BlockRange)
   std::shared_ptr<SerialNetwork> serial_on_root() const;
 
-  /// Computes the penalty (gamma / 2) sum |theta_{k+1} - theta_k|^2 / dt over neighbouring layers of all ODE blocks, with step size dt, and adds its
-  /// gradient to the gradients of the parameters. The penalty keeps neighbouring layers similar; the iterations need that to converge. Collective.
-  /// @return the penalty over all ranks
+  /// Adds the gradient of the following penalty to the gradients of the parameters. Collective.
+  ///   (gamma / 2) * sum_k |theta_{k+1} - theta_k|^2 / dt
+  /// theta_k are the parameters of layer k, and dt is the block's step size; the sum is over all ODE blocks. The penalty keeps neighbouring layers
+  /// similar, which the iterations need to converge. @return the penalty over all ranks
   double add_smoothness_penalty(double gamma);
 
   std::vector<std::string> axes() const override { return {"layer"}; }
@@ -149,16 +150,16 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   const torch::nn::Module* module() const override { return this; }
   /// The tensors of serial_on_root(), on rank 0 of comm().
   std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
-  /// Draws the random numbers of training pass `pass.number`.
+  /// Runs a training pass with the random numbers of pass `pass.number`.
   void pass(const TrainingPass& pass) override;
   void set_training(bool training) override;
   void set_replica(int64_t replica) override;
   void report_phases(OnPhase on_phase) override;
 
-  /// Also sets the mode of layers of ODE blocks. For this rank's layers of one block, use the child with the block's name, such as
-  /// named_children()["1"]->eval().
+  /// Sets the mode of all layers, including those of ODE blocks. To set the mode of this rank's layers of one block only, use the child module with
+  /// the block's name, such as named_children()["1"]->eval().
   void train(bool on = true) override;
-  /// Not supported. @throws ContractError: use serial_on_root()
+  /// Not supported; use serial_on_root(). @throws ContractError always
   std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device = std::nullopt) const override;
   const Communicator& comm() const noexcept override;
   const LayerParallelOptions& options() const noexcept;

@@ -10,17 +10,17 @@
 
 namespace tw::layer_parallel {
 
-/// A Recurrent network for the trainer, followed by a linear layer on each sequence's final state. The ranks along the axis `layer` divide the time
-/// steps. Each rank receives whole sequences, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
+/// A model for the trainer: a Recurrent network, then a linear layer on each sequence's final state. The time steps are divided among the ranks along
+/// the mesh axis `layer`. Each rank receives whole sequences, and has all parameters: "recurrent.weight_ih_l0", ..., "linear.bias".
 class SequenceModel : public torch::nn::Module, public TrainableModel, public IteratedNetwork {
  public:
-  /// Collective. @param outputs the shape of the output for one sequence, such as {10}; {}: one number
+  /// Collective. @param comm the axis `layer`; duplicated @param outputs the shape of the output for one sequence, such as {10}; {}: one number
   SequenceModel(const Communicator& comm, const RecurrentOptions& options, std::vector<int64_t> outputs);
   ~SequenceModel() override;
 
   /// Runs the model. Collective, and so is the backward pass. @param inputs [n, ...], viewed as [n, steps, input_size]; the same on every rank
-  /// @return [n, outputs...] on every rank; only the last rank's cotangent counts. Inputs that require a gradient get the whole one on every rank.
-  /// @throws ContractError on every rank alike, naming ranks, if inputs differ in shape, dtype or in whether they require a gradient
+  /// @return [n, outputs...] on every rank. Every rank must pass the same cotangent. If `inputs` require a gradient, every rank gets the whole one.
+  /// @throws ContractError on every rank alike, naming ranks, if the ranks' inputs differ in shape, dtype or requires_grad
   at::Tensor forward(const at::Tensor& inputs) override;
 
   std::vector<std::string> axes() const override { return {"layer"}; }

@@ -20,14 +20,14 @@ struct MgOptOptions {
   int coarse_steps = 8;  ///< gradient steps of the coarsest level
   int halvings = 4;      ///< maximum halvings of a correction that does not reduce the objective enough, before it is cancelled
 
-  /// @throws ContractError naming the wrong field.
+  /// @throws ContractError naming the first invalid field, if there is one.
   void validate() const;
 };
 void visit(MgOptOptions& options, OptionVisitor& visitor);
 
-/// Statistics of one step.
+/// Statistics of one call of MgOpt::step().
 struct MgOptReport {
-  /// The coarse correction of a level. The objective is the loss, with a linear term on coarser levels.
+  /// The coarse correction of a level. The objective is the loss; on coarser levels, minus a linear term (see MgOpt).
   struct Correction {
     double slope =
         0;  ///< <e, g> of the correction e and the gradient g: the first-order change of the objective. If not negative, the correction is not tried
@@ -40,35 +40,36 @@ struct MgOptReport {
   double loss_before = 0;               ///< loss of the batch with the parameters before the step
   double loss_after = 0;                ///< loss before the finest level's post_steps; it is not computed again after them
   std::vector<Correction> corrections;  ///< by level, all but the coarsest
-  double work = 0;  ///< work of the step; 1 is a forward and backward pass of the finest network (N ODE layers). A pass of n layers costs n / N, or
-                    ///< a third of that without its backward pass
+  /// Work of the step. A forward and backward pass costs n / N in a network of n ODE layers, where N is n of the finest network; a forward pass alone
+  /// costs a third of that.
+  double work = 0;
 };
 std::ostream& operator<<(std::ostream& out, const MgOptReport& report);
 
-/// Trains a network with the help of smaller ones, one V-cycle per batch. Each level has parameters x and the objective f(x) - <v, x>, where v is 0
-/// on the finest level. It does the following:
+/// Trains a network with the help of networks of fewer layers, one V-cycle per batch. Each level has a network with parameters x and loss f. Its
+/// objective is f(x) - <v, x>, where v is 0 on the finest level. A level does the following:
 ///
-/// 1. Make `pre_steps` gradient steps; g is the gradient after them.
-/// 2. Run the next level from x_H, where each coarse layer is the mean of its fine layers, to x_H'. Its v_H = grad f_H(x_H) - P^T g makes its
-///    objective equal this one to first order. P copies each coarse layer to its fine layers. P^T sums over the fine layers, because a gradient
-///    scales with the step size. The coarsest level makes only `coarse_steps` gradient steps.
-/// 3. Apply the correction e = P (x_H' - x_H): x += alpha e with the first alpha of 1, 1/2, 1/4, ... for which the objective falls by at least
-///    1e-4 alpha |<e, g>|. The correction is cancelled if <e, g> >= 0, or after `halvings`.
+/// 1. Make `pre_steps` gradient steps; g is the gradient of the objective after them.
+/// 2. Let the next coarser level (H) do the same from x_H, where each coarse layer is the mean of its fine layers. The result is x_H'. With
+///    v_H = grad f_H(x_H) - P^T * g, the coarse objective equals this one to first order. P copies each coarse layer to its fine layers. P^T sums
+///    over the fine layers, because a gradient scales with the step size. The coarsest level makes only `coarse_steps` gradient steps.
+/// 3. Apply the correction e = P * (x_H' - x_H): x += alpha * e with the first alpha of 1, 1/2, 1/4, ... for which the objective falls by at least
+///    1e-4 * alpha * |<e, g>|. The correction is cancelled if <e, g> >= 0, or if the objective does not fall enough after `halvings` halvings.
 /// 4. Make `post_steps` gradient steps.
 ///
 /// Gradient steps have no momentum.
 class MgOpt {
  public:
-  /// Collective. @param networks finest first: the same blocks on the same ranks, each ODE block with a multiple of the next network's layers. The
-  /// finest network is trained; the others hold no state between steps. All have the same dtype.
-  /// @throws ContractError on every rank if the networks do not fit, or options differ between ranks
+  /// Collective. @param networks finest first. All have the same dtype, and the same blocks on the same ranks; the number of layers of each ODE block
+  /// is a multiple of that in the next network. The finest network is trained; the others hold no state between steps.
+  /// @throws ContractError on every rank if the networks do not meet these conditions, or options differ between ranks
   explicit MgOpt(std::vector<std::shared_ptr<layer_parallel::LayerParallel>> networks, const MgOptOptions& options = {});
   ~MgOpt();
   MgOpt(const MgOpt&) = delete;
   MgOpt& operator=(const MgOpt&) = delete;
 
-  /// Makes one V-cycle. Collective. It clears `.grad()` of all parameters. Step n (from 0) draws the random numbers of training pass n. Each pass of
-  /// the cycle updates running statistics.
+  /// Makes one V-cycle. Collective. It clears `.grad()` of all parameters. Call n (from 0) draws the random numbers of training pass n. Each forward
+  /// pass of the cycle updates the running statistics of its network.
   /// @param inputs [n, ...], used on rank 0 only. @param targets needed on every rank. @param loss called on every rank; rank 0's value counts
   MgOptReport step(const at::Tensor& inputs, const at::Tensor& targets, const LossFunction& loss);
 

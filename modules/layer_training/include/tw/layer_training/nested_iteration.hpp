@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nested iteration, or multilevel initialisation: train a network of few layers, then continue with one of more layers that starts as the same
-// function of time. Ref: Cyr, Gunther & Schroder 2019, arXiv 1912.08974.
+// Nested iteration, or multilevel initialisation: train a network of few layers, then continue with a network of more layers, whose parameters start
+// as the same function of time. Ref: Cyr, Gunther & Schroder 2019, arXiv 1912.08974.
 #pragma once
 #include <tw/layer_parallel/layer_parallel.hpp>
 
@@ -17,11 +17,11 @@ enum class Refinement {
 };
 
 /// Sets the parameters and buffers of `fine` from `coarse`: blocks of equal size are copied, larger ones are refined. Collective.
-/// @param fine has the same blocks on the same ranks; its ODE blocks have a multiple of the layers of `coarse`.
-/// @throws ContractError on ranks with a tensor that matches none of `coarse`; RevokedError on the others
+/// @param fine has the same blocks on the same ranks. The number of layers of each ODE block is a multiple of that in `coarse`.
+/// @throws ContractError on ranks where a tensor of `fine` matches none of `coarse`; RevokedError on the others
 void refine(const layer_parallel::LayerParallel& coarse, layer_parallel::LayerParallel& fine, Refinement refinement = Refinement::constant);
 
-/// The same, and also sets the state of `fine`'s optimizer from that of `coarse`'s, which is of the same kind. Collective.
+/// Calls refine(coarse, fine), then sets the state of `fine_optimizer` from `coarse_optimizer`, which must be of the same class. Collective.
 void refine(const layer_parallel::LayerParallel& coarse, torch::optim::Optimizer& coarse_optimizer, layer_parallel::LayerParallel& fine,
             torch::optim::Optimizer& fine_optimizer, Refinement refinement = Refinement::constant);
 

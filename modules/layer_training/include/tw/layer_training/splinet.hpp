@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splines in depth: the layers of a network are values of a curve that has few parameters. Ref: Gunther, Pazner & Qi 2021, arXiv 2103.00301.
+// Splines in depth: the layers' parameters are values of a curve that itself has few parameters. Ref: Gunther, Pazner & Qi 2021, arXiv 2103.00301.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,27 +9,30 @@
 namespace tw::layer_training {
 
 struct SpliNetOptions {
-  int64_t control_points = 8;  ///< control points of every ODE block; more than `degree`, and at most the block's number of layers
+  int64_t control_points = 8;  ///< number of control points of every ODE block; more than `degree`, and at most the block's number of layers
   int degree = 3;              ///< degree of the splines; 0: layers are piecewise constant over the depth
 
-  /// @throws ContractError naming the wrong field.
+  /// @throws ContractError naming the first invalid field, if there is one.
   void validate() const;
 };
 void visit(SpliNetOptions& options, OptionVisitor& visitor);
 
-/// A LayerParallel whose ODE blocks have the parameters theta_k = sum_j B_j(t_k) w_j, where B_j are B-splines on uniform, clamped knots over [0, T],
-/// and t_k = (k + 1/2) T / N is the middle of time step k. The control points w_j are trained; plain layers are trained as usual. The number of
-/// parameters does not depend on the number of layers. Neighbouring layers are similar, which helps iterations in depth to converge.
+/// A LayerParallel in whose ODE blocks layer k of N has the parameters
+///   theta_k = sum_j B_j(t_k) * w_j,   t_k = (k + 1/2) * T / N
+/// B_j are B-splines on uniform, clamped knots over [0, T], and t_k is the middle of time step k. The control points w_j are trained; plain
+/// layers are trained as usual. The number of w_j does not depend on the number of layers. Neighbouring layers are similar, which helps iterations in
+/// depth to converge.
 ///
-/// Every rank of the axis has all control points, [control_points, ...], named like the stacks of LayerParallel with the suffix ".control_points".
-/// Their gradient is B^T times that of the layers, summed over the ranks, so all ranks' optimizers make the same update. With degree 0 and one
-/// control point per layer it equals the network itself. Frozen parameters keep their value in each layer.
+/// Every rank of the mesh axis `layer` has all control points, [control_points, ...], named like the stacks of LayerParallel with the suffix
+/// ".control_points". Their gradient is B^T times the gradient of the layers, summed over the ranks, so all ranks' optimizers make the same update.
+/// With degree 0 and one control point per layer, a SpliNet equals the LayerParallel itself. Frozen parameters keep their value in each layer.
 ///
-/// Train it by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. The network's own parameters are
-/// overwritten before each pass. whole_on_root() returns the layers, under the network's own names.
+/// Train a SpliNet by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. Each pass first overwrites the
+/// splined parameters of net(). whole_on_root() returns the layers, under net()'s own names.
 class SpliNet : public ModelDecorator {
  public:
-  /// Collective. A control point is initialised from the layer in the middle of its part of the depth; this does not depend on the number of ranks.
+  /// Collective. The depth is cut into equal parts, one per control point. Each control point starts as the layer in the middle of its part, for any
+  /// number of ranks.
   /// @param net must already have its final dtype and device
   /// @throws ContractError on every rank if an ODE block has fewer layers than control points, or options differ between ranks
   explicit SpliNet(std::shared_ptr<layer_parallel::LayerParallel> net, const SpliNetOptions& options = {});
@@ -50,7 +53,7 @@ class SpliNet : public ModelDecorator {
   /// The parameters of one name in an ODE block.
   struct Curve {
     std::string name;     // of the stack
-    at::Tensor stack;     // this rank's layers, a parameter of the network; undefined where it has none
+    at::Tensor stack;     // this rank's layers, a parameter of the network; undefined on ranks without layers of the block
     at::Tensor basis;     // [layers of this rank, control points]
     at::Tensor controls;  // [control points, ...]
   };

@@ -19,8 +19,10 @@ struct ConvNetOptions {
   int64_t classes = 10;
 };
 
-/// Convolutions (3x3, padded to keep the image's size), each with an activation, and a linear layer. This is the net of Propulate's tutorial, which
-/// searches its depth and activation. With c channels it has 10 c + (layers - 1) (9 c^2 + c) + (c height width + 1) classes parameters.
+/// Convolutions (3x3, padded to keep the image's size), each followed by an activation, then one linear layer. This is the net in the tutorial of
+/// Propulate (a hyperparameter optimizer), which searches over its depth and activation. With c channels, the number of parameters is
+///
+///     10 * c + (layers - 1) * (9 * c * c + c) + (c * height * width + 1) * classes
 class ConvNetImpl : public torch::nn::Module {
  public:
   explicit ConvNetImpl(const ConvNetOptions& options = {});

@@ -19,10 +19,10 @@ struct GptOptions {
   double dropout = 0;
 };
 
-/// The residual branch of a GPT block. Layer-parallel networks use it as du/dt, so that a block is an Euler step of size 1.
+/// The residual branch of a GPT block. Layer-parallel networks use it as du/dt; a block is then an Euler step of size 1.
 class GptBranchImpl : public torch::nn::Module {
  public:
-  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 blocks).
+  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 * blocks).
   explicit GptBranchImpl(const GptOptions& options);
   /// @param x [n, length, width] @return the same shape: attention(x) + mlp(x + attention(x))
   torch::Tensor forward(const torch::Tensor& x);
@@ -41,7 +41,7 @@ class GptBranchImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GptBranch);
 
-/// The token and position embeddings before the blocks: [n, length] -> [n, length, width].
+/// The sum of token and position embeddings, before the blocks: [n, length] -> [n, length, width].
 class GptOpeningImpl : public torch::nn::Module {
  public:
   explicit GptOpeningImpl(const GptOptions& options);
@@ -55,14 +55,14 @@ TORCH_MODULE(GptOpening);
 /// The layers after the blocks: a layer norm and a linear layer, [n, length, width] -> logits [n, length, vocabulary].
 torch::nn::Sequential gpt_closing(const GptOptions& options);
 
-/// A decoder-only transformer: token and position embeddings, pre-norm blocks of causal attention and an MLP of four times the width with residual
-/// connections, a final layer norm, and logits from the token embedding's weight (tied). Ref: Radford et al. 2019, GPT-2.
+/// A decoder-only transformer: token and position embeddings, pre-norm blocks, a final layer norm, and logits from the token embedding's weight
+/// (tied). A block has causal attention, then an MLP with 4 * width hidden units, each with a residual connection. Ref: Radford et al. 2019, GPT-2.
 class GptImpl : public torch::nn::Module {
  public:
-  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 blocks).
-  /// @throws ContractError naming the wrong field.
+  /// Weights are drawn from normal(0, 0.02). The weights of the last layers of attention and MLP are also divided by sqrt(2 * blocks).
+  /// @throws ContractError naming the wrong fields.
   explicit GptImpl(const GptOptions& options);
-  /// @param tokens int64 [n, length], length up to the context. @return logits [n, length, vocabulary]
+  /// @param tokens int64 [n, length], length at most GptOptions::context. @return logits [n, length, vocabulary]
   torch::Tensor forward(const torch::Tensor& tokens);
 
  private:

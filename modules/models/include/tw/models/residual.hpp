@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a deep residual net for layer-parallel training: its layers are Euler steps u_{k+1} = u_k + dt relu(conv(u_k)).
+// The parts of a deep residual net for layer-parallel training: its layers are Euler steps u_{k+1} = u_k + dt * relu(conv(u_k)).
 #pragma once
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>

@@ -9,9 +9,9 @@
 namespace tw::models {
 
 /// A residual net for small images: a convolution, three stages of `blocks` blocks with 16, 32 and 64 feature maps, the mean over the image, and a
-/// linear layer. The second and third stage halve the resolution; batch normalization follows every convolution except the projections. It has
-/// 6 * blocks + 2 layers without projections; 77,562 parameters with one block per stage and 10 classes. Ref: He et al. 2016, section 4.2, with
-/// projections where the shape changes.
+/// linear layer. The second and third stage halve the resolution; the shortcuts of their first blocks are projections (1x1 convolutions). Batch
+/// normalization follows each convolution except projections. The net has 6 * blocks + 2 layers, not counting projections; 77,562 parameters with one
+/// block per stage and 10 classes. Ref: He et al. 2016, section 4.2.
 class ResNetImpl : public torch::nn::Module {
  public:
   explicit ResNetImpl(int64_t blocks = 1, int64_t classes = 10);

@@ -19,21 +19,21 @@ struct Buffer {
   ElementType type = ElementType::uint8;
 };
 
-// Each function makes a transfer to pass to `start()`. They are collective, except those that send or receive messages. Memory must stay valid until
-// completion. Reductions do not support float16 and bfloat16, which MPI does not have. `average` computes only the sum. min and max propagate NaN;
-// sums and products of integers wrap around.
+// Each function below makes a transfer to pass to start(). The functions are collective, except those that send or receive messages. Memory must stay
+// valid until completion. Reductions do not support float16 and bfloat16, which MPI does not have. For `average` they compute only the sum. min and
+// max propagate NaN; sums and products of integers wrap around.
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);
-/// In place.
+/// Reduces in place on all ranks.
 std::unique_ptr<Transfer> allreduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op);
-/// In place on `root`; unchanged elsewhere.
+/// Reduces in place on `root`; `buffer` is unchanged on other ranks.
 std::unique_ptr<Transfer> reduce_transfer(const Communicator& comm, const Buffer& buffer, ReduceOp op, Rank root);
 /// @param output memory for `input.count` / comm.size() elements; must not overlap `input`.
 std::unique_ptr<Transfer> reduce_scatter_transfer(const Communicator& comm, const Buffer& input, void* output, ReduceOp op);
 
-/// Concatenates the `mine` of all ranks. @param mine this rank's part of `all` itself, or separate memory; all ranks must make the same choice.
-/// @param sizes bytes of each rank; the same list on every rank.
+/// Concatenates the `mine` of all ranks into `all`, in rank order. @param mine this rank's part of `all` itself, or separate memory; all ranks must
+/// make the same choice. @param sizes bytes from each rank; the same list on every rank.
 std::unique_ptr<Transfer> allgather_transfer(const Communicator& comm, std::span<const std::byte> mine, std::byte* all,
                                              std::span<const int64_t> sizes);
 /// Sends the r-th block of `bytes` bytes of `input` to rank r. The block from rank q becomes the q-th block of `output`.
@@ -57,20 +57,20 @@ struct PeerMemory {
   std::span<std::byte> memory;
 };
 
-/// Starts several messages of a collective at once. It cuts them into pieces so small that MPI libraries send them without a handshake. Messages with
-/// the same `sequence` between two ranks match in order; empty messages are not sent. Local.
-/// @param sequence number that distinguishes collectives in flight on `comm`; the same on all ranks of the collective
+/// Starts several messages of a collective at once. Cuts the messages into pieces that are small enough for MPI libraries to send without a
+/// handshake. Messages with the same `sequence` between two ranks match in order; empty messages are not sent. Local.
+/// @param sequence number that distinguishes the collectives in flight on `comm`; the same on all ranks of one collective
 std::unique_ptr<Transfer> messages_transfer(const Communicator& comm, std::span<const PeerMemory> sends, std::span<const PeerMemory> receives,
                                             int64_t sequence);
-/// Maximum number of sequences in flight on a communicator. MPI's range of tags limits it; it may be 0.
+/// Maximum number of sequences in flight on a communicator, limited by MPI's range of tags; may be 0.
 int64_t max_sequences(const Communicator& comm) noexcept;
 
-/// A message between two ranks that carries its dtype and size. The receiver's advance() throws ContractError if they differ from those of its
-/// `buffer`.
+/// A message between two ranks that carries its dtype and size. The receiver's advance() throws ContractError if dtype or size differ from those of
+/// the receiver's `buffer`.
 std::unique_ptr<Transfer> send_transfer(const Communicator& comm, const Buffer& buffer, Rank to, Tag tag);
 std::unique_ptr<Transfer> receive_transfer(const Communicator& comm, const Buffer& buffer, Rank from, Tag tag);
 
-// Messages with a separate tag, which match no other messages. An operation in flight uses them to communicate, whatever else is in flight on `comm`.
+// Messages with a separate tag, which match no other messages. An operation uses them while it is in flight, whatever else is in flight on `comm`.
 std::unique_ptr<Transfer> send_aside_transfer(const Communicator& comm, std::span<const std::byte> memory, Rank to);
 std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::span<std::byte> memory, Rank from);
 
@@ -78,14 +78,14 @@ std::unique_ptr<Transfer> receive_aside_transfer(const Communicator& comm, std::
 /// on every other rank, whatever else is in flight on `comm`. Does not wait for other ranks.
 std::unique_ptr<Transfer> audit_transfer(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 
-// Blocking calls for the library's own small messages. They work on a copy, so that your memory is not accessed after an exception.
+// Blocking calls for the library's own small messages. They work on a copy: after an exception, MPI does not access the caller's memory.
 
 /// Reduces in place.
 void allreduce(const Communicator& comm, const Buffer& buffer, ReduceOp op);
 void broadcast(const Communicator& comm, const Buffer& buffer, Rank root);
 /// Concatenates the `mine` of all ranks, which have the same size, into `all`, in rank order. @param all mine.size() * comm.size() bytes.
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
-/// The same, but sizes may differ. @param sizes bytes of each rank; their sum is all.size().
+/// Like allgather() above, for different sizes. @param sizes bytes from each rank; their sum is all.size().
 void allgather(const Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int64_t> sizes);
 
 }  // namespace tw::mpi

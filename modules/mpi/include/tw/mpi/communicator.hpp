@@ -15,8 +15,8 @@ class Runtime;
 struct CommunicatorState;
 }  // namespace mpi
 
-/// A group of ranks that communicate with each other. Owns its MPI communicator, unless it is Environment::world(); move-only. Throws MpiError if an
-/// MPI call fails.
+/// A group of ranks that communicate with each other. Owns its MPI communicator, unless it is Environment::world(); move-only. Functions throw
+/// MpiError if an MPI call fails.
 ///
 /// Destroying one is not collective: the MPI handle is queued and freed later, at the latest when the `Environment` ends; see
 /// Environment::free_communicators().
@@ -33,14 +33,14 @@ class Communicator {
 
   Rank rank() const noexcept;
   int size() const noexcept;
-  /// The name in messages, such as "world/dup".
+  /// The name in logs and error messages, such as "world/dup".
   const std::string& name() const noexcept;
 
   // Communicators derived from this one. Revoking this one also revokes them.
 
   /// A duplicate: the same ranks with separate messages. Collective.
   Communicator dup() const;
-  /// The ranks that pass the same `color`, ordered by `key` and then by rank here. Collective. @param color at least 0.
+  /// The ranks that pass the same `color`, ordered by `key`, then by their rank in this communicator. Collective. @param color at least 0.
   Communicator split(int color, int key) const;
   /// The ranks that pass the same `group`, in their order here. Collective. @param group any text; it becomes part of the name.
   Communicator split(std::string_view group) const;
@@ -52,18 +52,19 @@ class Communicator {
 
   // Error handling.
 
-  /// Ends all current and future waits of all members on this communicator, and on those derived from it, with a RevokedError. Local: the others are
-  /// notified while they wait. Operations in flight never complete; their tensors are kept until the `Environment` is left.
+  /// Ends all current and future waits of all members, on this communicator and on communicators derived from it, with a RevokedError. Local: the
+  /// other members are notified while they wait. Operations in flight never complete; their tensors stay allocated, if MPI may still access them.
   /// @param reason part of the error message on every rank; other ranks receive its first 255 characters.
   void revoke(std::string_view reason) const;
   bool revoked() const noexcept;
-  /// A new communicator of `members` only, in this order: the only operation that a revoked communicator still supports. It does not depend on this
-  /// one. Collective over `members`. @param members ranks of this communicator, including this rank; the same list on each.
-  /// @throws Error if some members have not called it within `timeout`; they may then try again. A late member may also receive this error, because
-  /// the first attempt of the others has timed out.
+  /// A new communicator of `members` only, in this order. Making one is the only operation that a revoked communicator still supports. Revoking this
+  /// communicator does not revoke the new one; revoking one from which this communicator was derived does. Collective over `members`.
+  /// @param members ranks of this communicator, including this rank; the same list on each.
+  /// @throws Error if some members have not called subset() within `timeout`; all may then try again. A late member may also receive this error,
+  /// because the first attempt of the others has timed out.
   Communicator subset(const std::vector<Rank>& members, std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
 
-  /// Whether collectives check that all ranks agree; see EnvironmentOptions::audit.
+  /// Whether collectives first check that all ranks make the same call; see EnvironmentOptions::audit.
   bool audited() const noexcept;
 
   // For the library itself, like <tw/mpi/library.hpp>.

@@ -16,7 +16,8 @@ class MpiError : public Error {
   int code_;
 };
 
-/// The communicator was revoked: a member called Communicator::revoke(). Its operations never complete; `subset()` creates a new communicator.
+/// A communicator, or one from which it was derived, was revoked (Communicator::revoke(), EnvironmentOptions::stall_abort). Operations on it never
+/// complete. Communicator::subset() of the revoked communicator creates a new one.
 class RevokedError : public Error {
  public:
   RevokedError(const std::string& communicator, const std::string& during, const std::string& reason);

@@ -13,23 +13,23 @@ class Board;
 
 /// Another handle to the same communicator, for operations that outlive the user's handle.
 inline Communicator share(const Communicator& comm) { return Communicator(comm.state()); }
-/// A non-owning handle for transfers. A transfer needs no owning one: its operation already owns the communicator, and a failed transfer is kept by
-/// the communicator itself, so an owning handle would never be freed.
+/// A non-owning handle for transfers, whose operation already owns the communicator. The communicator keeps failed transfers, so it would never be
+/// freed if they owned it.
 inline Communicator borrow(const Communicator& comm) {
   return Communicator(std::shared_ptr<CommunicatorState>(std::shared_ptr<void>(), comm.state().get()));
 }
 /// @throws ContractError unless `rank` is a rank of `comm`.
 void expect_rank(const Communicator& comm, Rank rank);
-/// @throws ContractError if the calling thread may not use MPI; see ThreadLevel.
+/// @throws ContractError if the calling thread may not use MPI, see ThreadLevel; NotInitialisedError if the Environment of `comm` no longer exists.
 void expect_own_thread(const Communicator& comm);
-/// Data that a higher module attaches to this communicator, for as long as it lives. Initially null.
+/// Data that a higher module attaches to `comm`, kept as long as the communicator. Initially null.
 std::shared_ptr<void>& attachment(const Communicator& comm) noexcept;
 /// The attachments of the communicators from which `comm` was derived, the nearest first. Omits null ones.
 std::vector<std::shared_ptr<void>> attachments_above(const Communicator& comm);
-/// Runs `change` while no operation of `comm` is advanced. For changing data that transfers read, since a thread may be driving them.
+/// Runs `change` while no thread advances any operation. Use it to change data that transfers read, since a progress thread may be driving them.
 void with_engine_paused(const Communicator& comm, const std::function<void()>& change);
-/// Sets the current activity of the ranks of `comm`, such as "trial 7". The watchdog adds it to messages about waits on `comm` and on communicators
-/// derived from it. Empty: none. Local.
+/// Sets this rank's activity on `comm`, such as "trial 7". This rank's watchdog adds the activity to its messages about waits on `comm` and on
+/// communicators derived from `comm`. Empty: none. Local.
 void set_activity(const Communicator& comm, const std::string& activity);
 /// Sets the board where the engine records this rank's calls for the watchdogs of other ranks. Call it in with_engine_paused(), or in a transfer's
 /// advance().

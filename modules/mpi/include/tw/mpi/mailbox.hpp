@@ -13,7 +13,7 @@
 namespace tw::mpi {
 
 /// Sends and receives messages of different lengths at any time; receivers need not expect them. Messages of one sender arrive in order. Functions
-/// that communicate throw RevokedError once `comm`, or a communicator from which it was derived, is revoked.
+/// that communicate throw RevokedError once comm(), or a communicator from which it was derived, is revoked.
 class Mailbox {
  public:
   struct Message {
@@ -24,27 +24,27 @@ class Mailbox {
 
   /// Collective over `comm`, which is duplicated.
   explicit Mailbox(const Communicator& comm);
-  /// Not collective. Messages that take() has not returned are lost; messages in flight are still delivered. A long message that its receiver never
-  /// accepts is still in flight when the Environment ends.
+  /// Not collective. Messages to this rank that take() has not returned are lost; messages from this rank are still delivered. A long message that
+  /// its receiver never accepts is still in flight when the Environment ends, see EnvironmentOptions::drain_timeout.
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
   const Communicator& comm() const noexcept { return comm_; }
-  /// Returns at once, unless `max_in_flight` messages are in flight: then it receives messages until one of these has been sent. The watchdog
-  /// monitors that wait.
-  /// @param bytes size 1 to EnvironmentOptions::largest_message. @param to any rank, including this one. @throws ContractError otherwise
+  /// Returns at once, unless `max_in_flight` earlier messages have not been sent yet. In that case it receives messages until one of them has been
+  /// sent. The watchdog (EnvironmentOptions::stall_warning) monitors that wait.
+  /// @param bytes 1 to EnvironmentOptions::largest_message bytes. @param to any rank, including this one. @throws ContractError otherwise
   void send(std::vector<std::byte> bytes, Rank to);
   /// The next message that has arrived, if any.
   std::optional<Message> take();
-  /// The same, but waits at most `timeout` for a message.
+  /// Like take(), but waits up to `timeout` for a message.
   std::optional<Message> take_within(std::chrono::nanoseconds timeout);
   /// Returns when all messages have been sent; receives messages meanwhile. The watchdog monitors this wait.
   void flush() { drain_to(0); }
   /// Whether flush() has nothing to wait for, as of this rank's last check.
   bool all_sent() const noexcept { return sends_.empty(); }
 
-  /// Numbers of messages sent to each rank so far, and of messages from each rank that take() has returned.
+  /// By rank: the number of messages passed to send() for that rank so far, and the number from that rank that take() has returned.
   const std::vector<int64_t>& sent() const noexcept { return sent_; }
   const std::vector<int64_t>& received() const noexcept { return received_; }
 

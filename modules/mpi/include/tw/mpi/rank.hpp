@@ -13,7 +13,7 @@ class Rank {
   int value_;
 };
 
-/// Distinguishes messages between two ranks: 0 to Tag::largest. Larger tags are reserved for the library.
+/// A number from 0 to Tag::largest that distinguishes messages between two ranks. Larger tags are reserved for the library.
 class Tag {
  public:
   static constexpr int largest = 32759;

@@ -5,8 +5,8 @@
 
 namespace tw {
 
-/// Returns the result of `f()`. If `f` throws, revokes `comm`, so that the other ranks' waits end with RevokedError, and rethrows. `comm` cannot be
-/// used afterwards.
+/// Returns the result of `f()`. If `f` throws, revokes `comm` and rethrows: the other ranks' waits on `comm` then end with RevokedError. After that,
+/// `comm` supports only subset().
 template <class F>
 auto revoke_on_exception(const Communicator& comm, const F& f) {
   try {

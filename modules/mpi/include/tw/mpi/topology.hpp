@@ -13,11 +13,11 @@ struct Topology {
   int nodes = 1;       ///< number of nodes
   int node_index = 0;  ///< index of this node, 0 to nodes - 1, ordered by lowest rank
   std::string node;    ///< this node's host name
-  int cores = 1;       ///< cores that this rank may use, divided by the number of this node's ranks that may use the same cores; at least 1
+  int cores = 1;       ///< hardware threads that this rank may use, divided by the number of this node's ranks that may use the same ones; at least 1
 };
 
-/// The ranks of `comm` that share memory with this one, itself included, ascending. Local, except that the first call is collective for the world()
-/// of an adopted MPI and communicators derived from it.
+/// The ranks of `comm` that share memory with this rank, including this rank, ascending. Local, with one exception: the first call is collective for
+/// the world() of an adopted MPI, and for each communicator derived from it before that call.
 std::vector<int> ranks_of_this_node(const Communicator& comm);
 
 /// Finds which ranks share memory (MPI_Comm_split_type). Collective.

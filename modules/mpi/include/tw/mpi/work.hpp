@@ -12,16 +12,16 @@ namespace mpi {
 struct Operation;
 }
 
-/// An operation in flight. Keeps its tensors alive; do not access them until completion (checked in audit builds). Move-only.
+/// An operation in flight. Keeps its tensors alive; do not access them until completion (audited communicators detect changes). Move-only.
 ///
 /// The destructor does not wait, throw or free anything: the operation continues with its tensors, and completes in later calls or when the
-/// `Environment` is left. A failure is then logged, unless it was a revocation.
+/// `Environment` ends. A failure that no wait has reported is logged, unless it is a RevokedError.
 /// For tensors on a device, each wait() or successful test() makes the calling thread's current stream wait for the results, while the host
 /// continues. Every wait yields the core, is monitored (see EnvironmentOptions::stall_warning), and ends with a RevokedError if the communicator is
 /// revoked.
 class [[nodiscard]] Work {
  public:
-  /// Holds nothing; complete.
+  /// An empty handle; counts as complete.
   Work() noexcept;
   explicit Work(std::shared_ptr<mpi::Operation> operation) noexcept;
   Work(Work&&) noexcept;
@@ -34,8 +34,8 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws the operation's error
   void wait();
-  /// Like wait(), for waits that may last long while other ranks remain active: `activity` is called repeatedly, and the watchdog restarts whenever
-  /// it returns a different number.
+  /// Like wait(), for waits that may last long while other ranks remain active. It calls `activity` repeatedly, and the time of stall_warning starts
+  /// again whenever `activity` returns a different number.
   void wait(const std::function<int64_t()>& activity);
   /// Like wait(); results on a device are then also complete for the host.
   void wait_on_host();
@@ -48,7 +48,7 @@ class [[nodiscard]] Work {
   std::shared_ptr<mpi::Operation> operation_;
 };
 
-/// Waits for all of `works`, even if some fail. @throws the first failure
+/// Waits for all of `works`, even if some fail. @throws the error of the first of `works` that failed
 template <class Works>
 void wait_all(Works& works) {
   std::exception_ptr failure;

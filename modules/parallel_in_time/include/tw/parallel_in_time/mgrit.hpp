@@ -14,26 +14,26 @@ struct MgritOptions {
   bool residuals = true;           ///< compute residuals; otherwise tolerance and divergence are not checked, and no all-reduce is made
   OnDivergence on_divergence = OnDivergence::report;
 
-  /// @throws ContractError naming the wrong field.
+  /// @throws ContractError naming the first invalid field, if there is one.
   void validate() const;
 };
 void visit(MgritOptions& options, OptionVisitor& visitor);
 
 /// The last relaxation, on level 0, which follows the iterations.
 struct FinalRelaxation {
-  bool last_c_relaxation = false;  ///< also relax the C-points, as networks do, so that every step is made once
+  bool last_c_relaxation = false;  ///< also relax the C-points; then the last relaxation makes every step once, as networks need it
   bool weighted = true;            ///< use level 0's weight for these C-points; false for networks, because their gradient ignores weights
   bool store_all = false;          ///< keep all points, not only C-points
 };
 void visit(FinalRelaxation& final_relaxation, OptionVisitor& visitor);
 
-/// Multigrid reduction in time with the full approximation scheme (FAS). After k iterations the first k (1 + nu) intervals of level 0 are exact, or
-/// the first (k - 1) (1 + nu) with skip_downcycle; nu is the number of relaxations.
+/// Multigrid reduction in time with the full approximation scheme (FAS). After k iterations, the first k * (1 + nu) intervals of level 0 are exact,
+/// or the first (k - 1) * (1 + nu) with CycleOptions::skip_downcycle; nu is CycleOptions::relaxations on level 0.
 /// Ref: Falgout et al. 2014, SISC 36:6; Gunther et al. 2020, SIMODS 2:1, for networks.
 class Mgrit : public ParallelInTime {
  public:
-  /// Collective: all ranks pass the same plan, options and final relaxation. @param comm borrowed; must have the plan's number of ranks, and must not
-  /// be used for anything else during solve().
+  /// Collective: all ranks pass the same plan, options and final relaxation. @param comm must outlive the solver, have the plan's number of ranks,
+  /// and not be used for anything else during solve().
   Mgrit(const Communicator& comm, LevelPlan plan, MgritOptions options, FinalRelaxation final_relaxation = {});
   Mgrit(Communicator&&, LevelPlan, MgritOptions, FinalRelaxation = {}) = delete;
 

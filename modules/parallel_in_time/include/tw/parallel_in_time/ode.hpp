@@ -12,7 +12,7 @@
 
 namespace tw::layer_parallel::mgrit {
 
-/// Converts numbers to a tensor, float64 [n], and back; numbers_of() returns a view of a contiguous tensor.
+/// tensor_of() copies numbers to a float64 tensor [n]; numbers_of() returns a view of such a tensor, which must be contiguous.
 at::Tensor tensor_of(std::span<const double> numbers);
 std::span<const double> numbers_of(const at::Tensor& tensor);
 
@@ -60,8 +60,9 @@ concept OdeState = requires(const T& value, const State& tensors) {
   { StateTraits<T>::value(tensors) } -> std::same_as<T>;
 };
 
-/// Returns the value at t + dt from the value at t. dt is the step size of any level, a multiple of the finest one. On every rank, a step must return
-/// equal results for equal arguments. It must not change its arguments, and must keep the shapes and dtypes of a state.
+/// A callable that returns the value at t + dt from the value u at t. dt is the step size of some level: one or more steps of the finest level. On
+/// every rank, the callable must return equal results for equal arguments. It must not change its arguments, and must keep the shapes and dtypes of
+/// the state.
 template <class F, class T>
 concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T& u) {
   { step(t, dt, u) } -> std::convertible_to<T>;
@@ -69,27 +70,28 @@ concept OdeStep = OdeState<T> && requires(F& step, double t, double dt, const T&
 
 template <class T>
 struct Options {
-  double final_time = 1;             ///< final time T; point k is at time T k / N, unless `times` is set
-  int levels = 2;                    ///< maximum number of levels
-  PerLevel<int64_t> coarsening = 4;  ///< steps of a level per step of the next
-  int64_t min_coarse = 2;            ///< minimum number of steps of a level
+  double final_time = 1;             ///< final time T; with N steps, point k is at time k * T / N, unless `times` is set
+  int levels = 2;                    ///< maximum number of levels; 1: serial
+  PerLevel<int64_t> coarsening = 4;  ///< steps of a level per step of the next coarser one
+  int64_t min_coarse = 2;            ///< minimum number of steps of a coarse level
   MgritOptions solver = {};
   FinalRelaxation final_relaxation = {};
-  /// Initial guess at time t; the first iteration then does not skip its downcycle. Empty: u_0 everywhere.
+  /// Returns the initial guess at time t; the first iteration then ignores CycleOptions::skip_downcycle. Empty: u_0 everywhere.
   std::function<T(double t)> guess = {};
-  /// Times of the N + 1 points, strictly ascending; the first may be any time. Replaces final_time. Empty: equal steps.
+  /// Times of the N + 1 points, strictly ascending; the first may be any time. They replace final_time. Empty: equal steps from 0 to final_time.
   std::vector<double> times = {};
-  /// Cost of each step of the finest level, in any unit: ranks get blocks of about equal cost. Empty: equal costs.
+  /// Cost of each step of the finest level, in any unit; ranks get blocks of about equal cost. Empty: equal costs.
   std::vector<double> costs = {};
 };
 
-/// The values at the points first, first + spacing, ... of this rank: all its points with final_relaxation.store_all, otherwise its C-points.
+/// The values at the points first, first + spacing, ... of this rank. These are all its points with final_relaxation.store_all or if the solution is
+/// serial, otherwise its C-points.
 template <class T>
 struct Trajectory {
   std::vector<T> values;
   int64_t first = 0;
   int64_t spacing = 1;
-  T end;  ///< the value at the end, on every rank
+  T end;  ///< the value at the last point, on every rank
 };
 
 template <class T>
@@ -106,8 +108,8 @@ Result<State> solve(const Communicator& comm, const State& u0, int64_t steps, st
 /// Makes `steps` steps from `u0` on all ranks in parallel, without recording them for autograd. Collective. It communicates on a duplicate of `comm`;
 /// see Environment::free_communicators() if you call it thousands of times.
 /// @param u0 the same on every rank. @param steps N, at least 1. @param step see OdeStep.
-/// @throws ContractError on every rank if options are wrong or differ. If `step` throws, that rank throws the same exception, and the others throw
-/// RevokedError; `comm` stays usable. Failure to converge is not an error: see Report and OnDivergence.
+/// @throws ContractError on every rank if options are invalid or differ between ranks. If `step` throws, its rank throws the same exception, and the
+/// others throw RevokedError; `comm` stays usable. Failure to converge is not an error: see Report and OnDivergence.
 template <OdeState T, class Step>
   requires OdeStep<Step, T>
 Result<T> solve(const Communicator& comm, const T& u0, int64_t steps, Step&& step, const Options<T>& options = {}) {

@@ -12,23 +12,24 @@
 
 namespace tw::layer_parallel {
 
-/// Statistics of a solution. Values that cover all ranks are the same on every rank.
+/// Statistics of a solution. The first six values cover all ranks and are the same on every rank; the others are those of this rank.
 struct Report {
   int iterations = 0;
-  std::vector<std::optional<double>> residuals;  ///< by iteration: 2-norm over all points of level 0 on all ranks; none: not computed
+  std::vector<std::optional<double>> residuals;  ///< by iteration: 2-norm of the residual over all points of level 0; none: not computed
   double rounding = 0;                           ///< estimated rounding error of the last residual; 0 without residuals
-  bool converged = false;                        ///< the last residual is below the tolerance, or the solution is serial and finite
-  bool diverged = false;  ///< a residual or value is not finite, or the last residual exceeds the one before and the rounding error
+  /// The last residual is below the tolerance and the solution is finite; or all steps were made one after the other (if `serial`: and are finite).
+  bool converged = false;
+  bool diverged = false;  ///< the last residual or the solution is not finite, or this residual exceeds both the previous one and `rounding`
   bool serial = false;    ///< the iterations diverged, and all steps were then made one after the other
 
   std::vector<int64_t> steps;                 ///< steps that this rank made, by level; includes the last relaxation and the serial solution
   std::vector<int64_t> messages;              ///< messages that this rank sent, by level, one per tensor of a state
   int64_t bytes = 0;                          ///< bytes that this rank sent
   std::vector<std::vector<Seconds>> seconds;  ///< wall time of this rank by level and Phase::Kind, including waiting
-  Seconds last_relaxation{0};                 ///< the same, for the relaxation after the iterations
-  Seconds waited{0};                          ///< the part of all these times spent waiting for messages
+  Seconds last_relaxation{0};                 ///< wall time of this rank in the relaxation after the iterations, including waiting
+  Seconds waited{0};                          ///< the part of `seconds` and `last_relaxation` spent waiting for messages
 
-  /// Residual of iteration `i` divided by the previous one, if both are known.
+  /// Residual of iteration `i` (from 0) divided by the previous one, if both are known and the previous one is not 0.
   std::optional<double> convergence_factor(int i) const;
   /// A summary of a few lines.
   std::string describe() const;
@@ -43,14 +44,14 @@ struct Solution {
   Report report;
 };
 
-/// What to do if, after the last iteration, the residual has grown or is not finite.
+/// What to do if the solution has diverged after the last iteration (Report::diverged).
 enum class OnDivergence {
   report,           ///< only report it
-  more_iterations,  ///< continue to twice the number of iterations, unless the residual is not finite
+  more_iterations,  ///< continue to twice the number of iterations, if the residual is finite
   serial,           ///< make all steps one after the other
 };
 
-/// Receives the begin and end of each phase, for timelines. @param name the phase, a string literal
+/// Receives the begin and end time of each phase, for timelines. @param name the phase, a string literal
 using PhaseObserver =
     std::function<void(const char* name, int level, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end)>;
 
@@ -60,14 +61,14 @@ class ParallelInTime {
   virtual ~ParallelInTime() = default;
 
   virtual const LevelPlan& plan() const noexcept = 0;
-  /// Sets the number of iterations of later solutions, the same on all ranks; 0: serial. Local.
+  /// Sets the number of iterations of later solutions; 0: serial. Pass the same number on all ranks. Local.
   virtual void set_iterations(int iterations) = 0;
   /// Reports each later phase on this rank to `observer`. Local.
   virtual void observe(PhaseObserver observer) = 0;
   /// Collective. @param origin u_0 on the rank that has point 0; elsewhere any state of that shape and dtype.
-  /// @param guess stacked values at this rank's C-points, such as Solution::points of an earlier call if these are the C-points; empty: zeros. Newton
-  /// needs all points. MGRIT with skip_downcycle ignores the guess, because the first iteration replaces it.
-  /// @throws whatever the propagator throws on this rank; the others then throw RevokedError. The solver cannot be used afterwards.
+  /// @param guess stacked values at this rank's C-points (for Newton: at all its points), such as Solution::points of an earlier call if it has these
+  /// points; empty: zeros. MGRIT with skip_downcycle ignores the guess, because the first iteration replaces it.
+  /// @throws whatever the propagator throws on this rank; the other ranks then throw RevokedError. Afterwards the solver cannot be used again.
   virtual Solution solve(Propagator& propagator, const State& origin, const State& guess = {}) = 0;
 };
 

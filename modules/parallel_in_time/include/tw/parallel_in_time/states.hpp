@@ -10,7 +10,7 @@
 
 namespace tw::layer_parallel {
 
-/// Whether both have the same number of tensors, with equal dtypes and equal shapes after the first `skipped` dimensions.
+/// Whether both states have the same number of tensors, with equal dtypes and with equal shapes after the first `skipped` dimensions.
 bool alike(const State& a, const State& b, size_t skipped = 0);
 
 /// Returns the dtypes and shapes, such as "float64 [3], float32 [2, 2]".
@@ -30,7 +30,7 @@ inline State row(const State& stacked, int64_t i) {
   return each(stacked, [&](const at::Tensor& t) { return t.select(0, i); });
 }
 
-/// States `begin`, `begin + spacing`, ... , `count` of them, stacked, as a view.
+/// The `count` states `begin`, `begin + spacing`, ... of stacked states; stacked, as a view.
 inline State rows(const State& stacked, int64_t begin, int64_t count, int64_t spacing = 1) {
   if (count == 0) return each(stacked, [](const at::Tensor& t) { return t.narrow(0, 0, 0); });
   return each(stacked, [&](const at::Tensor& t) { return t.slice(0, begin, begin + (count - 1) * spacing + 1, spacing); });
@@ -81,7 +81,7 @@ struct Stored {
   int64_t first = 0;
   int64_t spacing = 1;
 
-  /// The states at points `point`, `point` + `step`, ..., `count` of them, as a view. `step` is a multiple of the spacing.
+  /// The states at the `count` points `point`, `point + step`, ..., stacked, as a view. If count > 1, `step` must be a multiple of `spacing`.
   State at(int64_t point, int64_t count = 1, int64_t step = 1) const;
 };
 

@@ -10,7 +10,7 @@
 
 namespace tw {
 
-/// When the ranks along `data`, which hold the same parts of the model, synchronize.
+/// When ranks along the mesh axis `data`, which hold the same parts of the model, synchronize.
 enum class ReplicaSync {
   every_step,   ///< gradients are summed in every update
   independent,  ///< each replica trains alone on its samples; synchronize them by LocalSgd or DiLoCo over ParallelModel::named_parameters()
@@ -18,22 +18,22 @@ enum class ReplicaSync {
 
 struct ParallelOptions {
   /// Number of micro-batches into which each rank's batch is divided; they pass through the model one after the other. A larger number saves memory
-  /// of activations, and keeps pipelines busy. With an axis `shard` and more than one micro-batch, each rank keeps the gradients of its whole stage
-  /// or module until the last micro-batch, because they are summed once per update.
+  /// of activations, and keeps pipelines busy. With a mesh axis `shard` and more than one micro-batch, each rank keeps the gradients of its whole
+  /// stage or module until the last micro-batch, because gradients are summed once per update.
   int64_t micro_batches = 1;
-  uint64_t seed = 0;  ///< seed of random numbers drawn in training, such as dropout's
+  uint64_t seed = 0;  ///< seed of random numbers in training, such as dropout's, and of initial values that parallelize() makes
   ReplicaSync replicas = ReplicaSync::every_step;
   /// Dtype of passes, see <tw/autograd/compute_type.hpp>; parameters, gradients, their sums and the optimizer stay in float32.
   ComputeType compute = ComputeType::float32;
   /// Order of the passes along `stage`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
-  pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages
+  pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages along `stage`
   std::filesystem::path profile_cache = {};                   ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
-  /// Compressor of gradients along `data`, see ReducerOptions. It must keep no residuals, such as half_compression(). Not allowed with an axis
-  /// `shard` or with ReplicaSync::independent. Null: none.
+  /// Compressor of gradients along `data`, see ReducerOptions. Only compressors without residuals, such as half_compression(), are allowed. None is
+  /// allowed with a mesh axis `shard` or with ReplicaSync::independent. Null: no compression.
   std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field

@@ -30,10 +30,11 @@ using OutputSum = std::function<double(const std::vector<at::Tensor>& outputs, c
 
 struct StepOptions {
   double max_norm = 0;           ///< see ParallelModel::clip_grad_norm(); 0: no limit
-  LossScaler* scaler = nullptr;  ///< scaler whose scale() the loss was scaled by, see Loss::scaled_by(); step() updates it. Null: none
+  LossScaler* scaler = nullptr;  ///< scaler by whose scale() the loss was scaled, see Loss::scaled_by(); step() updates the scaler. Null: none
 };
 
-/// A model on all ranks of a mesh; made by parallelize(). Each rank holds a part of the elements, and trains them with its own optimizer.
+/// A model on all ranks of a mesh; made by parallelize(). Each rank holds some or all elements of the parameters, and trains these with its own
+/// optimizer.
 ///
 /// ```
 /// Mesh mesh(comm, {{"data", 2}, {"stage", 2}});
@@ -51,13 +52,13 @@ struct StepOptions {
 /// pass the same batch. Missing axes have size 1.
 ///
 /// The result equals that of one process that trains on all samples. Each mean loss is weighted by the denominator of its mean, see Loss. All ranks
-/// along `data` and `shard` begin an update with the same buffers. After it, a floating-point buffer, such as a running mean, is the mean over these
-/// ranks, weighted by rows; any other buffer is the maximum. Random numbers that passes draw depend on seed, update, micro-batch and place along
-/// `data` and `shard`.
+/// along `data` and `shard` begin an update with the same buffers. If the update changes a buffer, all these ranks then get one value: the mean over
+/// them, weighted by rows, if the buffer is floating-point, such as a running mean; otherwise the maximum. Random numbers that passes draw depend on
+/// seed, update, micro-batch and place along `data` and `shard`.
 ///
 /// With ReplicaSync::independent, ranks along `data` do not communicate in an update. The statements above then hold for the other axes.
 ///
-/// All calls are collective over the mesh unless their comments state otherwise. Use it from one thread.
+/// All calls are collective over the mesh unless their comments state otherwise. Use a ParallelModel from one thread.
 class ParallelModel {
  public:
   ParallelModel(ParallelModel&&) noexcept;
@@ -67,7 +68,7 @@ class ParallelModel {
   /// This rank's trained elements, for an element-wise optimizer: SGD, Adam, AdamW, RMSprop or Adagrad. Along `shard` they are one-dimensional parts
   /// of the parameters. Local.
   std::vector<at::Tensor> parameters() const;
-  /// The same tensors with the names of their parameters. Local.
+  /// The tensors of parameters(), with the names of the model's parameters. Local.
   const std::vector<NamedTensor>& named_parameters() const noexcept;
   /// This rank's buffers, such as running statistics. LocalSgd needs them in addition to named_parameters(). Local.
   std::vector<NamedTensor> named_buffers() const;
@@ -83,28 +84,29 @@ class ParallelModel {
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
   /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
   /// ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a failed step: save() the model and make a new one.
-  /// @throws ContractError in the first step of each mode, with the same consequence, if an operator draws the same random numbers for different
-  /// slices along `tensor`: use tensor_parallel::SplitDropout
+  /// @throws ContractError in the first step of each mode if an operator draws the same random numbers for different slices along `tensor`: use
+  /// tensor_parallel::SplitDropout. Later calls that communicate then throw, as after any failed step with split layers
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`. The norm counts each element of the whole model once. @return the norm before
   /// scaling. Ref: Pascanu et al. 2013.
   double clip_grad_norm(double max_norm);
   /// Divides gradients by the scale of the loss, clips them, and makes the optimizer's step: on all ranks, or on none if any gradient of the model is
-  /// not finite. @return whether the step was made. @throws ContractError on every rank in the first step that divides or clips, if the optimizer
-  /// trains tensors that are not the model's; also for LBFGS, which is not element-wise
+  /// not finite. @return whether the step was made. @throws ContractError on every rank if the optimizer trains tensors that are not the model's;
+  /// only the first step that divides or clips checks this. Also for LBFGS, which is not element-wise
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
-  /// Returns the output for this rank's batch, without gradients, on every rank that holds a part of the model. Collective over the axes `stage`,
-  /// `tensor` and `layer`, and along `shard`, where each rank needs samples.
+  /// Returns the output for this rank's batch, without gradients. The ranks that hold the model together pass the same batch, and all get the output.
+  /// Collective over the ranks along `stage`, `tensor`, `layer` and `shard`; each rank along `shard` needs samples.
   at::Tensor forward(const at::Tensor& inputs);
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   /// Evaluates all samples of the mesh, without gradients: calls each of `sums` with the outputs and targets of up to `rows` samples at a time, and
-  /// adds up its results. Only the ranks that compute sums get outputs. Call eval() before. @param inputs, targets as in train_step().
+  /// adds up its results. Of the ranks that hold the model together, only one gets outputs and calls `sums`. Call eval() first.
+  /// @param inputs, targets as in train_step()
   /// @param rows 0: the size of a micro-batch
   /// @return the sums, on every rank; with ReplicaSync::independent, over this rank's replica
   std::vector<double> evaluate(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const std::vector<OutputSum>& sums,
                                int64_t rows = 0);
-  /// Puts the model into training or evaluation mode. Submodules that you froze by eval() stay frozen. Local.
+  /// Puts the model into training or evaluation mode. Submodules that you froze by calling their eval() stay in evaluation mode. Local.
   void train(bool on = true);
   void eval() { train(false); }
 
@@ -115,20 +117,20 @@ class ParallelModel {
   /// Returns a sampler that deals samples to the places. Local. @param samples size of the data set
   DistributedSampler sampler(size_t samples, const SamplerOptions& options = {}) const;
 
-  /// Parameters, buffers and counters, for checkpoints that any mesh can load; shares memory. Local.
+  /// Parameters, buffers and counters, for checkpoints that any mesh can load; they share the model's memory. Local.
   std::vector<NamedShard> shards() const;
   /// Saves the model and the state of `optimizer`, which trains parameters(). See CheckpointStore::save().
   void save(CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer, const std::string& metadata = "") const;
-  /// Loads what save() has saved, on this or any other mesh. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load()
+  /// Loads what save() has saved, on this or any other mesh. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load() does
   std::string load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer);
   /// Reads parameters and buffers from safetensors files, such as those of other programs; each rank reads only its parts. Numbers are converted to
-  /// the model's dtypes. Other tensors in the files are ignored. If the files have no stack of layers, such as "1.weight", each layer is read by its
-  /// own name, such as "1.3.weight".
-  /// @param name_in_files returns the name in the files of a tensor or layer of this model; "": the tensor keeps its values. Empty function: the same
-  /// names
+  /// the model's dtypes. Other tensors in the files are ignored. A ParallelModel has stacks of layers in parallel, such as "1.weight". If the files
+  /// do not have a stack, its layers are read one by one, under names such as "1.3.weight".
+  /// @param name_in_files returns the name in the files for the name of a tensor or layer of this model; "": that tensor keeps its values. Empty
+  /// function: the names are the same
   /// @throws Error on every rank alike, before anything is changed, naming the tensors that are missing or have a different shape
   void load(const std::vector<std::filesystem::path>& files, const std::function<std::string(const std::string& name)>& name_in_files = {});
-  /// Parameters and buffers of the whole model on rank 0 of the mesh; nothing elsewhere. Rank 0 needs memory for all of them. Each of the
+  /// Parameters and buffers of the whole model on rank 0 of the mesh; empty on other ranks. Rank 0 needs memory for all of them. Each of the
   /// layers in parallel has its own name, such as "1.3.weight".
   std::vector<NamedTensor> whole_on_root() const;
   /// Describes how the model is divided, such as by the plan of its stages. Local.

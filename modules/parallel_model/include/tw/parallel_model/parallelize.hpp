@@ -13,19 +13,21 @@
 
 namespace tw {
 
-/// Divides any module over a mesh. Along `data` and `shard`, the module runs unchanged. Along `stage`, it is captured, measured, and cut by a plan.
-/// Along `tensor`, its split layers (tensor_parallel::SplitModule) hold slices. An axis `layer` needs blocks of layer_parallel: see below.
-/// Collective.
+/// Divides any module over a mesh. Along the mesh axes `data` and `shard`, the module runs unchanged. Along `stage`, it is captured, measured, and
+/// cut by a plan. Along `tensor`, its split layers (tensor_parallel::SplitModule) hold slices. Along `layer`, only blocks of layer_parallel can be
+/// divided: see the last function of this header. Collective.
 /// @param mesh the model makes its own communicators, but split layers keep those of the mesh
-/// @param module shares its tensors with the model; every rank gets rank 0's values. Along `stage`, its code does not run any more, and a rank keeps
-/// only the values of its own stage: using another tensor is an error. train() and eval() of the whole module apply to the model, too
+/// @param module shares its tensors with the model. Every rank gets rank 0's values; of a module with split layers, ranks along `data` and `shard`
+/// get the values of the first of them. Along `stage`, the module's code does not run any more, and a rank keeps only the values of its own stage:
+/// using another tensor is an error. train() and eval() of the whole module apply to the model, too
 /// @param forward calls the module. @param example a batch of inputs, with the usual number of rows
 /// @throws ContractError on every rank for an axis that this kind of model cannot use, and for a module that was cut into stages before; Error with
 /// the reason of graph::capture() if the module cannot be cut into stages
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                           const std::vector<at::Tensor>& example, const ParallelOptions& options = {});
 
-/// The same for a module whose forward() takes one to four tensors, or a list. @param module must outlive the model unless a shared pointer holds it
+/// parallelize() for a module whose forward() takes one to four tensors, or a list. @param module must outlive the model unless a shared pointer
+/// holds it
 template <class Module>
   requires std::is_base_of_v<torch::nn::Module, Module>
 ParallelModel parallelize(const Mesh& mesh, Module& module, const std::vector<at::Tensor>& example, const ParallelOptions& options = {}) {
@@ -43,11 +45,11 @@ ParallelModel parallelize_made(const Mesh& mesh, const std::function<MadeModule(
                                const ParallelOptions& options);
 }  // namespace detail
 
-/// The same for a model that is too large for one rank. Its large tensors get no memory while `make` runs; each rank then allocates and fills only
-/// those of its stage, or its part along `shard`. Their initial values depend only on ParallelOptions::seed, tensor and element, see InitialValues.
-/// Stages are planned by measurements with other values.
+/// Makes and divides a module that is too large for one rank. Its large tensors get no memory while `make` runs. Each rank then allocates and fills
+/// only the parameters of its stage and, along `shard`, only its part of each. Initial values depend only on ParallelOptions::seed, tensor and
+/// element, see InitialValues. The measurements for the plan of stages use other values.
 /// @param make returns the module, as a holder or a shared pointer; every rank calls it
-/// @throws ContractError as InitialValues::fill()
+/// @throws ContractError as InitialValues::fill() does
 template <class Make>
   requires std::is_invocable_v<Make&> && (!std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Make>>)
 ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Tensor>& example, const ParallelOptions& options = {}) {
@@ -60,13 +62,13 @@ ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Ten
       example, options);
 }
 
-/// The same for a list of blocks, which is cut between blocks along `stage`. Parameters are named like those of a torch::nn::Sequential, such as
-/// "3.weight". Blocks may contain split layers. Every rank calls all factories; each keeps the blocks of its stage.
+/// parallelize() for a list of blocks. Along `stage`, it is cut between blocks. Parameters are named like those of a torch::nn::Sequential, such as
+/// "3.weight". Blocks may contain split layers. Every rank calls all factories, and keeps the blocks of its stage.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const std::vector<at::Tensor>& example,
                           const ParallelOptions& options = {});
 
-/// The same for a network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel. Along `stage` it is cut between blocks. Its
-/// layers may contain split layers.
+/// parallelize() for a network whose ODE blocks are divided along `layer`; see layer_parallel::LayerParallel. Along `stage`, the network is cut
+/// between blocks. Its layers may contain split layers.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const std::vector<at::Tensor>& example,
                           const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options = {});
 

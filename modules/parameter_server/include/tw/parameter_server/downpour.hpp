@@ -10,7 +10,7 @@ namespace tw::parameter_server {
 struct DownpourOptions {
   int64_t push_interval = 1;  ///< steps between pushes; at least 1
   int64_t pull_interval = 1;  ///< steps between pulls; at least 1
-  int64_t initial_delay = 0;  ///< local steps of a worker before its first push
+  int64_t initial_delay = 0;  ///< steps that a worker makes before both intervals begin
   int64_t prefetch_lead = 0;  ///< number of steps by which a pull begins before its values are used; 0 to pull_interval
   /// The servers' update rule for gradients, such as rules::adagrad(); at most one. Empty: servers add the changes that workers' optimizers have
   /// made.
@@ -23,15 +23,15 @@ struct DownpourOptions {
 };
 void visit(DownpourOptions& options, OptionVisitor& visitor);
 
-/// Downpour: workers train on their own with the user's optimizer, push their accumulated changes or gradients to the servers, and replace their
-/// parameters by the centre at intervals. Here x is a worker's parameters, g its gradient, u the change that its optimizer makes in a step (-lr g for
-/// plain SGD), and c the centre:
+/// Downpour: workers train on their own with the user's optimizer, push their accumulated changes or gradients to the servers, and at intervals
+/// replace their parameters by the centre, the parameters on the servers. Here x is a worker's parameters, g its gradient, u the change that the
+/// worker's optimizer makes in a step (-lr * g for plain SGD), and c the centre:
 ///
 ///     each step                      U = U + u       (or G = G + g)
 ///     every push_interval steps      c = c + U,  U = 0      (or c = rule(c, G),  G = 0)
 ///     every pull_interval steps      x = c, as it was prefetch_lead steps ago
 ///
-/// No rank waits for another. Ref: Dean et al. 2012, "Large scale distributed deep networks".
+/// No worker waits for the steps of another. Ref: Dean et al. 2012, "Large scale distributed deep networks".
 ///
 /// ```
 /// Downpour downpour(comm, model->parameters(), {.push_interval = 5, .pull_interval = 5});
@@ -43,7 +43,7 @@ class Downpour final : public Worker {
   /// Collective. All ranks begin with rank 0's parameters. @param parameters all of one floating-point type, on one device
   Downpour(const Communicator& comm, std::vector<at::Tensor> parameters, const DownpourOptions& options = {});
 
-  /// Call it after the optimizer's step. Workers may make different numbers of steps. @return whether x = c was executed
+  /// Call it after the optimizer's step. Workers may make different numbers of steps. @return whether this step set x = c
   bool step() override;
   std::vector<at::Tensor> retained_state() const override { return {before_, gradient_sum_}; }
 

@@ -9,7 +9,7 @@ namespace tw::parameter_server {
 
 struct ElasticOptions {
   int64_t period = 10;  ///< tau, the number of local steps between two elastic steps; at least 1
-  double beta = 0.9;    ///< moving rate of all workers together; above 0, at most 1. The paper uses 0.9
+  double beta = 0.9;    ///< sum of alpha, the moving rate, over all workers; above 0, at most 1. The paper uses 0.9
   Roles roles = {};
   bool share_memory = true;  ///< see ShardedTensorOptions
 
@@ -18,13 +18,14 @@ struct ElasticOptions {
 };
 void visit(ElasticOptions& options, OptionVisitor& visitor);
 
-/// EASGD: workers train on their own with the user's optimizer, each attracted to a common centre by an elastic force. With p workers, alpha = beta /
-/// p, a worker's parameters x and the centre c, every `period` steps
+/// EASGD: workers train on their own with the user's optimizer, each attracted to a common centre on the servers by an elastic force. Here x is a
+/// worker's parameters, c the centre, and alpha = beta / p with p workers. An elastic step, which a worker makes every `period` steps, is
 ///
-///     d = c - x,    x = x + alpha d,    c = c - alpha d.
+///     d = c - x,    x = x + alpha * d,    c = c - alpha * d.
 ///
-/// With torch::optim::SGD this is EASGD; with its Nesterov momentum it is EAMSGD. The elastic force then applies at the look-ahead position, where
-/// SGD keeps the parameters. No rank waits for another. Ref: Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and 2.
+/// With torch::optim::SGD this is EASGD; with its Nesterov momentum it is EAMSGD, where the elastic force applies at the look-ahead position, since
+/// SGD keeps the parameters there. No worker waits for the steps of another. Ref: Zhang, Choromanska & LeCun 2015, arXiv 1412.6651, Algorithms 1 and
+/// 2.
 ///
 /// ```
 /// torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true));

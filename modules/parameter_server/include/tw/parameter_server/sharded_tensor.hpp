@@ -28,7 +28,7 @@ struct ShardedTensorOptions {
   bool share_memory = true;
 };
 
-/// A tensor whose elements are stored on servers. Any rank may read it or change it by a rule at any time; no rank waits for another.
+/// A tensor whose elements are stored on servers. Any rank may read it or change it by a rule at any time, without a matching call of other ranks.
 ///
 /// ```
 /// ShardedTensor centre(comm, flat_parameters, {.rules = {rules::adam({.lr = 1e-3})}});
@@ -37,49 +37,50 @@ struct ShardedTensorOptions {
 /// ...
 /// centre.finish();
 /// ```
-/// Ranks on a server's node apply rules to its memory themselves, without the server's help. Ranks on other nodes send messages. A server handles
-/// them whenever its rank is inside this library, or at any time with ProgressDriver::thread in EnvironmentOptions::progress.
+/// Ranks on a server's node apply rules to the server's memory themselves, without its help. Ranks on other nodes send messages. A server handles
+/// these whenever its rank is inside this library, or at any time with ProgressDriver::thread in EnvironmentOptions::progress.
 ///
 /// The calls of one rank take effect in order. Calls of different ranks are ordered per element: no update is lost, whatever the rule. A pull reads
 /// each element between two updates, but not all elements at the same time. shards() is consistent over each server's shard.
 ///
 /// Shards lie in host memory. The tensors passed to push() and pull() may lie on a device; they are copied through pinned memory. A push blocks the
-/// host until this copy is done. A pull enqueues its copy on the current stream when it completes.
+/// host until this copy is done. A pull enqueues its copy on the current stream when Handle::test() or wait() finds it complete.
 class ShardedTensor {
  public:
   /// Collective. @param comm duplicated. @param initial the initial values, of which only rank 0's are used; float32, float64, float16 or bfloat16
-  /// @throws ContractError on every rank when shapes, dtypes or options differ, for an undefined tensor, a dtype that is not floating-point, rules
-  /// with equal or reserved names, or servers that are not ascending ranks of `comm`
+  /// @throws ContractError on every rank when shapes, dtypes, rules, servers or share_memory differ, for an undefined tensor, a dtype that is not
+  /// floating-point, rules with equal or reserved names, or servers that are not ascending ranks of `comm`
   ShardedTensor(const Communicator& comm, const at::Tensor& initial, const ShardedTensorOptions& options = {});
-  /// Local. Pending operations continue. Other ranks' requests are answered, whenever the engine is driven, until those ranks have destroyed their
-  /// tensors.
+  /// Local. Pending operations continue. Whenever the engine on this rank is driven, it still answers other ranks' requests, until those ranks have
+  /// destroyed their tensors.
   ~ShardedTensor();
   ShardedTensor(ShardedTensor&&) noexcept;
   ShardedTensor& operator=(ShardedTensor&&) noexcept;
 
   class Handle;
 
-  /// Applies a rule to all elements. Do not change `pushed` until the handle is complete; the update has then been applied everywhere.
+  /// Applies a rule to all elements. Do not change `pushed` until the handle is complete; the update has then been applied on all servers.
   /// @param pushed has the tensor's shape and dtype. @param rule name of the rule; empty: the first of the options
   /// @throws ContractError for a wrong shape or dtype, an unknown rule, or refused non-finite values; nothing has then been pushed.
-  ///         If a rule throws, the handle's wait() rethrows its exception, and some elements may have been updated
+  ///         If a rule throws, the handle's test() or wait() throws: the rule's exception for a server in shared memory, an Error for others.
+  ///         Some elements may then have been updated
   Handle push(const at::Tensor& pushed, std::string_view rule = {});
   /// Fills `out` with the values. @param out has the tensor's shape and dtype, contiguous; do not use it until the handle is complete
   Handle pull(const at::Tensor& out) const;
-  /// Begins a pull into newly allocated host memory.
   class Prefetched;
+  /// Begins a pull into newly allocated host memory.
   Prefetched prefetch() const;
 
   /// Returns when all ranks have called it and every push has been applied. Collective. A rank that only serves needs no other call; it sleeps while
-  /// the others compute. The watchdog monitors the wait of ranks that have pushed or pulled.
+  /// the others compute. The watchdog monitors the wait only on ranks that have pushed or pulled since the last finish().
   void finish();
 
-  /// This rank's shards, for checkpoints: values as `name`, state of rules as `name.rule.slot` (float32 for 16-bit types), and counts of updates as
-  /// `name.updates`. Consistent: waits for pushes in progress on this shard, including messages in several pieces, and blocks others during the copy.
-  /// Local; empty if this rank is not a server.
+  /// This rank's shards, for checkpoints: values as `name`, state of rules as `name.<rule>.<slot>` (float32 for 16-bit types), and counts of updates
+  /// as `name.updates`. Consistent: waits for pushes in progress on this shard, including those of several messages, and blocks others during the
+  /// copy. Local; empty if this rank is not a server.
   std::vector<NamedShard> shards(const std::string& name) const;
 
-  /// Restores a result of shards(). The checkpoint may have been written by any number of servers. Local; call it before others push.
+  /// Restores a result of shards(), which may be assembled from a checkpoint of any number of servers. Local; call it before others push.
   /// @throws ContractError if `shards` do not match this shard
   void restore(const std::vector<NamedShard>& shards);
 
@@ -88,7 +89,7 @@ class ShardedTensor {
   const ShardLayout& layout() const noexcept;
   const std::vector<int>& servers() const noexcept;
   const Communicator& comm() const noexcept;
-  /// Number of this rank's incomplete pushes and pulls.
+  /// Number of unanswered requests of this rank. A push or a pull sends one request to each server that it does not access in shared memory.
   int64_t in_flight() const noexcept;
 
  private:
@@ -96,13 +97,14 @@ class ShardedTensor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A push or a pull in flight. If the handle is dropped, the operation continues, and a failure is logged.
+/// A push or a pull in flight. If the handle is dropped, the operation continues, and a failure is logged, except for one in shared memory, which is
+/// lost.
 class ShardedTensor::Handle {
  public:
   Handle() = default;
-  /// Whether it is complete. @throws the error that made it fail
+  /// Whether the operation is complete. @throws the error that made it fail
   bool test();
-  /// Returns when it is complete. @throws the error that made it fail
+  /// Returns when the operation is complete. @throws the error that made it fail
   void wait();
 
  private:

@@ -19,14 +19,14 @@ struct StaleSynchronousOptions {
 void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 
 /// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. Here x is
-/// a worker's parameters, u the change that its optimizer makes in step t, and c the centre:
+/// a worker's parameters, u the change that the worker's optimizer makes in step t, and c the centre, the parameters on the servers:
 ///
-///     each step                                          c = c + u
-///     if x lacks updates of step t - s                   wait until all workers have done t - s steps,  x = c
+///     in step t                                           c = c + u
+///     if x lacks other workers' updates up to step t - s  wait until all workers have done t - s steps,  x = c
 ///
-/// A worker's parameters thus contain all of its own updates, and all updates of others that are at least s steps older. With s = 0, no worker begins
-/// a step before all have finished the previous one. Ref: Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter
-/// server".
+/// After step t, a worker's parameters thus contain all of its own updates, and all updates of other workers up to step t - s. With s = 0, no worker
+/// begins a step before all have finished the previous one. Ref: Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel
+/// parameter server".
 ///
 /// ```
 /// StaleSynchronous bounded(comm, model->parameters(), {.staleness = 2});
@@ -39,7 +39,7 @@ class StaleSynchronous final : public Worker {
   StaleSynchronous(const Communicator& comm, std::vector<at::Tensor> parameters, const StaleSynchronousOptions& options = {});
 
   /// Call it after the optimizer's step. Workers may make different numbers of steps: no worker waits for one that has called finish().
-  /// @return whether x = c was executed
+  /// @return whether this step set x = c
   bool step() override;
   std::vector<at::Tensor> retained_state() const override { return {before_}; }
 

@@ -22,16 +22,17 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Call this once per training step; each algorithm documents where. Collective over the ranks of a worker, whose gradients must be equal.
-  /// @return whether values from the servers were used
+  /// Call this once per training step; each algorithm documents where. Collective over the ranks of a worker; all of these must have the same
+  /// gradients.
+  /// @return whether this step used values from the servers
   virtual bool step() = 0;
-  /// Pushes the remaining changes, waits for all workers, and copies the centre to all ranks; training may then continue. Collective. A rank that
-  /// only serves calls nothing else.
+  /// Pushes the remaining changes, waits for all workers, and copies the centre (the servers' values) to all ranks; training may then continue.
+  /// Collective. A rank that only serves calls nothing else.
   void finish();
 
   /// The ranks of this worker.
   const Communicator& group() const noexcept;
-  /// @throws ContractError on ranks that neither serve nor are the first of their worker
+  /// The tensor on the servers. @throws ContractError on ranks that neither serve nor are the first of their worker
   const ShardedTensor& centre() const;
   /// Call it only on a worker's first rank.
   const Traffic& traffic() const noexcept;
@@ -40,22 +41,23 @@ class Worker {
   virtual std::vector<at::Tensor> retained_state() const { return {}; }
   /// See ShardedTensor::served_bytes().
   int64_t served_bytes() const;
-  /// State for checkpoints: this rank's shards (see ShardedTensor::shards()), its position in the period as `name.counts`, and, if it has state that
-  /// is not pushed yet, `name.kept`. Does not include the workers' own parameters.
+  /// State for checkpoints: this rank's shards (see ShardedTensor::shards()); `name.counts`, where the worker is between two exchanges; and
+  /// `name.kept`, state that is not pushed yet, if there is any. Does not include the workers' own parameters.
   std::vector<NamedShard> shards(const std::string& name) const;
-  /// Continues from a result of shards() and this rank's current parameters. Collective: returns when all ranks have called it; meanwhile no rank
-  /// waits for this rank's steps. If the number of ranks has changed, periods restart, and each rank gets the mean of the retained state.
+  /// Continues from a result of shards() and this rank's current parameters. Collective: returns when all ranks have called it; a worker that is
+  /// still in step() does not wait for a worker that has called it. If the number of ranks has changed, periods restart, and each rank gets the mean
+  /// of the retained state.
   void restore(const std::vector<NamedShard>& shards);
 
  protected:
   using MakeRules = std::function<std::vector<Rule>()>;
 
   /// Collective. All ranks begin with rank 0's parameters. @param rules makes the servers' rules; may throw for wrong options
-  /// @throws ContractError on every rank if `rules` throws it on one, if parameters are not all of one floating-point type on one device, or if their
-  /// number, shapes or type differ from rank 0's; it names the first difference
+  /// @throws ContractError on every rank if `rules` throws it on one, if parameters are not all of one floating-point type on one device, or if roles
+  /// or the parameters' number, shapes or type differ between ranks; the message names the first difference
   Worker(const Communicator& comm, std::vector<at::Tensor> parameters, const Roles& roles, const MakeRules& rules, bool share_memory);
 
-  /// A worker's position between two exchanges. A pull that was in flight is restarted.
+  /// A worker's position between two exchanges. If a pull is in flight, resume_from() starts it again.
   struct Position {
     std::vector<int64_t> counts = {};
     at::Tensor retained = {};  ///< undefined: nothing

@@ -19,40 +19,41 @@ namespace tw::pipeline {
 struct ModelPlanOptions {
   int devices = 1;
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< memory of each device
-  std::optional<int64_t> batch = {};                              ///< rows of a step; unset: the rows of the example
-  std::optional<int> micro_batches = {};                          ///< see PlanOptions, as for the next three
+  std::optional<int64_t> batch = {};                              ///< rows per step, over all devices; unset: rows of the example
+  std::optional<int> micro_batches = {};                          ///< see PlanOptions for this and the next three options
   std::optional<ScheduleKind> schedule = {};
   std::optional<int> max_stages = {};
   std::optional<int> stages = {};
-  ParameterMemory parameters = {};
-  /// Link between devices. The default describes shared memory within a node.
+  ParameterMemory parameters = {};  ///< `sharded_optimizer` must be false
+  /// Link between devices, for stages and for replicas. The default describes shared memory within a node.
   Link link = {.latency_s = 5e-6, .bytes_per_second = 4e9};
-  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
+  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed in stages
   std::vector<std::vector<std::string>> together = {};                                          ///< see PlanOptions
   int max_blocks = PlanOptions().max_blocks;
   double gap = PlanOptions().gap;
   int best_plans = PlanOptions().best_plans;
-  std::filesystem::path plan = {};           ///< file of a plan that replaces the best one; empty: none
+  std::filesystem::path plan = {};           ///< file of a plan to pass to ModelPlan::use(); empty: none
   std::filesystem::path profile_cache = {};  ///< see MeasureOptions::cache
 };
 /// Visits the options that a training configuration can set.
 void visit(ModelPlanOptions& options, OptionVisitor& visitor);
 
-/// The division of a module into stages, which a Pipeline runs. A value, except that copies share constants of the graphs.
+/// The division of a module into the stages of a Pipeline. A value type, except that copies share the tensors of the captured graphs' constants.
 class ModelPlan {
  public:
   ModelPlan(graph::Graph training, graph::Graph evaluation, PlanResult result);
 
-  /// Explains why this plan was chosen; see tw::pipeline::explain().
+  /// Explains why best() was chosen; see tw::pipeline::explain().
   std::string explain() const;
   const PlanResult& result() const noexcept { return result_; }
   const Plan& best() const { return result_.best(); }
-  /// Replaces the best plan, for example by one that you have edited. @throws ContractError with the first of problems_of()
+  /// Makes `plan`, for example one that you have edited, the best plan: inserts it, with its predicted figures, at the front of result().plans. The
+  /// former best plan stays there as the second. @throws ContractError with the first problem if problems_of(plan, ...) finds any
   void use(Plan plan);
 
-  /// Options for a Pipeline.
+  /// Options for a Pipeline that runs the best plan.
   PipelineOptions options(uint64_t seed = 0) const;
-  /// Returns stage `index` of `module`, whose tensors it shares.
+  /// Returns stage `index` of the best plan. The stage shares its tensors with `module`.
   StageModel stage(const torch::nn::Module& module, int index) const;
 
  private:
@@ -61,20 +62,23 @@ class ModelPlan {
   PlanResult result_;
 };
 
-/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module lies on an accelerator,
-/// it must be this thread's current one; the example must lie there too, and the plan is for such devices.
-/// Parameters may have no memory (LibTorch's meta device): small random numbers replace them in measurements.
-/// @param forward calls the module; its inputs and outputs have rows. @param example the inputs of a batch
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module's tensors lie on an
+/// accelerator, it must be the current accelerator of this thread; the example must lie there, too, and the plan is for accelerators of that kind.
+/// Parameters and buffers may have no memory (LibTorch's meta device). In measurements, small random numbers replace them, or zeros if they are not
+/// floating-point.
+/// @param forward calls the module. The rows of its inputs and outputs, in the first dimension, are the samples of a batch. @param example the inputs
+/// of a batch
 /// @throws Error as graph::capture() and plan(const Profile&, ...) do
 ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example, const ModelPlanOptions& options);
 
-/// Makes one plan for all ranks: the ranks divide the measurements, and rank 0 plans. Collective.
+/// Makes one plan for all ranks: the ranks share the work of measuring, and rank 0 computes the plan. The other ranks get only the best plan.
+/// Collective.
 /// @param module, example with the same shapes on all ranks
 /// @throws Error on every rank if any rank fails
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 
-/// The same for a module whose forward() takes one tensor.
+/// plan() and plan_together() for a module whose forward() takes one tensor.
 /// ```
 /// auto planned = pipeline::plan(*model, example, {.devices = 4, .memory_bytes = 16e9, .micro_batches = 8});
 /// std::cout << planned.explain();

@@ -21,7 +21,7 @@ struct RankAction {
   int micro_batch = 0;  ///< micro-batch of a computation
   int peer = 0;         ///< the other rank of a message
   int group = 0;        ///< group of a collective: index in ActionLists::groups
-  int sequence = 0;     ///< number of a message among those from its sender to its receiver, or of a collective in its group
+  int sequence = 0;     ///< number of a message among the messages from its sender to its receiver, or of a collective in its group
 
   bool operator==(const RankAction&) const = default;
 };
@@ -35,12 +35,19 @@ struct ActionLists {
 /// Describes an action, for example as "gather 3 of group 1" or "receive of message 0 from rank 5".
 std::string name_of(const RankAction& action);
 
-/// Returns the problems of the lists; empty if all ranks reach the end of their lists. Checks for ranks and groups that do not exist, duplicates,
-/// backward passes before their forward passes, and messages that nobody receives. If there are none of these, executes the lists to find deadlocks:
-/// reports the ranks and actions of each cycle of ranks that wait for each other, and ranks that wait for an action that never comes.
+/// Returns the problems of the lists; empty if there are none. All ranks then reach the end of their lists. First checks for
+/// - ranks and groups that do not exist, and groups that contain a rank twice;
+/// - actions that occur twice in a list, and backward passes before their forward passes;
+/// - messages whose peer is the rank itself, and messages that are sent but not received;
+/// - collectives of a group that the rank is not in, or of another kind than on other ranks.
+/// If there are none of these, simulates the lists, and reports
+/// - each receive of a message that is not the oldest one in flight from the peer;
+/// - ranks that wait for an action that never comes;
+/// - each cycle of ranks that wait for each other, with their actions.
 ///
-/// Lists made from one global order of all messages and collectives never deadlock. Lists without problems also complete with non-blocking
-/// operations, if each rank waits for an operation at its place in the list or later.
+/// Lists cannot deadlock if they all follow one global order of messages and collectives, in which a send and its receive have the same place. Lists
+/// without problems also complete with non-blocking operations, if each rank starts an operation at the operation's place in the list, and waits for
+/// it there or later.
 std::vector<std::string> problems_of(const ActionLists& lists);
 
 }  // namespace tw::pipeline

@@ -7,7 +7,8 @@
 
 namespace tw::pipeline {
 
-/// The speed of a device. An operator takes flops / flops_per_second + bytes / bytes_per_second seconds, which is affine in the rows.
+/// The speed of a device. An operator that reads and writes `bytes` takes flops / flops_per_second + bytes / bytes_per_second seconds. This is affine
+/// in the rows.
 struct Rates {
   double flops_per_second = 1e13;
   double bytes_per_second = 1e12;  ///< memory bandwidth
@@ -17,7 +18,8 @@ struct Rates {
 };
 void visit(Rates& rates, OptionVisitor& visitor);
 
-/// The profile of an MLP in float32: `layers` Linear layers with bias, and a ReLU after each except the last. All but the last have `hidden` neurons.
+/// The profile of an MLP in float32: `layers` Linear layers with bias, and a ReLU after each except the last. All Linear layers but the last have
+/// `hidden` neurons.
 /// A matrix product of n rows has 2 * n * inputs * outputs flops forward and twice as many backward. A row is one sample.
 /// @param layers at least 1; the last one has `outputs` neurons
 Profile mlp_profile(int64_t hidden, int64_t layers, int64_t input, int64_t outputs, const Rates& rates);

@@ -16,7 +16,8 @@ struct Link {
 };
 void visit(Link& link, OptionVisitor& visitor);
 
-/// Seconds that a ring all-reduce of `bytes` takes over n replicas: 2 (n - 1) (latency + bytes / (n bandwidth)); 0 for one replica.
+/// Seconds that a ring all-reduce of `bytes` takes over n replicas; 0 for one replica. The formula is
+///   2 * (n - 1) * (latency_s + bytes / (n * bytes_per_second)).
 /// Ref: Patarasuk & Yuan 2009, ring all-reduce.
 double ring_all_reduce(int replicas, double bytes, const Link& link) noexcept;
 
@@ -26,7 +27,7 @@ struct Cluster {
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< memory of each device
   Link between_stages = {};                                       ///< link for activations and their cotangents
   Link within_stage = {};                                         ///< link for the all-reduce among replicas
-  /// Whether gradient buckets are reduced during a stage's last backward pass; otherwise after it.
+  /// Whether gradient buckets are reduced during a stage's last backward pass in a step; otherwise after that pass.
   bool overlapped_all_reduce = true;
 
   /// @throws ContractError naming the wrong field
@@ -35,7 +36,7 @@ struct Cluster {
 void visit(Cluster& cluster, OptionVisitor& visitor);
 
 /// Bytes of memory per byte of parameters in the profile. The default is Adam in float32: 4 + 4 + 8 bytes per 4-byte parameter. For mixed
-/// precision with 2-byte parameters, use 1, 1 and 6, since the optimizer also keeps a float32 copy.
+/// precision with 2-byte parameters, use 1, 1 and 6: the optimizer's 12 bytes include a float32 copy of the parameter.
 struct ParameterMemory {
   double weights = 1;
   double gradients = 1;

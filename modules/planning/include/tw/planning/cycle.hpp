@@ -9,11 +9,11 @@
 namespace tw::layer_parallel {
 
 struct CycleOptions {
-  /// nu, the number of relaxations before each restriction: 0 is F-relaxation, 1 is FCF-relaxation. `{0, 1}` relaxes on coarse levels only.
+  /// nu, the number of relaxations before each restriction: 0 is F-relaxation, 1 is FCF-relaxation. `{0, 1}` is FCF-relaxation on coarse levels only.
   PerLevel<int> relaxations = 1;
-  /// Whether the first iteration begins on the coarsest level, with the initial guess. It then predicts the solution there, and reports no residual.
+  /// Whether the first iteration begins on the coarsest level, with the initial guess. This iteration then solves there first, and has no residual.
   bool skip_downcycle = true;
-  /// 0: V-cycles. Otherwise F-cycles: during the ascent, this many V-cycles follow on every level between the coarsest and the finest.
+  /// 0: V-cycles. Otherwise F-cycles: during the ascent, this many V-cycles run on every level between the coarsest and the finest.
   int f_cycle = 0;
 
   /// @throws ContractError naming the wrong field.
@@ -21,10 +21,11 @@ struct CycleOptions {
 };
 void visit(CycleOptions& options, OptionVisitor& visitor);
 
-/// A part of an iteration, which all ranks execute together on one level.
+/// A part of an iteration. All ranks execute it together, on one level. In the formulas, u are the values at the points, v those that were copied
+/// from the finer level, f is the right-hand side, and w the relaxation weight. C is a C-point, and I is its index on the next level.
 struct Phase {
   enum class Kind {
-    relax,     ///< F- and then C-relaxation: u_C <- w (step(u_{C-1}) + f_C) + (1 - w) u_C
+    relax,     ///< F- and then C-relaxation: u_C <- w * (step(u_{C-1}) + f_C) + (1 - w) * u_C
     restrict,  ///< F-relaxation and residual r; then on level + 1: u = v = u_C, f_I = r_I + v_I - step(v_{I-1})
     inject,    ///< on level + 1: u = v = u_C, without f
     solve,     ///< the coarsest level, serially: u_I = step(u_{I-1}) + f_I

@@ -11,7 +11,8 @@
 
 namespace tw::layer_parallel {
 
-/// A setting that may differ between levels: `4`, or `{16, 4}` for the finest level and the next. The last value holds for all coarser levels.
+/// A setting that may differ between the levels of a multigrid: `4` for all levels, or `{16, 4}` for the finest level and the next. The last value
+/// also holds for all coarser levels.
 template <class T>
 class PerLevel {
  public:
@@ -24,7 +25,7 @@ class PerLevel {
 
   /// @param level 0 is the finest.
   const T& at(int level) const { return values_[std::min(static_cast<size_t>(level), size_ - 1)]; }
-  /// The values as passed. validate() of the options rejects an empty list.
+  /// The values as passed. They may be empty; validate() of the options struct then throws.
   std::span<const T> values() const noexcept { return {values_.data(), size_}; }
 
  private:

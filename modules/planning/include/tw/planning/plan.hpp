@@ -20,13 +20,13 @@ struct StageMemory {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;    ///< activations of all micro-batches in flight; without recomputation also the workspace of one backward pass
-  double recomputation = 0;  ///< recomputed activations and workspace of one backward pass; selective: also that micro-batch's activations
-  double communication = 0;  ///< buffers for input and output, one per direction (activations, cotangents), and gradient buckets of replicas
+  double recomputation = 0;  ///< recomputed activations and workspace of one backward pass; selective: also its micro-batch's kept inputs
+  double communication = 0;  ///< buffers for input and output, each for activations and for cotangents; with several replicas also gradient buckets
 
   double total() const noexcept { return weights + gradients + optimizer + activations + recomputation + communication; }
 };
 
-/// Predicted times in seconds and memory of one replica, for one micro-batch; times of the all-reduce are per batch.
+/// Predictions for one replica. Times are in seconds per micro-batch; those of the all-reduce are per batch.
 struct StageFigures {
   double forward_s = 0;
   double backward_s = 0;    ///< including recomputation
@@ -34,7 +34,7 @@ struct StageFigures {
   double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
   double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< part of the all-reduce that extends the batch's time
-  int in_flight = 0;        ///< maximum number of micro-batches whose activations the replica holds
+  int in_flight = 0;        ///< maximum number of micro-batches whose activations the replica holds at a time
   StageMemory memory = {};
 };
 
@@ -55,35 +55,36 @@ struct Plan {
   int micro_batches = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::vector<StagePlan> stages = {};
-  double step_s = 0;  ///< predicted time of a batch: forward and backward passes, and the exposed part of all-reduces
-  double bubble = 0;  ///< predicted share of the schedule in which a device is idle, mean over all devices
+  double step_s = 0;  ///< predicted seconds of a batch: forward and backward passes, and the exposed part of all-reduces
+  double bubble = 0;  ///< predicted share of the schedule's duration in which a device is idle, mean over all devices
 
   int devices() const;  ///< number of devices used
   /// Rows of the largest micro-batch.
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
 
-/// The schedule of a plan: stage i runs on device i, regardless of replicas.
+/// The schedule of a plan: stage i runs on device i, which stands for all replicas of the stage.
 Schedule schedule_of(const Plan& plan);
 
-/// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks that the hashes agree, that every
-/// operator is in one stage (without batch data: in every stage that uses it), that inputs lie in the same or an earlier stage, and that there are
-/// enough devices and rows for the replicas.
+/// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks the profile and the plan's
+/// numbers, that the hashes agree, and that there are enough devices and rows for the replicas. An operator with batch data, see Profile, must be in
+/// one stage, and its inputs in the same or an earlier stage. An operator without batch data must be in every stage that uses it.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 
 /// Returns `plan` with its figures. Simulates the schedule and then the all-reduce of each stage, which begins at the start or at the end of the
 /// stage's last backward pass, see Cluster::overlapped_all_reduce.
-/// A micro-batch of R rows on n replicas costs what ceil(R / n) rows cost. @throws ContractError with the first of problems_of()
+/// A micro-batch of R rows on n replicas costs the same as ceil(R / n) rows on one. @throws ContractError with the first problem if problems_of()
+/// finds any
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters = {});
 
-/// Simulates the schedule of a plan that has its figures, without all-reduces.
+/// Simulates the schedule of a plan with figures, see predicted(); without all-reduces.
 Simulation simulation_of(const Plan& plan);
-/// Describes a plan that has its figures: stages with times and memory, and a Gantt chart of the schedule.
+/// Describes a plan with figures, see predicted(): stages with times and memory, and a Gantt chart of the schedule.
 std::string describe(const Plan& plan, const Profile& profile);
 
 /// Readable JSON. Names operators singly or as ranges "first .. last" in the profile's order. Figures are written, but plan_from_json() ignores them.
 std::string to_json(const Plan& plan, const Profile& profile);
-/// Reads a plan without figures. @throws Error naming the field, or with the first of problems_of()
+/// Reads a plan, and leaves its figures unset. @throws Error naming a wrong field, or with the first problem if problems_of() finds any
 Plan plan_from_json(std::string_view text, const Profile& profile, int devices);
 
 /// "none", "selective", "full".

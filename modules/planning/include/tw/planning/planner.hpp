@@ -4,11 +4,14 @@
 // operators with batch data, in the profile's order, are cut into at most PlanOptions::max_blocks blocks of about equal weight, at places where few
 // bytes cross, in linear time. Stage: for each schedule and number of micro-batches m, the search over blocks, replicas and recomputation solves
 //
-//   minimise sum of tau + max of ((m - 1) tau + a), tau = forward + backward + transfers, a = exposed part of the all-reduce
+//   minimise (sum over stages of tau) + (maximum over stages of load)
+//     tau = forward + backward + transfers, load = (m - 1) * interval + exposed part of the all-reduce
+//     interval = tau; for gpipe, whose transfers overlap with computation, max(forward, transfer) + max(backward, transfer)
 //   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there.
 //
-// With the maximum bounded by t, dynamic programming from the last stage to the first is exact:
-//   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over stages whose load is at most t;
+// If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is the least sum of tau over s stages for the
+// blocks from b on, on at most d devices:
+//   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over first stages of n replicas whose load is at most t.
 // t decreases until no better plan can exist. Then the best plans' action lists are simulated, and the simulated time decides.
 // Ref: Tanaka et al. 2021, arXiv 2103.16063 (the three phases); Zheng et al. 2022, arXiv 2201.12023 (the bound t).
 #pragma once
@@ -21,13 +24,13 @@ namespace tw::pipeline {
 
 struct PlanOptions {
   int64_t batch = 1;                          ///< rows per step, over all devices
-  std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to the batch, at most 4096, and divisors of the batch up to 64
+  std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to min(batch, 4096), and divisors of the batch up to 64
   std::optional<ScheduleKind> schedule = {};  ///< unset: tries gpipe and 1f1b
   std::optional<int> max_stages = {};         ///< unset: the number of devices
   std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any number, with replicas
   ParameterMemory parameters = {};
-  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed
-  /// Groups of operator names; a group must be in one stage, together with all operators between them in the profile's order.
+  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed in stages
+  /// Groups of operator names. A group must be in one stage, together with all operators between its first and last one in the profile's order.
   std::vector<std::vector<std::string>> together = {};
   int max_blocks = 128;
   double gap = 0.005;   ///< relative optimality gap that the search over stages may leave; 0: exact
@@ -41,7 +44,7 @@ void visit(PlanOptions& options, OptionVisitor& visitor);
 /// The numbers of micro-batches to try.
 std::vector<int> micro_batch_counts(const PlanOptions& options);
 
-/// Step times of the best plan without one of the limits, in seconds.
+/// For each limit, the step time in seconds of the best plan without that limit.
 struct Relaxations {
   double memory = 0;      ///< with unlimited device memory
   double links = 0;       ///< with instant transfers between stages
@@ -65,8 +68,8 @@ struct PlanResult {
 };
 
 /// Returns the best plans. @throws ContractError for invalid arguments
-/// @throws Error if no plan fits, naming the operator that does not fit, the missing bytes, and the smallest sufficient number of devices, if there
-/// is one; also if the model cannot be cut into PlanOptions::stages stages
+/// @throws Error if no plan fits. Where known, it names operators that do not fit, the missing bytes, and the smallest sufficient number of devices.
+/// Also if the model cannot be cut into PlanOptions::stages stages
 PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOptions& options);
 
 /// Explains the best plan: stages with times and memory, a Gantt chart, the reasons for it, the cost of the next best, and the limiting resource.

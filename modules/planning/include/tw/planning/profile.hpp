@@ -21,7 +21,7 @@ struct Affine {
 /// An operator: uses outputs of earlier operators and has one output.
 struct ProfiledOperator {
   std::string name = {};             ///< unique, without " .. "
-  std::vector<int> inputs = {};      ///< indices of earlier operators; -1: the model's input. For operators that do not depend on it, see Profile
+  std::vector<int> inputs = {};      ///< indices of earlier operators; -1: the model's input, on which an operator need not depend, see Profile
   std::vector<int> parameters = {};  ///< indices in Profile::parameters; operators may share them
   Affine forward = {};               ///< seconds
   Affine backward = {};              ///< seconds, for all gradients
@@ -29,7 +29,8 @@ struct ProfiledOperator {
   Affine output_bytes = {};
   Affine saved_bytes = {};      ///< saved by autograd for the backward pass; a tensor saved by several operators counts once
   Affine workspace_bytes = {};  ///< peak of other memory in the backward pass: cotangents, gradients before accumulation, scratch
-  /// Bytes held until the part `weights` runs, if that is later: the operator's input and cotangent. An input of several operators counts once.
+  /// Bytes held until the part `weights` runs, if it runs later than the rest of `backward`: the operator's inputs and the cotangent of its output.
+  /// An input of several operators counts once.
   Affine waiting_bytes = {};
 
   bool operator==(const ProfiledOperator&) const = default;
@@ -42,27 +43,28 @@ struct ProfiledParameter {
   bool operator==(const ProfiledParameter&) const = default;
 };
 
-/// Operators in a topological order. An operator that does not depend on the model's input is cheap to duplicate: every stage that uses it computes
-/// it, and nothing is sent.
+/// Operators in a topological order. An operator that depends on the model's input uses batch data. One without batch data is cheap to duplicate:
+/// every stage that uses its output computes it, and nothing is sent.
 struct Profile {
   std::string hash = {};  ///< hash of the model's graph
   Affine input_bytes = {};
   std::vector<ProfiledOperator> operators = {};
   std::vector<ProfiledParameter> parameters = {};
-  /// Operators that are model outputs in addition to the last one; -1: the model's input. Stages forward them to the last stage.
+  /// Operators whose outputs are outputs of the model, in addition to the last operator's; -1: the model's input. Stages forward these outputs to the
+  /// last stage.
   std::vector<int> outputs = {};
 
   bool operator==(const Profile&) const = default;
-  /// @throws ContractError with the first of problems_of()
+  /// @throws ContractError with the first problem if problems_of() finds any
   void validate() const;
 };
 
-/// Problems of the profile, each with its field; empty: none.
+/// Problems of the profile, each naming the wrong field; empty: none.
 std::vector<std::string> problems_of(const Profile& profile);
 
-/// Writes costs as pairs [fixed, per row]. The format has version 2, which added `weights_s` and `waiting_bytes`.
+/// JSON, with costs as pairs [fixed, per row]. The format has version 2, which added `weights_s` and `waiting_bytes`.
 std::string to_json(const Profile& profile);
-/// @throws Error naming the field
+/// The inverse of to_json(). @throws Error naming the wrong field
 Profile profile_from_json(std::string_view text);
 
 }  // namespace tw::pipeline

@@ -8,15 +8,14 @@ namespace tw::pipeline {
 ///
 /// | | keeps | computes again | memory |
 /// |---|---|---|---|
-/// | none | what autograd keeps | nothing | (k - 1) saved(stage) + peak(stage) |
-/// | selective | the inputs of its segments | each segment, right before its backward pass | (k - 1) kept(stage) + max (kept + peak)(segment) |
-/// | full | its input | its forward pass, right before its backward pass | k input(stage) + peak(stage) |
+/// | none | what autograd keeps | nothing | (k - 1) * saved(stage) + peak(stage) |
+/// | selective | inputs of its segments | each segment, right before its backward pass | (k - 1) * kept(stage) + max over segments of (kept + peak) |
+/// | full | its input | its forward pass, right before its backward pass | k * input(stage) + peak(stage) |
 ///
 /// If the backward pass directly follows the forward pass, the last segment (for full: everything) is not recomputed.
-/// kept(segment): the inputs of a segment and of earlier ones, which the backward pass has not freed yet. kept(stage): the inputs of all its
-/// segments.
-/// peak: maximum memory during a backward pass: saved tensors, cotangents, scratch, and gradients before accumulation.
-/// With recomputation, outputs must not depend on buffers that the stage itself changes in training.
+/// kept(segment): bytes of the inputs of the segment and of earlier ones, which the backward pass frees later. kept(stage): those of all segments.
+/// peak: maximum bytes during a backward pass: saved tensors, cotangents, scratch, and gradients before accumulation.
+/// Recomputation uses the values that buffers had in the forward pass. It is an error if a recomputed forward pass changes a parameter.
 /// Ref: Chen et al. 2016, arXiv 1604.06174.
 enum class Recompute { none, selective, full };
 

@@ -12,9 +12,9 @@ namespace tw::pipeline {
 struct Action {
   enum class Kind {
     forward,          ///< uses the previous stage's activations, computes those for the next stage
-    backward,         ///< uses cotangents from the next stage, computes those for the previous stage and this stage's gradients
+    backward,         ///< uses cotangents from the next stage, computes those for the previous stage and the gradients of this stage's parameters
     backward_input,   ///< the half of a backward pass that computes the cotangents for the previous stage
-    backward_weight,  ///< the other half, at any later time: computes this stage's gradients
+    backward_weight,  ///< the other half, at any later time: computes the gradients of this stage's parameters
   };
   Kind kind = Kind::forward;
   int stage = 0;
@@ -23,12 +23,12 @@ struct Action {
   bool is_forward() const noexcept { return kind == Kind::forward; }
   /// Whether the action computes the cotangents for the previous stage.
   bool makes_cotangents() const noexcept { return kind == Kind::backward || kind == Kind::backward_input; }
-  /// Whether the stage holds nothing of the micro-batch after the action.
+  /// Whether the stage holds no data of the micro-batch after the action.
   bool frees() const noexcept { return kind == Kind::backward || kind == Kind::backward_weight; }
   bool operator==(const Action&) const = default;
 };
 
-/// The action lists of a pipeline. Stages and micro-batches are numbered from 0; there are at most `stages` devices.
+/// The action lists of a pipeline. Stages and micro-batches are numbered from 0. A device may run several stages.
 struct Schedule {
   int stages = 0;
   int micro_batches = 0;
@@ -41,16 +41,17 @@ struct Schedule {
 
 /// All forward passes, then all backward passes. A stage holds the activations of all micro-batches at once. Ref: Huang et al. 2019, arXiv
 /// 1811.06965.
-/// @throws ContractError for fewer than one stage or micro-batch, as do the other schedules
+/// @throws ContractError for fewer than one stage or micro-batch. The other schedules throw it, too
 Schedule gpipe(int stages, int micro_batches);
-/// Runs backward passes as early as possible: stage i begins with `stages` - 1 - i forward passes and then alternates. Takes the same time as
-/// gpipe(), but stage i holds activations of at most min(micro_batches, stages - i) micro-batches. Ref: Narayanan et al. 2019, PipeDream-flush; arXiv
-/// 2104.04473.
+/// Runs backward passes as early as possible: stage i begins with `stages` - 1 - i forward passes, and then alternates forward and backward passes.
+/// Stage i holds activations of at most min(micro_batches, stages - i) micro-batches. With equal stages and instant transfers, the schedule takes the
+/// same time as gpipe(). Ref: Narayanan et al. 2019, PipeDream-flush; arXiv 2104.04473.
 Schedule one_forward_one_backward(int stages, int micro_batches);
-/// Like one_forward_one_backward(), but with backward passes in two halves. Stage i delays each weights' half by i micro-batches, so that it runs
-/// when the stage would otherwise wait for cotangents. With at least as many micro-batches as stages, each device is idle for
-/// (stages - 1) max(F, F + B - 2 W), where W is the weights' part of a backward pass B. A stage holds data of at most min(micro_batches, stages)
-/// micro-batches, each until its last half; this is the maximum of the first stage of one_forward_one_backward().
+/// Like one_forward_one_backward(), but with backward passes in two halves. Stage i delays each weights' half by i micro-batches: the half then runs
+/// when the stage would otherwise wait for cotangents. With equal stages, instant transfers, and micro_batches >= stages, each device is idle for
+///   (stages - 1) * max(F, F + B - 2 * W),
+/// where a forward pass takes F, a whole backward pass B, and its weights' half W. A stage holds data of a micro-batch until the weights' half has
+/// run: at most min(micro_batches, stages) micro-batches at a time, like the first stage of one_forward_one_backward().
 /// Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
@@ -61,10 +62,11 @@ Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
 const char* name_of(ScheduleKind kind) noexcept;
 const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
 
-/// One line per device, such as "0F0 0F1 0B0 0I1 0W1": stage; F, B, or I and W for the halves of inputs and of weights; micro-batch.
+/// One line per device, such as "0F0 0F1 0B0 0I1 0W1". An action is its stage, a letter and its micro-batch. F is a forward pass,
+/// B a backward pass, I and W are the inputs' and the weights' half of a backward pass.
 std::string to_text(const Schedule& schedule);
-/// The inverse of to_text(); counts the stages and micro-batches that occur. Ignores empty lines and comments that begin with #.
-/// @throws Error naming the line and the invalid text
+/// The inverse of to_text(). Schedule::stages is the largest stage that occurs, plus 1; likewise for micro-batches. Ignores empty lines and comments
+/// that begin with #. @throws Error naming the line and the invalid text; also for a text without actions
 Schedule schedule_from_text(std::string_view text);
 
 }  // namespace tw::pipeline

@@ -7,12 +7,12 @@
 namespace tw::pipeline {
 
 /// Problems of a schedule; empty: it runs to completion. Checks for stages on two devices or none, and for computations that are missing, duplicate
-/// or out of order. Executes the lists to find deadlocks.
-/// @param channel_capacity maximum number of micro-batches in flight between two stages before the sender waits, at least 1
+/// or out of order. If there are none of these, simulates the action lists to find deadlocks.
+/// @param channel_capacity maximum number of micro-batches in flight from one stage to another before the sender waits, at least 1
 std::vector<std::string> problems_of(const Schedule& schedule, int channel_capacity = 1);
 
-/// For each stage, the maximum number of micro-batches of which it holds data at a time. It holds data of a micro-batch from its forward pass to the
-/// end of its backward pass, or of the last half. @param schedule without problems, see problems_of()
+/// For each stage, the maximum number of micro-batches of which it holds data at a time. A stage holds data of a micro-batch from the forward pass to
+/// the end of the backward pass or, in two halves, of the weights' half. @param schedule without problems, see problems_of()
 std::vector<int> max_in_flight(const Schedule& schedule);
 
 }  // namespace tw::pipeline

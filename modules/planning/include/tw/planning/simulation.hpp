@@ -12,7 +12,7 @@ struct PassTimes {
   double forward = 1;
   double backward = 2;
   double weights = 0;   ///< the part of `backward` that the weights' half takes
-  double transfer = 0;  ///< transfer to the next stage, and of cotangents back; one at a time per direction, overlaps computation
+  double transfer = 0;  ///< transfer of activations to the next stage, or of cotangents back; one at a time per direction, while devices compute
 };
 
 struct Simulation {
@@ -25,18 +25,18 @@ struct Simulation {
   std::vector<std::vector<Span>> devices;
   double duration = 0;  ///< from the start of the first action to the end of the last
 
-  /// Idle time of the device.
+  /// The part of `duration` in which the device is idle.
   double bubble(size_t device) const;
 };
 
 /// Simulates `schedule`: each action begins when its device is free and its inputs have arrived.
-/// @param times by stage. @throws ContractError for a schedule with problems, see problems_of()
+/// @param times one per stage. @throws ContractError for a wrong number of `times`, or a schedule with problems, see schedule_check.hpp
 Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& times);
 
-/// A Gantt chart of `width` characters with one line per device. A forward pass is drawn as the last digit of its micro-batch, a backward pass as
-/// a lower-case letter (a for micro-batch 0), and the weights' half of a backward pass as a capital letter.
+/// A Gantt chart with one line per device; its time axis is `width` characters wide. A forward pass is drawn as the last digit of its micro-batch. A
+/// backward pass, or its inputs' half, is drawn as a lower-case letter (a for micro-batch 0), and a weights' half as a capital letter.
 std::string gantt_text(const Simulation& simulation, int width = 100);
-/// The same as an SVG drawing.
+/// The Gantt chart as an SVG drawing.
 std::string gantt_svg(const Simulation& simulation);
 
 }  // namespace tw::pipeline

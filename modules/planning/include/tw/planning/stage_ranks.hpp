@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stage of each rank, and its rows of a batch. Pure.
+// The stage of each rank, and the rows of a batch that each rank processes. Pure.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,13 +16,14 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// The i-th of n nearly equal parts of `all`: the first parts have one row more, and parts are empty if n exceeds the number of rows.
+/// Part i, from 0, of n nearly equal parts of `all`. If n does not divide the number of rows, the first parts have one row more; the last
+/// parts are empty if n exceeds that number.
 inline Rows part_of(Rows all, int64_t n, int64_t i) {
   const auto begin = [&](int64_t k) { return all.begin + all.count() / n * k + std::min(k, all.count() % n); };
   return {begin(i), begin(i + 1)};
 }
 
-/// A rank of a neighbouring stage, and the rows that both ranks process.
+/// A rank of a neighbouring stage, and the rows that both this rank and that one process.
 struct Peer {
   int rank = 0;
   Rows rows;
@@ -44,7 +45,7 @@ class StageRanks {
 
   /// The rows of a micro-batch that `rank` processes: its replica's part.
   Rows share(Rows micro_batch, int rank) const;
-  /// The ranks of `stage` that process some of the rows `mine`, in row order. Empty for a stage that does not exist.
+  /// The ranks of `stage` that process some of the rows `mine` of `micro_batch`, in row order. Empty for a stage that does not exist.
   std::vector<Peer> peers(int stage, Rows micro_batch, Rows mine) const;
 
  private:

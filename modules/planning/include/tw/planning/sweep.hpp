@@ -8,13 +8,13 @@
 namespace tw::layer_parallel {
 
 enum class SweepKind {
-  intervals,  ///< from every C-point through its interval to the next C-point: F- and C-relaxation, and residuals
-  fill,       ///< from every C-point to the F-points of its interval
-  all,        ///< every step once, in order; on the coarsest level, the serial solution
+  intervals,  ///< steps from every C-point through its interval to the next C-point: F- and C-relaxation, and residuals
+  fill,       ///< steps from every C-point to the F-points of its interval
+  all,        ///< every step; each C-point's stored value starts a run of steps. On the coarsest level: one run, the serial solution
   each,       ///< every step separately, from the stored value of its first point
 };
 
-/// Independent runs of steps: run i consists of the steps first + i * spacing + (0 to length - 1).
+/// Independent runs of consecutive steps: run i, from 0 to count - 1, consists of the `length` steps from first + i * spacing on.
 struct Runs {
   int64_t first = 0;
   int64_t count = 0;
@@ -32,7 +32,7 @@ struct Action {
     send_point,      ///< sends the value of `point`, whose home is this rank, to `peer`, which executes the step from there
     receive_point,   ///< receives the value of `point` from its home `peer`
     march,           ///< executes `runs`
-    send_result,     ///< sends the result of the last step to `peer`, the home of `point`
+    send_result,     ///< sends the value of `point`, which this rank's last step has computed, to its home `peer`
     receive_result,  ///< receives the result for `point` from `peer`, which executed the step
   };
   Kind kind;
@@ -43,8 +43,8 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// The actions of `rank`. In this order values arrive before they are needed, and C-points are read before the sweep replaces them. Receives may be
-/// posted early.
+/// The actions of `rank`, in order: values arrive before they are needed, and C-points are read before the sweep replaces them. Receives may be
+/// posted earlier.
 std::vector<Action> plan_sweep(const LevelPlan& plan, int level, SweepKind kind, int rank);
 
 /// The cost of a sweep for one rank.

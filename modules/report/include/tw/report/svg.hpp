@@ -21,11 +21,11 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// Rotates a text clockwise by `degrees` around a point.
+/// The attribute that rotates an element, such as a text, clockwise by `degrees` around a point.
 Attribute turned(double degrees, Point around);
 
-/// An SVG drawing. Lengths are in pixels, from the left and the top. Later elements cover earlier ones. Texts are plain and escaped. A tip is shown
-/// when the pointer rests on its element.
+/// An SVG drawing. Lengths are in pixels, from the left and the top. Later elements cover earlier ones. Pass plain text: it is escaped here. A
+/// browser shows `tip` while the pointer rests on the element.
 class Svg {
  public:
   Svg(double width, double height) : width_(width), height_(height) {}
@@ -42,12 +42,12 @@ class Svg {
   void curve(Point from, Point control, Point other_control, Point to, const std::string& colour, const Attributes& more = {});
   void begin_group(const Attributes& attributes);
   void end_group() { content_ += "</g>\n"; }
-  /// Draws all of `other` above the present content.
+  /// Draws all elements of `other` on top of those drawn so far.
   void add(const Svg& other) { content_ += other.content_; }
 
-  /// The drawing as part of an HTML page, with the page's style; a wide drawing scrolls.
+  /// The drawing as HTML for part of a page. It has the page's style, and scrolls sideways if it is wider than the page.
   std::string in_page() const;
-  /// The drawing as a file: on white, in a 12-pixel sans-serif font.
+  /// The content of an SVG file: the drawing on a white background, with texts in a 12-pixel sans-serif font.
   std::string file() const;
 
  private:

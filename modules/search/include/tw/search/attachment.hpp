@@ -17,17 +17,18 @@ class Optimizer;
 
 namespace tw::search {
 
-/// The tensors that a trial needs to resume after a pause, or to continue from a copy of another trial. Each rank of a worker attaches its own.
+/// The tensors that a trial needs to resume after a pause, or to continue from a copy of another trial. Each rank on which the trial runs attaches
+/// its own tensors.
 struct Attachment {
-  std::function<std::vector<NamedShard>()> shards;                          ///< the current tensors; they share memory with their owner
-  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly these names; null: it already does
-  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< called after these shards have been filled; null: nothing else to do
+  std::function<std::vector<NamedShard>()> shards;                          ///< returns the tensors themselves, not copies
+  std::function<void(const std::vector<std::string>& names)> prepare = {};  ///< makes shards() return exactly these names; null: not needed
+  std::function<void(const std::vector<NamedShard>& shards)> apply = {};    ///< called once these shards have the stored values; null: not needed
 };
 
-/// Attaches tensors as they are.
+/// Attaches exactly these tensors.
 Attachment attachment_of(std::vector<NamedTensor> tensors);
-/// Attaches parameters, buffers and the optimizer's state, but not its learning rate and other options. OptimizerState must support the optimizer.
-/// Borrows both arguments for as long as the trial lasts.
+/// Attaches the parameters and buffers of `module` and the state of `optimizer`, without its learning rate and other options. OptimizerState
+/// (<tw/state/optimizer_state.hpp>) must support the optimizer. Borrows both arguments until the objective returns.
 Attachment attachment_of(const torch::nn::Module& module, torch::optim::Optimizer& optimizer);
 
 }  // namespace tw::search

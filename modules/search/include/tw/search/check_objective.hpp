@@ -23,12 +23,12 @@ struct ObjectiveCheck {
   double slowest_seconds = 0;
 };
 
-/// Tests whether an objective is what a search assumes: it throws nothing, its losses and reports are finite, and its steps ascend. Repeating a trial
-/// must return the same values bit by bit, whatever was evaluated in between; draw random numbers from trial.rng(). Also measures the cost of an
-/// evaluation.
-/// Collective over `comm`, whose ranks evaluate together like one worker. @return the same on all ranks
-/// @throws ContractError on every rank for wrong options, and for a space or options that differ between ranks, naming these ranks and what
-/// differs
+/// Tests whether an objective meets the assumptions of a search: it throws nothing, its losses and reports are finite, and the steps of its reports
+/// ascend. A repeated trial must return and report the same values bit by bit, whatever was evaluated in between; draw random numbers from
+/// trial.rng(). Also measures how long an evaluation takes.
+/// Collective over `comm`. Its ranks evaluate each trial together, as one worker. @return the same on all ranks
+/// @throws ContractError on every rank if options are wrong, or if the space or options differ between ranks; the message names the wrong option, or
+/// these ranks and the difference
 ObjectiveCheck check_objective(const Communicator& comm, const Space& space, const Objective& objective, const ObjectiveCheckOptions& options = {});
 
 }  // namespace tw::search

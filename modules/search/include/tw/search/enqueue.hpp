@@ -8,11 +8,11 @@
 
 namespace tw::search {
 
-/// Makes a search try a configuration before its own proposals, but after Space::starts(). The search may be running, or start later. Its workers
-/// check the queue when they begin a trial, at most ten times a second. The trial counts as one of the search's evaluations. Parameters that are not
-/// named get their initial value, or else the first choice or the middle of their scale. A configuration that does not fit the space is refused with
-/// a warning when its turn comes.
-/// @param folder the search's journal. @return the number of the configuration in the queue, from 0
+/// Makes a search try a configuration after Space::starts(), but before the search's own proposals. The search may be running, or start later. Each
+/// worker of the search checks the queue when it begins a trial, except in the 0.1 s after it found the queue empty. The trial counts as one of the
+/// search's evaluations. Parameters that `configuration` does not name get their initial value or, without one, the first choice or the middle of
+/// their scale. A configuration that does not fit the space is refused with a warning when its turn comes.
+/// @param folder the folder of the search's journal. @return the number of the configuration in the queue, from 0
 /// @throws FileError
 int64_t enqueue(const std::filesystem::path& folder, const NamedTexts& configuration);
 

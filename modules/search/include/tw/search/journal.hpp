@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The history of a search on disk: a folder with one append-only file of records per worker.
+// The history of a search on disk: a folder of append-only files with records. Each worker has one file per epoch (JournalHeader::epoch).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,25 +11,26 @@ namespace tw::search {
 
 /// Whether a trial may have caused the loss of its process.
 enum class Blame : uint8_t {
-  none,    ///< a signal asked the process to end, for example after another process had ended by itself
-  shared,  ///< this trial or another that ran at the time may have caused it
-  sole,    ///< no other trial that ran can have caused it
+  none,    ///< not this trial: a signal asked its process to end, for example after another process had crashed
+  shared,  ///< this trial or another that ran at the time may have caused the loss
+  sole,    ///< only this trial can have caused the loss
 };
 
 /// One entry of a worker's file.
 struct Record {
+  /// The event and, after the colon, the fields that hold its data. Files store these numbers; 10 is unused.
   enum class Kind : uint8_t {
-    start,       ///< an evaluation begins: trial, values, tag; `again` if it had begun before
-    end,         ///< a trial ends: trial, loss, objectives, violation, state, seconds, failure message, constraints
+    start,       ///< an evaluation begins: trial, values, tag, `again` (whether the trial had begun before)
+    end,         ///< a trial ends: trial, loss, objectives, violation, state, seconds, message (why it failed or is infeasible), constraints
     report,      ///< a running trial reports: trial, step, value
     arrival,     ///< another worker's individual was added to this worker's island: trial, moves
     departure,   ///< an individual no longer counts on this island, because it has moved or a copy has replaced it: trial, moves
-    adoption,    ///< an individual, known before or not, counts on this island from now on, and this worker is responsible for it
-    pause,       ///< the running trial pauses
-    resume,      ///< a paused trial resumes
-    copy,        ///< a paused trial continues from the state of another, with its own values: trial, step, values, original
+    adoption,    ///< an individual, perhaps known before, now counts on this island, and this worker is responsible for it: individual, from
+    pause,       ///< the running trial pauses: trial
+    resume,      ///< a paused trial resumes: trial
+    copy,        ///< a paused trial continues from the state of trial `original`, with new values: trial, step, values, original
     loss,        ///< a trial's process was lost: trial, blame. Written when the search resumes
-    known = 11,  ///< a warm-start result from elsewhere. Files hold the numbers of these kinds; 10 is unused
+    known = 11,  ///< a result from SearchOptions::warm_start: individual
   };
   Kind kind = Kind::start;
   double time = 0;  ///< seconds since the Unix epoch
@@ -44,16 +45,16 @@ struct Record {
   std::vector<double> constraints = {};  ///< constraint values that an evaluation returned
 };
 
-/// The header of a file, which identifies the search and worker that it belongs to.
+/// The header of a file: the search and the worker to which the file belongs.
 struct JournalHeader {
   uint64_t space = 0;  ///< Space::hash()
   uint64_t seed = 0;
-  int32_t epoch = 0;  ///< number of the layout of islands and workers, from 0
+  int32_t epoch = 0;  ///< number of this layout of islands and workers in the search, from 0
   int32_t worker = 0;
   std::vector<int32_t> islands = {};         ///< number of workers of each island
   std::vector<std::string> objectives = {};  ///< SearchOptions::objectives
   int64_t evaluations = 0;                   ///< SearchOptions::evaluations when the epoch began; the propagators were made for this number
-  int64_t first_trial = 0;                   ///< first trial of the epoch; worker w of n has the trials first_trial + w + k n
+  int64_t first_trial = 0;                   ///< first trial of the epoch; worker w of n has the trials first_trial + w + k * n, k = 0, 1, ...
   std::vector<int32_t> ranks = {};           ///< number of ranks of each worker
   std::string propagator_reason = {};        ///< the propagator and the reason for choosing it, for display only
 
@@ -64,17 +65,17 @@ struct JournalFile {
   std::filesystem::path path;
   JournalHeader header = {};
   std::vector<Record> records = {};
-  int64_t bytes = 0;  ///< bytes of complete records; excludes a write that was cut off
+  int64_t bytes = 0;  ///< bytes up to the end of the last complete record, without a write that was cut off
 };
 
 /// Paths of the journal files in `folder`, in no particular order, readable or not. Empty if the folder does not exist.
 std::vector<std::filesystem::path> journal_files(const std::filesystem::path& folder);
 
-/// The contents of the files, sorted by epoch and worker. Leaves out files whose header was cut off.
+/// Reads all journal files in `folder`, sorted by epoch and worker. Leaves out files whose header was cut off.
 /// @throws FileError for a file that cannot be read, is not a journal, or is damaged (a complete record follows an invalid one)
 std::vector<JournalFile> read_journal(const std::filesystem::path& folder);
 
-/// Appends to one file. Once write() has returned, its records survive the end of the process, however it ends.
+/// Appends to one file. Records that write() has written survive even a crash of the process.
 class JournalWriter {
  public:
   /// @param bytes number of bytes to keep of an existing file; 0: create a new one with the header. @throws FileError
@@ -87,14 +88,14 @@ class JournalWriter {
   /// @param constraints the value of each constraint, met or not
   void end(const Individual& individual, const std::string& message, const std::vector<double>& constraints = {});
   void report(int64_t trial, int64_t step, double value);
-  /// @param kind arrival or departure; pause or resume, without moves
+  /// @param kind arrival, departure, pause or resume. @param moves only for arrival and departure
   void note(Record::Kind kind, int64_t trial, int32_t moves = 0);
   /// @param from island that the individual comes from
   void adopt(const Individual& individual, int32_t from);
   void copy(const Individual& individual, int64_t step, int64_t original);
   void record_loss(int64_t trial, Blame blame);
   void record_known(const Individual& individual);
-  /// Writes pending records. @throws FileError, for example if the disk is full; another call may then write the rest
+  /// Writes the records that the functions above have added. @throws FileError, for example if the disk is full; another call may then write the rest
   void write();
 
  private:

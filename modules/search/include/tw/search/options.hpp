@@ -16,17 +16,17 @@
 
 namespace tw::search {
 
-/// Which individual a worker sends to another island, and which one a copy replaces.
+/// How a worker chooses the individual that it sends to another island, or the one that a copy replaces.
 enum class Pick { best, worst, uniform };
 
-/// After each evaluation a worker may send one individual, which it evaluated or received, to another island.
+/// After each evaluation, a worker may send an individual to another island: one that it has evaluated, or received from another island.
 struct MigrationOptions {
   double probability = 0.05;
-  bool copies = false;  ///< pollination: a copy is sent and replaces another individual there. Otherwise the individual moves
+  bool copies = false;  ///< true (pollination): a copy is sent, and replaces an individual of the other island. false: the individual itself moves
   Pick emigrant = Pick::best;
   Pick replaced = Pick::worst;  ///< the individual that a copy replaces
-  /// One row per island: the weights of all islands as destinations, in any unit, 0 for itself. With no row or an empty one, all other islands are
-  /// equally likely.
+  /// Row i: the weights of all islands as destinations from island i, in any unit, with 0 for island i itself. If row i is missing or empty, all
+  /// other islands are equally likely.
   std::vector<std::vector<double>> topology = {};
 };
 void visit(MigrationOptions& migration, OptionVisitor& visitor);
@@ -34,24 +34,25 @@ void visit(MigrationOptions& migration, OptionVisitor& visitor);
 /// The search, island and worker for which a propagator is made.
 struct WorkerContext {
   const Space& space;
-  int64_t evaluations = 0;  ///< SearchOptions::evaluations when the journal began; 0: no limit
-  uint64_t seed = 0;        ///< seed of the island, in this layout
+  int64_t evaluations = 0;  ///< SearchOptions::evaluations when the current epoch began (JournalHeader::epoch); 0: no limit
+  uint64_t seed = 0;        ///< seed of the island; another epoch has another seed
   int worker = 0;           ///< index of the worker in its island
-  int workers = 1;
+  int workers = 1;          ///< number of workers of the island
   int island = 0;
   size_t objectives = 1;
 };
 
 /// All trials run to their ends.
 struct RunToEnd {};
-/// Makes the rule that stops trials early: `[] { return median_rule(); }`.
+/// Makes the rule that stops trials early, for example `[] { return median_rule(); }`.
 using StoppingFactory = std::function<std::unique_ptr<StoppingRule>()>;
 /// What happens to trials that report: one of
 /// - RunToEnd
 /// - a StoppingFactory
-/// - PromotionOptions: trials pause at rungs; those among the best 1/eta of a rung are resumed, before new ones begin
-/// - PopulationTrainingOptions: the trials of an island are the members of a population. Those of one worker train in turn, and bad members
-///   continue from the states of good ones. `evaluations` is the number of members, which cover the space evenly unless `propagator` determines them
+/// - PromotionOptions: trials pause at certain steps (rungs). A trial among the best 1/eta at its rung is resumed before new trials begin
+/// - PopulationTrainingOptions: the trials of an island are the members of a population. Each worker trains its members in turn, and bad members
+///   continue from the states of good ones. `evaluations` is the number of members on all islands. They cover the space evenly unless `propagator`
+///   determines them
 using Scheduler = std::variant<RunToEnd, StoppingFactory, PromotionOptions, PopulationTrainingOptions>;
 
 struct SearchOptions {
@@ -61,39 +62,39 @@ struct SearchOptions {
   std::vector<int> worker_ranks = {};  ///< number of ranks of each worker, in rank order, if they differ
 
   // The search ends at the first of these limits. Set at least one of `evaluations` and `seconds`.
-  int64_t evaluations = 0;                                   ///< total over all workers and earlier runs; 0: no limit
+  int64_t evaluations = 0;                                   ///< total over all workers, including earlier runs; 0: no limit
   double seconds = std::numeric_limits<double>::infinity();  ///< duration of this run; trials in flight are finished
-  double target = -std::numeric_limits<double>::infinity();  ///< a loss that is good enough
+  double target = -std::numeric_limits<double>::infinity();  ///< a loss that is good enough: the search ends when a trial reaches it
 
-  /// Names of the values that the objective returns, in order; all are minimised. One or none: a loss. With several, no trial stops early.
+  /// Names of the values that the objective returns, in order; all are minimised. One or none: the objective returns a single loss. With several,
+  /// `scheduler` must be RunToEnd, and `target` must not be set.
   std::vector<std::string> objectives = {};
 
   uint64_t seed = 0;
-  /// Folder of the journal. A search that it holds is continued. A relative path refers to the working directory when the Search is constructed.
-  /// Empty: no journal.
+  /// Folder of the journal; empty: no journal. If the folder already holds a search, that search is continued. A relative path refers to the working
+  /// directory when the Search is constructed.
   std::filesystem::path journal = {};
-  /// Results from elsewhere, received like migrants at the start: the folder of another search's journal, or a CSV file. The CSV has a column for
-  /// each parameter and a column `loss`, or one for each of several objectives. Other columns, and results that do not fit the space, are ignored.
-  /// Empty: none.
+  /// Results from elsewhere, received like migrants before the first proposal: the folder of another search's journal, or a CSV file. Empty: none.
+  /// The CSV file has a column for each parameter, and a column `loss` or, with several objectives, one for each. If it has a column `state`, only
+  /// complete and pruned trials are used. Other columns, and results that do not fit the space, are ignored.
   std::filesystem::path warm_start = {};
-  int max_attempts = 2;           ///< a trial has failed once its process was lost this many times and no other trial can be the cause
-  bool allow_duplicates = false;  ///< whether configurations may be repeated, for noisy losses; otherwise new ones come first (Distinct)
+  int max_attempts = 2;           ///< a trial fails after this number of process losses that no other trial can have caused
+  bool allow_duplicates = false;  ///< whether configurations may be repeated, for noisy losses; otherwise none is while others are left (Distinct)
   MigrationOptions migration = {};
-  /// Makes the propagator; by default automatic().
+  /// Makes the propagator of a worker. Default: automatic(), or Sobol with PopulationTrainingOptions.
   std::function<std::unique_ptr<Propagator>(const WorkerContext&)> propagator = {};
   Scheduler scheduler = {};
-  /// Whether rank 0 prints the progress of this run to std::cout, in evaluations, or in seconds if `evaluations` is 0. Otherwise a search prints
-  /// nothing; its log lines go to the function of set_log_function().
+  /// Whether rank 0 prints the progress of this run to std::cout, in evaluations, or in seconds if `evaluations` is 0. Apart from this, a search only
+  /// writes log lines (see set_log_function()).
   bool progress = false;
 
-  /// Problems of options that contradict each other, whatever the number of ranks.
+  /// Contradictions between options, whatever the number of ranks.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field
   void validate(int ranks) const;
 };
 void visit(SearchOptions& options, OptionVisitor& visitor);
-/// Visits the options for workers, budget and journal. Leaves out `progress`, `migration`, the scheduler and its options, and those that only C++ can
-/// set.
+/// Visits all options except `progress`, `propagator`, `scheduler` and `migration`.
 void visit_run(SearchOptions& options, OptionVisitor& visitor);
 
 }  // namespace tw::search

@@ -12,7 +12,8 @@
 
 namespace tw::search {
 
-/// The result of an objective: one number, or one for each of SearchOptions::objectives. Smaller is better. NaN: the trial has failed.
+/// The result of an objective: one number, or one for each of SearchOptions::objectives. Smaller is better. If a number is NaN or infinite, the trial
+/// has failed.
 struct Outcome {
   // NOLINTBEGIN(google-explicit-constructor): objectives return numbers, or `return {error, seconds};`
   Outcome(double value) : values{value} {}
@@ -20,8 +21,9 @@ struct Outcome {
   Outcome(std::vector<double> all) : values(std::move(all)) {}
   // NOLINTEND(google-explicit-constructor)
 
-  /// Adds constraints, which are met if each value is at most 0: `return Outcome(error).constrained({bytes - limit});`. If one is positive, the trial
-  /// is infeasible. Infeasible trials rank by the sum of their positive constraint values, and their objectives need not be finite.
+  /// Adds the values of constraints: `return Outcome(error).constrained({bytes - limit});`. A constraint is met if its value is at most 0. If any
+  /// value is positive, the trial is infeasible. Infeasible trials rank by the sum of their positive constraint values, and their objectives need not
+  /// be finite.
   Outcome constrained(std::vector<double> them) && {
     constraints = std::move(them);
     return std::move(*this);
@@ -31,10 +33,10 @@ struct Outcome {
   std::vector<double> constraints = {};
 };
 
-/// The second argument of an objective, next to its configuration. All ranks of its worker call the objective together, with the same configuration.
+/// The second argument of an objective, after the configuration. All ranks of a worker call the objective together, with the same configuration.
 class Trial {
  public:
-  /// The code that runs the trial.
+  /// Interface to the code that runs the trial.
   class Host {
    public:
     virtual ~Host() = default;
@@ -44,23 +46,24 @@ class Trial {
   };
   Trial(const Communicator& comm, int64_t number, uint64_t seed, Host& host) : comm_(comm), number_(number), seed_(seed), host_(host) {}
 
-  /// The ranks of this worker, for any strategy. If the objective throws on one rank, it is revoked: waits on the other ranks throw
-  /// RevokedError, and the trial has failed.
+  /// The ranks of the trial's worker, for any training strategy. If the objective throws on one rank, this communicator is revoked: waits on the
+  /// other ranks throw RevokedError, and the trial has failed.
   const Communicator& comm() const noexcept { return comm_; }
   /// Unique in the search; unchanged when a trial is repeated.
   int64_t number() const noexcept { return number_; }
-  /// This trial's own random numbers, the same on all of its ranks. Each call restarts the sequence.
+  /// This trial's own random numbers, the same on all ranks of the worker. Each call returns the sequence from its beginning.
   CounterRng rng() const noexcept { return CounterRng(seed_, stream | static_cast<uint64_t>(number_)); }
 
-  /// Reports the trial's value at a step, such as an epoch; steps must ascend. The first rank's value counts. Collective over comm().
-  /// @return whether to continue. If false, return soon; further reports are ignored. The trial is then pruned with this value as its loss. If trials
-  /// pause, the objective is instead called again when the trial resumes
+  /// Reports the trial's value at a step, such as an epoch; steps must ascend. The value on the worker's first rank counts. Collective over comm().
+  /// @return whether to continue. If false, return from the objective soon; further reports are ignored. Either the trial is pruned, with this value
+  /// as its loss, or it is paused, and the search calls the objective again to resume it
   /// @throws ContractError unless steps ascend
   bool report(int64_t step, double value) { return host_.report(step, value); }
 
   /// Registers what the trial needs to resume after a pause: tensors that it changes between reports and that its configuration and step do not
-  /// determine. Call it once, when all tensors exist, before the first report, on all ranks of the worker, each with its own tensors. When the trial
-  /// resumes, attach() restores their values, or copies those of the trial that it continues from.
+  /// determine. Call it once in each call of the objective, before the first report, when all tensors exist. Call it on all ranks of the worker, each
+  /// with its own tensors. When the trial resumes, attach() restores the values of these tensors, or copies those of another trial from which this
+  /// one continues (population-based training).
   /// @return the step after which the trial resumes; 0 for a new trial
   /// @throws ContractError if names, shapes or types differ from those of the stored tensors
   int64_t attach(Attachment attachment) { return host_.attach(std::move(attachment)); }
@@ -80,7 +83,7 @@ class Trial {
   Host& host_;
 };
 
-/// If it throws, the trial has failed with the exception's message, and the search continues.
+/// The function that a search minimises. If it throws, the trial has failed with the exception's message, and the search continues.
 using Objective = std::function<Outcome(const Configuration&, Trial&)>;
 
 }  // namespace tw::search

@@ -10,8 +10,8 @@
 
 namespace tw::parameter_server {
 
-/// The type of a rule's state for values of `type`: float32 for 16-bit types, in which sums and squares would overflow or underflow; otherwise
-/// `type` itself.
+/// The type of a rule's state for values of `type`: float32 if `type` has 16 bits, otherwise `type` itself. In 16 bits, sums and squares would
+/// overflow or underflow.
 constexpr ElementType state_type(ElementType type) {
   return type == ElementType::float16 || type == ElementType::bfloat16 ? ElementType::float32 : type;
 }
@@ -20,10 +20,10 @@ constexpr ElementType state_type(ElementType type) {
 /// shard meanwhile.
 struct Chunk {
   std::byte* values = nullptr;              ///< values on the server; the rule changes them
-  std::span<std::byte* const> state = {};   ///< state by slot of the rule, of state_type(type); initially zero; the rule changes it
+  std::span<std::byte* const> state = {};   ///< one array per slot of the rule, of state_type(type); initially zero; the rule changes them
   const std::byte* pushed = nullptr;        ///< the pushed elements, one for each value
   int64_t count = 0;                        ///< number of elements
-  int64_t updates = 0;                      ///< number of times that this rule has updated these elements before
+  int64_t updates = 0;                      ///< number of earlier updates of these elements by this rule
   ElementType type = ElementType::float32;  ///< type of `values` and `pushed`; floating point
 };
 
@@ -32,7 +32,7 @@ struct Chunk {
 struct Rule {
   std::string name;
   std::string settings = {};  ///< settings that must be the same on all ranks, as text
-  int slots = 0;              ///< number of state values per element, see state_type()
+  int slots = 0;              ///< number of state values per element, of state_type()
   /// Updates a chunk. An exception propagates to the caller of the push. A function that throws should leave the chunk unchanged.
   std::function<void(const Chunk&)> apply;
 };
@@ -45,7 +45,8 @@ Rule zero();
 Rule copy();
 /// x += g
 Rule add();
-/// Each time `count` pushes have arrived, x = their mean. Sums are computed in float32 or float64. @throws ContractError unless count is at least 1
+/// Each time `count` pushes have arrived, x = their mean; until then x stays as it is. Sums are computed in float32 or float64.
+/// @throws ContractError unless count is at least 1
 Rule mean(int count);
 
 struct MomentumOptions {
@@ -54,8 +55,12 @@ struct MomentumOptions {
   bool nesterov = false;
 };
 void visit(MomentumOptions& options, OptionVisitor& visitor);
-/// m = momentum m + g, x -= lr (nesterov ? g + momentum m : m), as in torch::optim::SGD, with gradients g.
-/// @throws ContractError naming an option out of its bounds. The following rules do the same.
+/// As torch::optim::SGD with gradients g:
+///
+///   m = momentum * m + g
+///   x -= lr * (nesterov ? g + momentum * m : m)
+///
+/// @throws ContractError naming an option that is out of bounds; adagrad() and adam() throw it, too
 Rule momentum(const MomentumOptions& options = {});
 
 struct AdagradOptions {
@@ -63,7 +68,10 @@ struct AdagradOptions {
   double epsilon = 1e-10;  ///< at least 0
 };
 void visit(AdagradOptions& options, OptionVisitor& visitor);
-/// s += g^2, x -= lr g / (sqrt(s) + epsilon). Duchi, Hazan & Singer 2011; the rule with which Downpour was published.
+/// Duchi, Hazan & Singer 2011; Downpour SGD was published with this rule:
+///
+///   s += g^2
+///   x -= lr * g / (sqrt(s) + epsilon)
 Rule adagrad(const AdagradOptions& options = {});
 
 struct AdamOptions {
@@ -73,8 +81,11 @@ struct AdamOptions {
   double epsilon = 1e-8;  ///< at least 0
 };
 void visit(AdamOptions& options, OptionVisitor& visitor);
-/// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), where t is the
-/// number of updates of x, including this one. Kingma & Ba 2015, Algorithm 1.
+/// Kingma & Ba 2015, Algorithm 1, where t is the number of updates of x, including this one:
+///
+///   m = beta1 * m + (1 - beta1) * g
+///   v = beta2 * v + (1 - beta2) * g^2
+///   x -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 Rule adam(const AdamOptions& options = {});
 
 }  // namespace rules

@@ -11,21 +11,23 @@
 
 namespace tw::parameter_server {
 
-/// The values on one server, the state of its rules, and the locks that protect them, in memory that several processes (in tests, threads) can map.
-/// Each process changes this memory directly, one chunk at a time. Each chunk has its own lock, which waiting processes get in no particular order.
+/// A server's part of a tensor, in memory that several processes (in tests, threads) can map: the values, the state of the rules, and the locks that
+/// protect both. Each process changes this memory directly, one chunk at a time. Each chunk has its own lock, which waiting processes get in no
+/// particular order.
 ///
-/// push() and pull() hold a lock only while they process one chunk of 64 KiB. Waiting callers yield the core.
+/// push() and pull() hold a lock only while they process one chunk of 64 KiB. Waiting callers yield the core, or call Waiting::wait.
 class Shard {
  public:
-  /// Large enough that the cost of a lock is negligible, small enough that waits are short.
+  /// Size of a chunk's values: large enough that the cost of a lock is negligible, small enough that waits are short.
   static constexpr int64_t chunk_bytes = int64_t{64} << 10;
 
   /// Bytes of memory that a Shard of `count` elements needs. The memory must be zeroed.
   static int64_t bytes_needed(int64_t count, ElementType type, const std::vector<Rule>& rules);
 
   static constexpr int nobody = -1;
-  /// Waits for another user: returns once `happened()` is true, or throws. For callers that must drive communication while they wait, because other
-  /// users depend on it. @param holder the user that is waited for, or `nobody` if unknown
+  /// A function that waits for another user, that is, another process that uses the memory. It returns once `happened()` is true, or throws. For
+  /// processes that must drive communication while they wait, because other users depend on it. @param holder the number of the user that is waited
+  /// for, or `nobody` if unknown
   using Wait = std::function<void(const std::function<bool()>& happened, int holder)>;
   /// How this process uses the memory: its user number and its wait function.
   struct Waiting {
@@ -39,7 +41,7 @@ class Shard {
 
   int64_t count() const noexcept { return count_; }
 
-  /// A push in progress; snapshots wait until it is destroyed. Move-only.
+  /// A push in progress. snapshot() and restore() wait until it is destroyed. Move-only.
   class Entry {
    private:
     friend class Shard;
@@ -49,30 +51,31 @@ class Shard {
     explicit Entry(std::atomic<int32_t>* inside) : inside_(inside) {}
     std::unique_ptr<std::atomic<int32_t>, Leave> inside_;
   };
-  /// Begins a push that consists of several parts. Returns std::nullopt while a snapshot() or restore() is in progress or pending: try again later.
+  /// Begins a push that consists of several parts: destroy the Entry after the last one. Returns std::nullopt while a snapshot() or restore() is in
+  /// progress or pending; try again later.
   std::optional<Entry> enter() const;
   /// Applies rule number `rule` to `count` elements from `begin` on. The range must consist of whole chunks, so that each chunk counts one update per
   /// push.
-  /// @throws the rule's exception; earlier chunks have then been changed
+  /// @throws the rule's exception; the chunks before it have then been changed
   void push(const Entry& entry, size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
-  /// The same for a push of one part. Waits while a snapshot() or restore() is in progress.
+  /// Like enter() and push(), for a push of one part. Waits while a snapshot() or restore() is in progress or pending.
   void push(size_t rule, int64_t begin, int64_t count, const std::byte* pushed);
   /// Copies `count` elements from `begin` on. Each chunk is consistent; different chunks may be copied at different times.
   void pull(int64_t begin, int64_t count, std::byte* to) const;
 
-  /// The number of pushes to the first chunk so far. Never waits.
+  /// The number of pushes to the first chunk so far, by all rules. Never waits.
   int64_t pushes() const noexcept;
 
   /// Values and state as they were between two pushes.
   struct Snapshot {
     std::vector<std::byte> values;
-    std::vector<std::vector<std::byte>> state;  ///< by slot, in order of the rules; of state_type()
-    std::vector<int64_t> updates;               ///< by rule; the maximum over all chunks
+    std::vector<std::vector<std::byte>> state;  ///< one array per slot, in the order of the rules; the elements are of state_type()
+    std::vector<int64_t> updates;               ///< number of updates by each rule; the maximum over all chunks
   };
-  /// Waits for pushes in progress, blocks new ones, and copies.
+  /// Blocks new pushes, waits for those in progress, and copies.
   Snapshot snapshot() const;
-  /// Replaces values and state by those of `snapshot`, which may be assembled from snapshots of other shards. Like snapshot(), it waits for pushes in
-  /// progress and blocks new ones. @throws ContractError if the snapshot does not fit this shard
+  /// Replaces values, state and numbers of updates by those of `snapshot`, which may be assembled from snapshots of other shards. Blocks and waits as
+  /// snapshot() does. @throws ContractError if the snapshot does not fit this shard
   void restore(const Snapshot& snapshot);
 
  private:

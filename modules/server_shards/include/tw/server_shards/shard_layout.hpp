@@ -13,7 +13,8 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// Assigns the n elements of a flat tensor to p servers, in order: floor(n / p) to each, and one more to each of the first n mod p. Pure.
+/// Assigns the n elements of a flat tensor to p servers, in order. Each server gets floor(n / p) elements, and each of the first n mod p servers one
+/// more. Pure.
 class ShardLayout {
  public:
   /// @throws ContractError unless there is at least one server and numel is at least 0.
@@ -21,7 +22,7 @@ class ShardLayout {
 
   int64_t numel() const noexcept { return numel_; }
   int servers() const noexcept { return servers_; }
-  /// The elements of `server`; may be empty if n < p.
+  /// The elements of `server`. Empty for some servers if numel() < servers().
   Extent extent_of(int server) const noexcept;
 
  private:

@@ -22,10 +22,10 @@ struct WindowPlace {
 
 /// The part of a node's shared memory through which the ranks of one communicator exchange data. Each rank has a step counter on its own cache lines,
 /// a record of its current call, and two slots with a header each. A channel identifies processes (or, in tests, threads) by rank and does not use
-/// MPI. One thread at a time may use it.
+/// MPI. Each rank has its own Channel object, which only one thread at a time may use.
 class Channel {
  public:
-  /// Bytes of zeroed memory that a channel needs.
+  /// Bytes of zeroed memory that a channel needs for all ranks together.
   static int64_t bytes_needed(int ranks, int64_t slot_bytes);
 
   /// @param owner keeps `memory` mapped. @param memory bytes_needed() zeroed bytes, the same memory on all ranks.
@@ -86,7 +86,7 @@ class Channel {
   bool next_round() noexcept;
   /// Posts this rank's call.
   void post_call(const Call& call, WindowPlace place) noexcept;
-  /// @throws ContractError on every rank, naming the ranks and both calls, unless all have posted the same call.
+  /// @throws ContractError on every rank unless all have posted the same call. The message names the ranks and their calls.
   void expect_same_calls() const;
   Header& header(int rank) const noexcept { return *reinterpret_cast<Header*>(slots_ + (slot_ * ranks_ + rank) * slot_stride_); }
   std::byte* slot(int rank) const noexcept { return reinterpret_cast<std::byte*>(&header(rank) + 1); }
@@ -117,18 +117,19 @@ class Channel {
 class Exchange {
  public:
   /// @param input `call.count` elements; for reduce_scatter these are `call.count / ranks` for each rank. Null for barrier.
-  /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: is `input`; allgather: ranks * `call.count`;
-  ///               reduce_scatter: `call.count / ranks`. For the last two, the smaller buffer may be this rank's part of the larger.
-  /// @param flat_bytes up to this size, every rank computes the whole allreduce itself. The same on all ranks.
-  /// @param part if the call is split into parts: the part that this exchange transfers, whose sizes `input` and `output` then have. The ranks still
-  ///             compare the whole `call`.
+  /// @param output allreduce, reduce: `call.count` elements, may be `input`; broadcast: must be `input`; allgather: ranks * `call.count`;
+  ///               reduce_scatter: `call.count / ranks`. For allgather and reduce_scatter, the smaller buffer may be this rank's part of the larger.
+  /// @param flat_bytes number of bytes up to which every rank computes the whole allreduce itself; the same on all ranks.
+  /// @param part if `call` is split into parts: the part that this exchange transfers. `input` and `output` then have the sizes of the part, but the
+  ///             ranks compare the whole `call`.
   Exchange(std::shared_ptr<Channel> channel, const Call& call, const std::byte* input, std::byte* output, int64_t flat_bytes,
            const std::optional<CallPart>& part = {});
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Advances without waiting; returns true when complete. @throws ContractError on every rank, naming the ranks and both calls, if the ranks' calls
-  /// differ; the channel then continues with the next collective.
+  /// Advances without waiting; returns true when complete.
+  /// @throws ContractError on every rank if the ranks' calls differ. The message names the ranks and their calls. The channel then continues with the
+  /// next collective.
   bool advance();
 
  private:

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of collectives through shared memory: which rank copies or reduces which range, and when. Pure. `Exchange` executes them.
+// Plans of collectives through shared memory: which rank copies or reduces which range, and when. Pure. `Exchange` (channel.hpp) executes them.
 // Every rank has a step counter that only it advances, and two slots of staging memory that it writes and all ranks read. A collective is a sequence
-// of rounds. Each round uses one slot per rank, alternating between the two:
+// of rounds. Each round uses one slot per rank; successive rounds alternate between the two slots. In addition to copies and reductions, a round has
+// these steps:
 //
 //   next_round  wait until no rank can still be reading the slot that I wrote two rounds ago, which this round rewrites
 //   post        increment my counter, which publishes my earlier writes
-//   wait        wait until the counters of the others have reached mine
-//   arrive      the first post and wait of a collective; the header holds this rank's call and the place of its tensor
+//   wait        wait until the counters of the other ranks, or of one rank, have reached mine
+//   arrive      the first post and wait of a collective, which also publishes this rank's call and the place of its tensor
 //
-// All ranks post the same number of times in a round, so one counter per rank orders everything. A slot is rewritten two rounds later. Before that,
-// the writer waits for every other rank's first post of the round between. That post follows all of the other rank's reads of the earlier round.
+// All ranks post the same number of times in a round, so one counter per rank orders everything. A rank rewrites a slot two rounds later. Before it
+// does, it waits for every other rank's first post of the round in between. That post follows all reads of the slot by the other rank.
 #pragma once
 #include <cstdint>
 #include <tw/base/call.hpp>
@@ -17,16 +18,17 @@
 
 namespace tw::shared_memory {
 
-/// Memory of one rank: its input tensor, its output tensor (the same for allreduce, reduce and broadcast), or its slot.
+/// Memory of one rank: its input tensor, its output tensor (for some collectives the same; see Exchange), or its slot.
 enum class Area : uint8_t { input, output, slot };
 
 struct Step {
   enum class Kind : uint8_t { next_round, arrive, post, wait, copy, reduce };
-  /// Destination of a reduced range: my output, my slot (at the same place on all ranks), both, or all ranks' outputs.
+  /// Destination of a reduced range: my output (at `to_begin`), both my output and my slot, my slot (at `from_begin`), or all ranks' tensors in
+  /// place.
   enum class Spread : uint8_t { output, output_and_slot, slot, everyone };
 
   Kind kind = Kind::next_round;
-  int rank = -1;            ///< wait: rank to wait for; -1: all ranks. copy: rank whose area `from` is copied
+  int rank = -1;            ///< wait: the rank to wait for, or -1 for all ranks. copy: the rank whose area `from` is copied
   Area from = Area::input;  ///< copy: source area of `rank`. reduce: source area of every other rank; my source is always my input
   Area to = Area::output;   ///< copy: my destination area
   int64_t from_begin = 0;   ///< source offset in elements
@@ -41,12 +43,12 @@ struct Step {
 /// The path of the data.
 enum class Mode : uint8_t {
   staged,  ///< through the slots, for ordinary memory
-  direct,  ///< from tensor to tensor, if every rank's input lies in shared memory; for allreduce, reduce_scatter, allgather and broadcast
+  direct,  ///< from tensor to tensor, if all inputs lie in one window; only allreduce (in place), reduce_scatter, allgather, broadcast
 };
 
 struct PlanOptions {
   int64_t slot_elements = 0;  ///< capacity of a slot; at least one element per rank
-  int64_t flat_elements = 0;  ///< up to this size, every rank computes the whole allreduce itself: more work, one wait less
+  int64_t flat_elements = 0;  ///< size up to which every rank computes the whole allreduce itself: more work, one wait less
   int64_t alignment = 1;      ///< alignment of parts in elements, so that no two ranks write to the same cache line
 };
 
@@ -56,7 +58,8 @@ struct Range {
   int64_t count() const noexcept { return end - begin; }
 };
 
-/// Part `part` of `whole`, divided among `parts` ranks. The parts cover `whole` in order; a part may be empty.
+/// Part number `part` of `whole`, which is divided into `parts` parts. The parts cover `whole` in order; a part may be empty. Boundaries between
+/// parts are multiples of `alignment`, counted from `whole.begin`.
 Range part_of(Range whole, int part, int parts, int64_t alignment);
 
 /// The plan of one rank for one collective: barrier, broadcast, allreduce, reduce, allgather or reduce_scatter.

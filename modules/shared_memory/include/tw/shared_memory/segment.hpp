@@ -22,16 +22,16 @@ class Descriptor {
   int value_ = -1;
 };
 
-/// Creates anonymous memory that the processes of a node can map. It has no name, so nothing remains after the processes end, and it does not count
-/// against the size of /dev/shm. Zeroed. The process that first accesses a page allocates it.
+/// Creates anonymous, zeroed memory that the processes of a node can map. It has no name, so nothing remains after the processes end. It does not
+/// count against the size of /dev/shm. The process that first accesses a page allocates the page.
 /// @throws Error naming the size if the system refuses.
 Descriptor make_memory(int64_t bytes);
 
-/// Memory of make_memory(), mapped into this process. The memory exists until every process that mapped it has ended or unmapped it. Move-only.
+/// Memory of make_memory(), mapped into this process. The memory exists as long as a process maps it or holds a descriptor of it. Move-only.
 class Mapping {
  public:
   Mapping() = default;
-  /// @throws Error if the address space is too small.
+  /// @throws Error naming the size if the system refuses, for example because the address space is limited.
   Mapping(const Descriptor& memory, int64_t bytes);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -47,9 +47,9 @@ class DescriptorServer {
  public:
   /// @throws Error if the socket cannot be created.
   DescriptorServer();
-  /// The address for DescriptorReceiver; send it to the other processes by other means.
+  /// The address to pass to DescriptorReceiver; send it to the other processes by other means.
   const std::string& address() const noexcept { return address_; }
-  /// Sends `descriptor` to the processes of this user that have connected; does not wait. @return the number of these processes.
+  /// Sends `descriptor` to each process of this user that has connected since the last call; does not wait. @return the number of these processes.
   /// @throws Error if it cannot be sent.
   int serve(const Descriptor& descriptor);
 
@@ -63,7 +63,7 @@ class DescriptorReceiver {
  public:
   /// @throws Error if no server listens at `address`.
   explicit DescriptorReceiver(const std::string& address);
-  /// Returns std::nullopt until the server has sent the descriptor. @throws Error if the server is gone.
+  /// Returns the descriptor, or std::nullopt if the server has not sent it yet. @throws Error if the server has closed the connection.
   std::optional<Descriptor> receive();
 
  private:

@@ -19,7 +19,8 @@ namespace tw {
 class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::filesystem::path step_directory);
-  /// Fills `shards` according to `plan`, this rank's part of the result of plan_load(). Local. @throws FileError if a file is missing or damaged.
+  /// Fills `shards` according to `plan`, this rank's part of the result of plan_load(). Local. @throws FileError if a file is missing or malformed.
+  /// Checks no checksums.
   void fill(const std::vector<NamedShard>& shards, const std::vector<ShardReads>& plan);
 
  private:
@@ -33,7 +34,7 @@ class CheckpointFiles {
 /// One checkpoint, read by one process. Not collective.
 class Checkpoint {
  public:
-  /// @param directory the folder of a checkpoint, or a folder with several checkpoints: then the newest is opened.
+  /// @param directory the folder of a checkpoint, or a folder of several checkpoints: then the one of the latest step is opened.
   /// @throws FileError if there is none, or its index is damaged.
   static Checkpoint open(const std::filesystem::path& directory);
 
@@ -42,11 +43,12 @@ class Checkpoint {
   std::filesystem::path directory() && noexcept { return std::move(directory_); }
   const CheckpointIndex& index() const& noexcept { return index_; }
   CheckpointIndex index() && noexcept { return std::move(index_); }
-  /// Returns the whole tensor with this name or alias: assembled from slices, or the sum or mean over the ranks that saved it. Thread-safe.
+  /// Returns the whole tensor with this name or alias: assembled from slices, or the sum or mean over the ranks that saved it, see OnReshard.
+  /// Thread-safe. Checks no checksums: see verify().
   /// @throws ContractError for an unknown name, or a tensor with OnReshard::drop, which each rank saved for itself; FileError if a data file is
-  /// missing or damaged.
+  /// missing or malformed.
   at::Tensor read(const std::string& name) const;
-  /// Checks the sizes and checksums of the data files. @return the errors, one line each.
+  /// Checks the sizes and checksums of the data files. @return one line for each file that is missing or damaged.
   std::vector<std::string> verify() const;
 
  private:

@@ -31,10 +31,10 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 ///
 /// How a checkpoint is saved:
 ///   a. save() copies this rank's data into a separate buffer, and the program continues.
-///   b. A thread on each rank writes the buffer to step_00000042.partial/ and syncs it to disk. It makes no MPI calls.
+///   b. A thread on each rank writes the buffer to step_00000042.partial/ and syncs it to disk. The thread makes no MPI calls.
 ///   c. The ranks exchange sizes, checksums and failures by a non-blocking all-gather on a separate communicator.
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
-///   e. Rank 0 sends the result to all ranks, again without blocking. Any failure is thrown on every rank by its next poll(), wait() or save().
+///   e. Rank 0 sends the result to all ranks, again without blocking. On failure, every rank's next poll(), wait() or save() throws.
 /// Steps c to e progress whenever this rank calls poll() or waits for any communication. If a job is killed, complete checkpoints stay intact; the
 /// unfinished one is removed when the next CheckpointStore is constructed on the folder.
 ///
@@ -54,15 +54,15 @@ class CheckpointStore {
   const std::filesystem::path& directory() const noexcept;
 
   /// Begins a checkpoint of `shards`, which may change once this returns. Waits for the previous checkpoint if it is incomplete. Replaces a
-  /// checkpoint of the same step; checkpoints of later steps stay. Collective. Costs one copy of the bytes that this rank writes; the first call
-  /// allocates the buffer. Tensors that several ranks hold are written once, divided among them. For a replicated buffer, such as a running mean, the
-  /// first rank's values are saved.
+  /// checkpoint of the same step; checkpoints of later steps stay. Collective. Costs one copy of the bytes that this rank writes, into memory(),
+  /// which the first call allocates. Tensors that several ranks hold are written once, divided among them. For a module's buffer that several ranks
+  /// hold, such as a running mean, the first rank's values are saved.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's is saved.
   /// @throws ContractError on every rank alike if the shards do not make up whole tensors; also the error of the previous checkpoint, as wait() does.
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
   /// Advances the save without waiting; call it regularly, such as at each step.
-  /// @throws Error with file and reason if saving failed: on every rank, each at its own next call. Complete checkpoints are untouched, and a later
-  /// save() starts again.
+  /// @throws Error with file and reason if saving failed. Every rank throws, each in its first call after the failure has reached it. Complete
+  /// checkpoints are untouched, and a later save() begins a new one.
   void poll();
   /// Returns when the last save is complete. Collective. @throws Error as poll() does, on every rank alike. It also throws on ranks where poll() has
   /// already thrown the same error, unless poll() has thrown it on all ranks.
@@ -73,18 +73,20 @@ class CheckpointStore {
 
   /// The steps of complete checkpoints, oldest first. Collective.
   std::vector<int64_t> steps() const;
-  /// Fills the tensors of `shards` from the checkpoint of `step`, saved on any number of ranks, and returns its metadata. See OnReshard. Collective.
-  /// @throws Error on every rank alike. The message names missing or damaged files and the previous checkpoint, or every tensor that is missing,
-  /// extra, or has a different shape or dtype. No tensor has changed then, unless a file failed after all checks, while tensors were being filled.
+  /// Fills the tensors of `shards` from the checkpoint of `step`, saved on any number of ranks, and returns the checkpoint's metadata. See OnReshard.
+  /// Collective.
+  /// @throws Error on every rank alike. If the checkpoint is damaged, the message names the missing or damaged files and the previous checkpoint. If
+  /// it does not fit `shards`, the message names every tensor that is missing, extra, or has a different shape or dtype. In both cases no tensor has
+  /// changed, unless a file failed after all checks, while tensors were being filled.
   std::string load(int64_t step, const std::vector<NamedShard>& shards) const;
-  /// The step of the newest checkpoint whose files are complete and match their checksums. Damaged ones are reported by log_warning(). Collective.
+  /// The step of the newest checkpoint whose files are complete and match their checksums. log_warning() reports newer, damaged ones. Collective.
   std::optional<int64_t> newest_valid() const;
   /// The index of the checkpoint of `step`: its content without values. Collective. @throws Error on every rank alike if it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
-  /// Parts of the index: the names of the tensors, and the metadata passed to save(). Collective. @throws Error as index() does.
+  /// Parts of the index: the tensors' names without aliases, and the metadata passed to save(). Collective. @throws Error as index() does.
   std::vector<std::string> names(int64_t step) const;
   std::string metadata(int64_t step) const;
-  /// The buffer into which save() copies this rank's data; kept between saves. Undefined before the first save().
+  /// The buffer into which save() copies this rank's data; kept between saves. An undefined tensor before the first save().
   const at::Tensor& memory() const noexcept;
   /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() does, or if a
   /// checkpoint cannot be removed.

@@ -5,8 +5,8 @@
 
 namespace tw {
 
-/// Reserves a folder for one run at a time. Rank 0 locks (flock) `directory`/lock. The lock is released when this object is destroyed or the process
-/// ends, even if it crashes.
+/// Reserves a folder for one run at a time. Rank 0 locks the file `directory`/lock with flock(). The lock is released when this object is destroyed
+/// or the process ends, even if it crashes.
 class DirectoryLock {
  public:
   /// Creates the folder if it is missing. Collective.
@@ -20,7 +20,7 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-/// Whether a run holds the lock of the folder, on this machine or on one that shares its file locks.
+/// Whether a run holds the folder's lock, on this machine or on another one with which the file system shares locks.
 bool is_in_use(const std::filesystem::path& directory);
 
 }  // namespace tw

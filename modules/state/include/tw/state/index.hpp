@@ -15,10 +15,10 @@ struct StoredFile {
   uint64_t checksum = 0;  ///< content_hash() of the whole file
 };
 
-/// index.json of a checkpoint: everything but the values.
+/// The content of a checkpoint's index.json: everything except the tensors' values.
 struct CheckpointIndex {
   int64_t step = 0;
-  std::string metadata;           ///< as passed to save()
+  std::string metadata;           ///< as passed to CheckpointStore::save()
   std::vector<StoredFile> files;  ///< one per rank that saved; files[r] is called file_name(r)
   std::vector<StoredTensor> tensors;
 };
@@ -32,7 +32,7 @@ std::string to_text(const CheckpointIndex& index);
 /// The inverse of to_text(). Detects any changed byte. @param path for messages. @throws FileError for malformed or contradictory content.
 CheckpointIndex parse_index(std::string_view text, const std::filesystem::path& path);
 
-/// The same for the value of "index" alone. Does not check the checksum.
+/// As parse_index(), but for the value of "index" alone, without its checksum.
 CheckpointIndex parse_index_body(std::string_view json, const std::filesystem::path& path);
 
 }  // namespace tw

@@ -40,13 +40,13 @@ struct ShardSpec {
 struct StoredPiece {
   int64_t file = 0;  ///< the rank that wrote it
   std::string key;   ///< its name in that file
-  Box box;
+  Box box;           ///< in the global tensor
 
   bool operator==(const StoredPiece&) const = default;
 };
 
 /// A tensor in a checkpoint. For OnReshard::shard and replicate, the pieces tile the tensor. For sum and drop, each piece is the whole tensor of one
-/// rank; for mean, it is what one rank held, the whole tensor or a slice.
+/// rank. For mean, each piece is what one rank held: the whole tensor or a slice.
 struct StoredTensor {
   TensorSpec spec;
   std::vector<std::string> aliases;
@@ -65,8 +65,8 @@ std::string tiling_problem(const std::vector<int64_t>& shape, const std::vector<
 /// A piece that a rank writes.
 struct SavePiece {
   int64_t shard = 0;  ///< index of the rank's shard from which the piece is cut
-  std::string key;
-  Box box;  ///< in the global tensor
+  std::string key;    ///< its name in the rank's file
+  Box box;            ///< in the global tensor
 };
 
 struct SavePlan {
@@ -74,15 +74,16 @@ struct SavePlan {
   std::vector<std::vector<SavePiece>> by_rank;  ///< the pieces that each rank writes
 };
 
-/// Plans a save. Elements that several ranks hold are written once, divided so that the ranks write about the same number of bytes.
-/// @param by_rank the shards of every rank. @param smallest_cut_bytes smaller tensors are not cut to balance the ranks.
-/// @throws ContractError listing every problem: repeated names, ranks that disagree, slices that do not tile their tensor.
+/// Plans a save. With OnReshard::shard and replicate, elements that several ranks hold are written once, divided so that the ranks write about the
+/// same number of bytes. Elements of a buffer are all written by the first rank that holds them.
+/// @param by_rank the shards of every rank. @param smallest_cut_bytes smaller slices are not cut to balance the ranks.
+/// @throws ContractError listing every problem, such as repeated names, ranks that disagree, or slices that do not tile their tensor.
 SavePlan plan_save(const std::vector<std::vector<ShardSpec>>& by_rank, int64_t smallest_cut_bytes = int64_t{1} << 20);
 
-/// A part of a stored piece, and its place in the shard that it fills.
+/// A part of a stored piece, and the place in a shard that this part fills.
 struct Read {
-  int64_t file = 0;
-  std::string key;
+  int64_t file = 0;              ///< the rank that wrote it
+  std::string key;               ///< the stored piece's name in that file
   std::vector<int64_t> from;     ///< offsets in the stored piece
   std::vector<int64_t> to;       ///< offsets in the shard
   std::vector<int64_t> lengths;  ///< lengths in both
@@ -92,22 +93,22 @@ struct Read {
 struct ShardReads {
   enum class Combine {
     copy,  ///< the reads together cover the shard, each element once
-    sum,   ///< each read covers the shard; their sum (zeros if there are none)
-    mean,  ///< reads of the same part of the shard are consecutive; a part is the mean of its reads
-    keep,  ///< nothing is read
+    sum,   ///< each read covers the shard, which becomes their sum (zeros if there are none)
+    mean,  ///< reads of the same part of the shard are consecutive; this part becomes their mean
+    keep,  ///< nothing is read: the shard keeps its values
   };
   Combine combine = Combine::copy;
   std::vector<Read> reads = {};
 };
 
-/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line for each tensor that is missing, extra, or has a different shape or
-/// dtype. Empty if it can. A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be missing or extra if
-/// the number of ranks differs.
+/// Why `stored` cannot fill `by_rank`, the shards of every loading rank: one line per problem, such as a tensor that is missing, extra, or has a
+/// different shape or dtype. Empty if it can. A name may match one of a stored tensor's aliases and vice versa. Tensors with OnReshard::drop may be
+/// missing or extra if the number of ranks differs from `stored_ranks`.
 std::vector<std::string> load_problems(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
                                        const std::vector<std::vector<ShardSpec>>& by_rank);
 
-/// Plans a load. @return for each rank, how it fills its shards, in their order. With the same number of ranks as before, sum, mean and drop restore
-/// each rank's own values; a rank that had none gets zeros (sum), the mean of the others (mean), or nothing (drop).
+/// Plans a load. @return for each rank, how its shards are filled, in their order. With the same number of ranks and the same slices as before, sum,
+/// mean and drop restore each rank's own values. A rank that had none gets zeros (sum) or the mean of the others (mean), or keeps its values (drop).
 /// @param stored_ranks, by_rank as for load_problems(), which must have returned no line.
 std::vector<std::vector<ShardReads>> plan_load(const std::vector<StoredTensor>& stored, int64_t stored_ranks,
                                                const std::vector<std::vector<ShardSpec>>& by_rank);

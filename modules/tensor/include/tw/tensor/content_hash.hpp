@@ -6,7 +6,7 @@
 
 namespace tw {
 
-/// The hash of the elements' bytes in logical order, independent of strides, shape and dtype. See content_hash() of bytes.
+/// content_hash() (<tw/base/hash.hpp>) of the elements' bytes in logical order. Strides, shape and dtype are not hashed.
 /// @param tensor dense; a tensor on an accelerator is copied to the host, which waits for the copy.
 uint64_t content_hash(const at::Tensor& tensor);
 

@@ -7,9 +7,9 @@
 
 namespace tw {
 
-/// Calls `make` and returns its result. If a device runs out of memory during the call, the error states what requested it and what to try.
-/// @param describe returns what was requested and what to try, such as "bucket 2 of 5, of 25 MiB: shard the gradients"
-/// @throws Error
+/// Returns the result of `make`.
+/// @param describe returns what `make` requests and what to try, such as "bucket 2 of 5, of 25 MiB: shard the gradients"
+/// @throws Error with the text of `describe` if a device runs out of memory during the call
 template <class Make, class Describe>
 auto in_device_memory(Make make, Describe describe) {
   try {

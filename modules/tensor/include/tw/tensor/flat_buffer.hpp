@@ -17,7 +17,7 @@ struct FlatLayout {
 /// Places tensors of `numels` elements one after the other, each beginning at a multiple of `alignment` elements. Pure.
 FlatLayout flat_layout(std::span<const int64_t> numels, int64_t alignment = 1);
 
-/// One contiguous, zeroed allocation that several tensors are views of.
+/// One contiguous allocation that several tensors share. It is zeroed, unless you pass existing memory.
 class FlatBuffer {
  public:
   FlatBuffer() = default;

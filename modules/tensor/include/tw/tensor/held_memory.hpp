@@ -12,10 +12,10 @@ class DebugInfoGuard;
 
 namespace tw {
 
-/// Counts the memory that LibTorch allocates for tensors on one kind of device: on this thread, on autograd's threads and on a Loader's workers. It
-/// includes FlatBuffer's memory, but not shared_tensor()'s. Costs 0.1 us per block. Memory freed on other threads counts as held until its address is
-/// reused. Destroy several objects on a thread in reverse order of construction; only the newest one counts. LibTorch's profiler sees no memory
-/// while this object exists.
+/// Counts the memory that LibTorch allocates for tensors on one kind of device. It covers this thread, autograd's threads, and the workers of a
+/// Loader that this thread constructs meanwhile. It includes FlatBuffer's memory, but not that of shared_tensor() (<tw/comm/shared_tensor.hpp>).
+/// Costs 0.1 us per block. Memory freed on other threads counts as held until its address is reused. If a thread has several such objects, destroy
+/// them in reverse order of construction; only the newest one counts. LibTorch's profiler sees no memory while this object exists.
 class HeldMemory {
  public:
   /// Called for each block that is allocated or freed, by one thread at a time. @param bytes negative if the block was freed
@@ -31,7 +31,8 @@ class HeldMemory {
   /// The maximum of now() since construction, or since the last call of forget_most().
   int64_t most() const;
   void forget_most();
-  /// Forgets all blocks and stops counting, at no cost, until resume(). Blocks allocated before resume() are not counted later.
+  /// Forgets all blocks and stops counting until resume(); meanwhile allocations cost nothing extra. Blocks allocated before resume() are never
+  /// counted.
   void pause();
   void resume();
   /// Whether the block that begins at `address` is counted.
@@ -43,7 +44,7 @@ class HeldMemory {
   std::unique_ptr<c10::DebugInfoGuard> guard_;
 };
 
-/// The largest number of bytes that `run` holds at any time, in addition to those held before.
+/// Calls `run` and returns the largest number of bytes that it holds at any time, in addition to those held before.
 template <class Run>
 int64_t peak_bytes(c10::DeviceType kind, const Run& run) {
   const HeldMemory held(kind);

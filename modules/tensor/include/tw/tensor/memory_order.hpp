@@ -8,8 +8,8 @@
 
 namespace tw {
 
-/// The dimensions, outermost first: 0, 1, 2, ... for a contiguous tensor, 1, 0 for a transposed matrix. A dimension made by expand() has no place in
-/// memory. It follows the dimension before it, as in results of LibTorch's operators.
+/// The dimensions, outermost first: 0, 1, 2, ... for a contiguous tensor; 1, 0 for a transposed matrix. A dimension d made by expand() has no place
+/// in memory: it is listed right after d - 1, as in results of LibTorch's operators.
 std::vector<int64_t> memory_order(const at::Tensor& tensor);
 
 /// An uninitialized tensor without gaps whose dimensions lie in `order`, outermost first.
@@ -18,7 +18,8 @@ at::Tensor empty_in_order(at::IntArrayRef sizes, const at::TensorOptions& option
 /// `tensor` with its dimensions in `order`: `tensor` itself if they already are, otherwise a copy without gaps.
 at::Tensor in_order(const at::Tensor& tensor, at::IntArrayRef order);
 
-/// `tensor` with its dimensions permuted to memory order, so that it is contiguous: a view if `tensor` has no gaps, otherwise a copy.
+/// `tensor` with its dimensions permuted to memory order, so that it is contiguous: a view if `tensor` has neither gaps nor expanded dimensions,
+/// otherwise a copy.
 at::Tensor as_in_memory(const at::Tensor& tensor);
 
 }  // namespace tw

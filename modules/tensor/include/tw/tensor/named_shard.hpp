@@ -11,8 +11,9 @@
 
 namespace tw {
 
-/// A slice of a named tensor that is spread over any number of ranks: the form in which strategies save and load checkpoints. Loading on the same
-/// ranks restores every slice bit for bit.
+/// One rank's slice of a named tensor, which may be spread over any number of ranks. Parallel strategies save and load checkpoints as lists of
+/// slices. Loading the same slices on the same number of ranks restores them bit for bit, if all copies of an element (OnReshard::shard, replicate)
+/// were equal.
 struct NamedShard {
   std::string name;                  ///< name of the global tensor; the same on all ranks
   std::vector<std::string> aliases;  ///< further names of the same tensor (tied parameters)
@@ -24,7 +25,7 @@ struct NamedShard {
   /// For a stack of layers along dimension 0: the name of one layer's tensor, with {} for the layer's number, such as "1.{}.weight". Empty: no stack
   std::string layers = {};
 
-  /// Removes all names except `name`, because optimizer state has no other names.
+  /// Removes all names except `name`. Use it for optimizer state, which has no other names.
   void drop_other_names() {
     aliases.clear();
     layers.clear();
@@ -43,9 +44,9 @@ std::string layer_name(const std::string& layers, int64_t layer);
 /// A whole stack as one tensor per layer; each is a copy. @param layers as in NamedShard; empty: returns `stack` itself
 std::vector<NamedTensor> unstacked(const NamedTensor& stack, const std::string& layers);
 
-/// Splits consecutive elements of a row-major tensor into boxes, in order: at most 2 n - 1 for n dimensions.
-/// @param run the elements, shape [count], contiguous; the results are views of it. @param begin index of the first element in the flattened tensor
-/// of `shape`.
+/// Splits consecutive elements of a row-major tensor into boxes, in the order of the elements: at most 2 * n - 1 boxes for n >= 1 dimensions.
+/// @param run the elements, shape [count], contiguous; the results are views of it. @param begin index of the first of these elements in the
+/// flattened tensor of `shape`.
 std::vector<NamedShard> slices_of_run(const std::string& name, const std::vector<int64_t>& shape, const at::Tensor& run, int64_t begin,
                                       ShardKind kind);
 

@@ -15,7 +15,7 @@ at::Tensor pack_shapes(const std::vector<at::Tensor>& tensors, int64_t note = 0)
 at::Tensor empty_packed_shapes();
 /// Uninitialized contiguous tensors with the packed dtypes and shapes, on `device`.
 std::vector<at::Tensor> unpack_shapes(const at::Tensor& packed, c10::Device device = c10::Device(c10::kCPU));
-/// The same, but in the packed memory orders, without gaps.
+/// As unpack_shapes(), but in the packed memory orders, without gaps.
 std::vector<at::Tensor> unpack_in_order(const at::Tensor& packed, c10::Device device = c10::Device(c10::kCPU));
 int64_t note_of(const at::Tensor& packed);
 

@@ -7,7 +7,7 @@
 
 namespace tw {
 
-/// Tensor::record_stream() that is also safe for conjugated and negated views, for which LibTorch 2.13 frees the tensor's handle.
+/// Tensor::record_stream(), but also safe for conjugated and negated views, on which LibTorch 2.13 releases a tensor once too often.
 inline void record_stream(const at::Tensor& tensor, c10::Stream stream) {
   at::Tensor plain = tensor;
   if (plain.is_conj()) plain = at::_conj(plain);

@@ -24,13 +24,13 @@ struct SafetensorsEntry {
   TensorSpec spec;
   int64_t offset = 0;  ///< bytes from the start of the file
   int64_t bytes = 0;
-  std::string unsupported_dtype = {};  ///< the file's name for an unsupported dtype (spec.dtype is then Undefined); otherwise empty
+  std::string unsupported_dtype = {};  ///< the file's name for the dtype if it is unsupported (spec.dtype is then Undefined); otherwise empty
 };
 
 /// The layout of a file to be written: the header's bytes, and the place of each tensor after it.
 struct SafetensorsPlan {
   std::string header;                     ///< length, JSON and padding; a multiple of 64 bytes
-  std::vector<SafetensorsEntry> entries;  ///< in the order of `tensors`; aligned to their elements
+  std::vector<SafetensorsEntry> entries;  ///< in the order of the tensors passed to plan_safetensors(); each aligned to its element size
   int64_t file_bytes = 0;
 };
 
@@ -50,7 +50,7 @@ struct SafetensorsContents {
 SafetensorsContents parse_safetensors(std::string_view file, const std::filesystem::path& path);
 
 /// Writes `tensors` to `path` with replace_file(), so that `path` holds either the whole new file or the previous one. Not collective.
-/// @throws FileError; ContractError for tensors that are not dense, and as plan_safetensors().
+/// @throws FileError; ContractError for tensors that are not dense, and as plan_safetensors() does.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -76,7 +76,8 @@ class SafetensorsFile {
   TensorSpec spec(const std::string& name) && { return spec(name); }
   /// A copy of the tensor.
   at::Tensor tensor(const std::string& name) const;
-  /// Copies the part that begins at `offsets` and has the shape of `destination` into `destination`. @param destination has the tensor's dtype.
+  /// Fills `destination` with the part of the tensor that begins at `offsets` and has the shape of `destination`. @param destination has the tensor's
+  /// dtype.
   /// @throws ContractError if the part exceeds the tensor, or the dtype differs.
   void read_into(const std::string& name, const std::vector<int64_t>& offsets, const at::Tensor& destination) const;
 

@@ -7,13 +7,13 @@ namespace tw {
 /// What a piece of state is for.
 enum class ShardKind { parameter, buffer, optimizer, counter };
 
-/// How a piece of state is restored on a different set of ranks.
+/// How a piece of state is restored on a different set of ranks. On the same ranks with the same slices, each rank gets its own values back.
 enum class OnReshard {
-  shard,      ///< the ranks' slices make up one tensor; each rank gets the slice it asks for. Equal slices on several ranks count once
+  shard,      ///< the ranks' slices make up one tensor; each rank gets the slice it asks for. A slice that several ranks hold counts once
   replicate,  ///< every rank holds the whole tensor, with the same values
-  sum,        ///< each rank holds its own whole tensor, and only their sum matters: rank r of n gets the sum over the old ranks r, r + n, ...
-  mean,  ///< each rank holds its own values, of the whole tensor or a slice; every rank gets the mean over the old ranks that hold these elements
-  drop,  ///< each rank holds its own whole tensor, useless to others: loading keeps the current value
+  sum,        ///< each rank holds its own whole tensor; only their sum matters: rank r of n new ranks gets the sum over the old ranks r, r + n, ...
+  mean,       ///< each rank holds its own values, of the whole tensor or a slice; each element becomes its mean over the old ranks that hold it
+  drop,       ///< each rank holds its own whole tensor, of no use to other ranks: loading keeps the current value
 };
 
 /// "parameter", "buffer", "optimizer", "counter".

@@ -7,14 +7,14 @@
 
 namespace tw {
 
-/// A copy of tensors' current values, such as a module's buffers before a pass that may be undone. Keeps the tensors alive.
+/// A copy of the values that tensors have at construction, such as a module's buffers before a pass that may be undone. Keeps the tensors alive.
 class TensorSnapshot {
  public:
   explicit TensorSnapshot(std::vector<at::Tensor> tensors);
   explicit TensorSnapshot(const std::vector<NamedTensor>& tensors);
 
-  /// Writes the values back into the same memory, invisibly to autograd: version counters stay, so graphs that saved the tensors can still run. Such
-  /// graphs use the restored values.
+  /// Writes the values back into the same memory, invisibly to autograd: version counters do not advance. Graphs that saved the tensors can still run
+  /// backward, with the restored values.
   void restore() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tw {
 
-/// The properties of a tensor that planning needs, and on which ranks must agree. It has no values.
+/// A tensor's name, shape and dtype, without its values: what planning needs, and what ranks must agree on.
 struct TensorSpec {
   std::string name;
   std::vector<int64_t> shape;
@@ -23,7 +23,7 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// The description of each spec, for comparison between ranks.
+/// describe() of each spec, for comparison between ranks.
 std::vector<std::string> lines_of(const std::vector<TensorSpec>& specs);
 
 /// @throws ContractError for dtypes that cannot be sent between ranks, such as quantized ones and float8.

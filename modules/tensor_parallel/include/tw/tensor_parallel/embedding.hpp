@@ -8,18 +8,18 @@
 namespace tw::tensor_parallel {
 
 struct VocabParallelEmbeddingOptions {
-  /// Index whose row begins as zeros and gets no gradient, as in torch::nn::Embedding; none by default.
+  /// Index whose row is initially zero and gets no gradient, as in torch::nn::Embedding; none by default.
   std::optional<int64_t> padding_idx = {};
 };
 
-/// An embedding whose rows (the vocabulary) are split over the `tensor` axis. Each rank looks up the indices of its own rows and uses zeros for all
-/// others, and one all-reduce sums the results; the backward pass does not communicate. Initial values and gradients equal those of
-/// torch::nn::Embedding, under the conditions in <tw/tensor_parallel/linear.hpp>. Of n rows, rank r of P holds n r / P to n (r + 1) / P, rounded
-/// down. Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
+/// An embedding whose rows (the vocabulary) are split over the mesh axis `tensor`. Each rank looks up the indices of its own rows and uses zeros for
+/// all others; then one all-reduce sums the results. The backward pass does not communicate. Initial values and gradients equal those of
+/// torch::nn::Embedding, under the conditions in <tw/tensor_parallel/linear.hpp>. Of n rows, rank r of P holds n * r / P to n * (r + 1) / P - 1, with
+/// quotients rounded down. Ref: Shoeybi et al. 2019, Megatron-LM, section 3.
 class VocabParallelEmbeddingImpl : public SplitModule {
  public:
-  /// Collective. @param comm the `tensor` axis; shared, not duplicated. @param num_embeddings the size of the vocabulary, at least 1; ranks may have
-  /// no rows. @param embedding_dim the size of a vector, at least 1.
+  /// Collective. @param comm the axis `tensor`; shared, not duplicated. @param num_embeddings the size of the vocabulary, at least 1; if it is below
+  /// P, some ranks have no rows. @param embedding_dim the size of a vector, at least 1.
   /// @throws ContractError on every rank, naming ranks, if sizes, options or drawn values differ between ranks; also for a size below 1, or a
   /// `padding_idx` outside the vocabulary.
   VocabParallelEmbeddingImpl(const Communicator& comm, int64_t num_embeddings, int64_t embedding_dim,

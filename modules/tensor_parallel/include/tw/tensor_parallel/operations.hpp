@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differentiable communication for tensor-parallel layers. Every rank of the `tensor` axis computes the same loss L from the same replicated values,
-// so:
+// Differentiable communication for tensor-parallel layers. Every rank of the mesh axis `tensor` computes the same loss L from the same replicated
+// values, so:
 // - a replicated tensor has a replicated gradient, dL/dx, the same on all ranks;
 // - a split tensor has a split gradient: each rank's slice of the gradient in one process;
 // - a partial tensor, which stands for the sum over the ranks, has the gradient of that sum.
-// <tw/comm/differentiable.hpp> defines the loss as the sum of the ranks' losses instead; do not mix the two in one graph.
+// <tw/comm/differentiable.hpp> defines the loss as the sum of the ranks' losses instead; do not mix the two headers in one graph.
 //
-// Split tensors are split along their last dimension: of `size` elements, rank r of P holds size r / P to size (r + 1) / P, rounded down.
+// Split tensors are split along their last dimension: of `size` elements, rank r of P holds size * r / P to size * (r + 1) / P - 1, with quotients
+// rounded down.
 //
-// A call is collective if its forward or backward pass communicates; all ranks run both, in the same order. Inputs are floating point, of the same
-// dtype on all ranks, and require a gradient on all ranks or on none. Every function throws ContractError for an input of the wrong dtype or shape.
+// Each function communicates in its forward pass (marked "Collective") or in its backward pass. All ranks must run both, in the same order. Inputs
+// are floating point, of the same dtype on all ranks, and require a gradient on all ranks or on none. Every function throws ContractError for an
+// input of the wrong dtype or shape.
 // Ref: Shoeybi et al. 2019, Megatron-LM, section 3: the conjugate functions f and g.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers along the `tensor` axis. Generators have the same state on all ranks of the axis, so replicated computations, such as dropout of a
-// row-parallel layer's output, draw the same numbers. Split computations must draw different numbers on each rank, or one mask would drop the same
-// units of every slice: use SplitRandom for these.
+// Random numbers along the mesh axis `tensor`. LibTorch's generators must have the same state on all ranks of the axis, so that replicated
+// computations, such as dropout of a row-parallel layer's output, draw the same numbers. Split computations must draw different numbers on each rank;
+// otherwise one mask would drop the same units of every slice. Use SplitRandom for split computations.
 #pragma once
 #include <torch/nn/pimpl.h>
 
@@ -11,8 +11,8 @@
 
 namespace tw::tensor_parallel {
 
-/// During its lifetime, each rank draws different numbers from LibTorch's default generators. Afterwards the generators have the same state on all
-/// ranks again, advanced by one number. Local; use it on all ranks of the axis alike.
+/// During the lifetime of a SplitRandom, each rank draws different numbers from LibTorch's default generators. Afterwards the generators have the
+/// same state on all ranks again; that of the CPU has advanced by one number. Local; use it on all ranks of the axis alike.
 /// Ref: Megatron-LM's random state of model-parallel regions.
 class SplitRandom {
  public:
@@ -24,7 +24,7 @@ class SplitRandom {
   GeneratorGuard generators_;
 };
 
-/// torch::nn::Dropout for activations that are split along the `tensor` axis, such as those between a column-parallel and a row-parallel layer.
+/// torch::nn::Dropout for activations that are split along the axis `tensor`, such as those between a column-parallel and a row-parallel layer.
 class SplitDropoutImpl : public SplitModule {
  public:
   /// @param comm the `tensor` axis. @param p the probability that an element becomes 0, from 0 to 1

@@ -11,7 +11,7 @@ namespace tw::train {
 /// Prints a run's progress: a progress bar per epoch (plain lines without a terminal) and a summary at the end. Use it on rank 0 only.
 class Console : public Hook {
  public:
-  /// @param out kept by reference. @param unit name of the samples, such as "images".
+  /// @param out kept by reference. @param terminal whether `out` is a terminal. @param unit a noun for the samples, such as "images".
   Console(std::ostream& out, bool terminal, std::string unit = "samples");
 
   void on_start_epoch(State& state) override;

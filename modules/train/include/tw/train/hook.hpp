@@ -19,7 +19,7 @@ class Optimizer;
 
 namespace tw::train {
 
-/// The state of a run. Hooks may change the tensors and the optimizer, on all ranks alike, and end the run.
+/// The state of a run. Hooks may change its tensors and the optimizer, in the same manner on all ranks, and may end the run.
 struct State {
   State(const Communicator& communicator, const Model& trained, torch::optim::Optimizer& by, const Options& as,
         std::function<double(double)> clip = {})
@@ -33,11 +33,11 @@ struct State {
   int64_t step = 0;           ///< updates so far, over all epochs
   int64_t samples = 0;        ///< samples trained in this epoch so far, by all ranks
   int64_t epoch_samples = 0;  ///< total samples of this epoch, over all ranks
-  Batch batch;  ///< this rank's batch; may be empty. Its rows have no elements if this rank's part of the model needs no samples (inner stages)
-  at::Tensor outputs;        ///< undefined if the model returns only the loss
+  Batch batch;               ///< this rank's batch; may be empty. Rows have no elements where the model needs no samples (inner stages of a pipeline)
+  at::Tensor outputs;        ///< undefined if the model's pass() returns only the loss (a pipeline); may be undefined for an empty batch
   at::Tensor loss;           ///< loss of this rank's batch; on_forward() may replace it if TrainableModel::makes_one_backward_pass()
-  double mean_loss = 0;      ///< the loss as a number; 0 for an empty batch. On an accelerator it is the previous step's until the hooks' on_update()
-  double learning_rate = 0;  ///< rate of the first group in this update. A hook may set rates in `optimizer`; the schedule then scales these
+  double mean_loss = 0;      ///< `loss` as a number; 0 for an empty batch. On an accelerator, it is the previous step's until on_update() is called
+  double learning_rate = 0;  ///< rate of the first group in this update. A hook may set rates in `optimizer`; the schedule then scales the new rates
   std::vector<std::string> figures{"loss"};  ///< names of the values that an evaluation returns, in order
 
   /// Ends the run with a checkpoint: after this step, or after the next one if called in on_backward() or later. Any rank may call it. With
@@ -45,9 +45,9 @@ struct State {
   void stop(std::string reason) { stop_reason = std::move(reason); }
   std::string stop_reason;
 
-  /// Call this in on_backward(), on all ranks: scales the gradients down to a norm of at most `max_norm`, with any strategy. The norm counts each
+  /// Scales the gradients down to a norm of at most `max_norm`, with any strategy. Call it in on_backward(), on all ranks. The norm counts each
   /// element of the model's gradients once, whichever rank holds it. (LibTorch's clip_grad_norm_ uses this rank's tensors only.)
-  /// @return the norm before scaling, without the loss scale. Options::clip does this in every step
+  /// @return the norm before this call, of gradients without the loss scale. To clip in every step, set Options::clip instead
   /// @throws ContractError outside a trainer's run
   double clip_gradient_norm(double max_norm) {
     TW_EXPECTS(clip_ != nullptr, "clip_gradient_norm() must be called in on_backward() of a hook of a Trainer");
@@ -65,12 +65,12 @@ class Hook {
   virtual ~Hook() = default;
   virtual void on_start(State& /*state*/) {}        ///< before the first step, also after a resume
   virtual void on_start_epoch(State& /*state*/) {}  ///< also in the middle of an epoch, after a resume
-  virtual void on_sample(State& /*state*/) {}       ///< `batch` is available
-  virtual void on_forward(State& /*state*/) {}      ///< `outputs` and `loss` are available; a pipeline has also made its backward passes
-  /// Gradients are complete, and not yet used. Depending on the strategy they are reduced, local to each rank, or not accessible. Gradients of scaled
-  /// losses still contain the scale (PrecisionOptions). To clip, call State::clip_gradient_norm().
+  virtual void on_sample(State& /*state*/) {}       ///< per pass: `batch` is available
+  virtual void on_forward(State& /*state*/) {}      ///< per pass: `outputs` and `loss` are available; a pipeline has also made its backward passes
+  /// All gradients of the update are complete, and not yet used. Depending on the strategy, they are reduced, local to each rank, or not accessible.
+  /// Gradients of scaled losses still contain the scale (PrecisionOptions). To clip, call State::clip_gradient_norm().
   virtual void on_backward(State& /*state*/) {}
-  virtual void on_update(State& /*state*/) {}  ///< the optimizer has stepped
+  virtual void on_update(State& /*state*/) {}  ///< after each update, also after a skipped one
   virtual void on_end_epoch(State& /*state*/, const EpochReport& /*report*/) {}
   virtual void on_end(State& /*state*/, const Summary& /*summary*/) {}
 };

@@ -17,7 +17,8 @@ struct MeshSizes {
   int samples() const { return data * shard; }
 };
 
-/// Why these numbers of ranks cannot train with these options; empty: they can. Keys as in Options. Pure.
+/// The reasons why ranks in such a mesh cannot train with these options; empty: they can. Problems have keys as in Options, such as "shard.what".
+/// Pure.
 std::vector<Problem> contradictions(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh);
 
 }  // namespace tw::train

@@ -6,8 +6,9 @@
 namespace tw::train {
 
 /// Writes metrics.jsonl into the run's folder, one JSON object per line: {"event":"epoch",...} for each epoch and {"event":"summary",...} at the end.
-/// Also writes the epochs to metrics.csv. Files of an earlier run are replaced; a resumed run continues its files from the step at which it resumes.
-/// Use it on rank 0 only. If writing fails, lines may be lost, and log_error() reports it once; training continues.
+/// Also writes the epochs to metrics.csv. Replaces the files of an earlier run. A resumed run keeps the epochs up to the step at which it resumes,
+/// and appends to them. Use it on rank 0 only. If writing fails during training, lines may be lost; log_error() reports the failure once, and
+/// training continues.
 class MetricsLog : public Hook {
  public:
   /// Creates the folder. @throws FileError if that fails.

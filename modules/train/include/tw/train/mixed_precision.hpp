@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models and objectives that compute under LibTorch's autocast. The trainer does this by itself if Options::precision is set.
+// Models and objectives that compute under LibTorch's autocast. The trainer makes them itself, according to Options::precision.
 #pragma once
 #include <tw/train/model.hpp>
 #include <tw/train/objective.hpp>
@@ -7,13 +7,14 @@
 
 namespace tw::train {
 
-/// Returns `model` with forward(), evaluate() and pass() under autocast for its device: forward pass and loss inside, the backward pass outside, as
-/// LibTorch recommends. It has the same tensors. For float32: returns the model unchanged.
-/// @throws ContractError naming a trained parameter that is not float32, which autocast would skip; also if LibTorch has no autocast for the device
+/// Returns a model with the same tensors, whose forward(), evaluate() and pass() run under autocast for its device. As LibTorch recommends, autocast
+/// covers the forward pass and the loss, but not the backward pass. For float32: returns `model` unchanged.
+/// @throws ContractError if a trained parameter, which the message names, is not float32, because autocast would skip it; also if LibTorch has no
+/// autocast for the device
 Model under_autocast(Model model, ComputeType compute);
 
-/// Returns `objective` with its loss computed under autocast for the outputs' device, in float32, and its metrics computed on float32 outputs. For
-/// float32: returns the objective unchanged.
+/// Returns an objective whose loss is computed under autocast for the outputs' device and converted to float32, and whose metrics are computed from
+/// float32 outputs. For float32: returns `objective` unchanged.
 Objective under_autocast(Objective objective, ComputeType compute);
 
 }  // namespace tw::train

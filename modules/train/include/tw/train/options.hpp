@@ -23,9 +23,9 @@ struct CheckpointPolicy {
 void visit(CheckpointPolicy& policy, OptionVisitor& visitor);
 
 struct EarlyStopping {
-  int64_t patience = 0;        ///< evaluations without a better value before the run ends; 0: never
+  int64_t patience = 0;        ///< evaluations without a better value before the run ends; 0: no early end
   double min_delta = 0;        ///< minimum improvement that counts as better
-  std::string watch = "loss";  ///< "loss" or a metric of the objective, on the validation set; also selects the best model
+  std::string watch = "loss";  ///< value by which "better" and the best model are judged, on the validation set: "loss" or a metric of the objective
 };
 void visit(EarlyStopping& stopping, OptionVisitor& visitor);
 
@@ -45,7 +45,7 @@ void visit(ClipOptions& clip, OptionVisitor& visitor);
 enum class NonFinite {
   stop,     ///< end the run; this is not an error: Summary::diverged is set
   skip,     ///< skip this update
-  restore,  ///< restore the parameters of the newest checkpoint, at most three times, and continue with the next samples
+  restore,  ///< restore model and optimizer from the newest checkpoint, at most three times, and continue with the next samples; after that, stop
 };
 
 /// What to do if an earlier run of the same name has checkpoints.
@@ -62,10 +62,10 @@ std::string why_no_name(const std::string& name);
 
 struct Options {
   std::string name = "run";               ///< the run's folder is output / name; a single folder name, without "/" or control characters
-  std::filesystem::path output = "runs";  ///< relative to the working directory at the trainer's construction
+  std::filesystem::path output = "runs";  ///< folder of all runs; a relative path refers to the working directory when the Trainer is constructed
   int64_t epochs = 1;
-  int64_t batch_size = 64;   ///< samples per rank along `data` and `shard` in an update; at most max_samples_of_a_batch
-  int64_t global_batch = 0;  ///< samples of all ranks in an update; 0: batch_size * ranks. Same maximum. A resumed run keeps its first value
+  int64_t batch_size = 64;   ///< samples in an update for each rank along the mesh axes `data` and `shard`; at most max_samples_of_a_batch
+  int64_t global_batch = 0;  ///< samples of all ranks in an update (same maximum); 0: batch_size * those ranks. A resumed run keeps its first value
   int64_t accumulation = 1;  ///< number of passes that share the samples of an update, to save memory
   int64_t seed = 0;          ///< seed of the order of samples, augmentation and the model's random numbers
   Uneven uneven = Uneven::exact;
@@ -83,22 +83,23 @@ struct Options {
   Resume resume = Resume::refuse;
   int64_t loader_workers = 1;        ///< threads that prepare batches; at most LoaderOptions::max_workers
   Augmentation augmentation = {};    ///< augmentation of the training set
-  std::filesystem::path trace = {};  ///< a timeline in Chrome's trace format; empty: none
+  std::filesystem::path trace = {};  ///< file for a timeline in Chrome's trace format; empty: none
 
   std::filesystem::path folder() const { return output / name; }
-  /// Samples of a pass, summed over all ranks, for an update of `samples` samples. @throws ContractError unless `accumulation` divides `samples` and,
-  /// under `drop` and `pad`, the number of ranks divides the samples of a pass.
+  /// The number of samples in a pass, summed over all ranks, if an update has `samples` samples. @param ranks number of ranks along `data` and
+  /// `shard` @throws ContractError if `accumulation` does not divide `samples`; under `drop` and `pad`, also if `ranks` does not divide the samples
+  /// of a pass.
   int64_t samples_of_a_pass(int64_t samples, int ranks) const;
-  /// The maximum number of these samples on one rank.
+  /// The largest number of samples that one rank has in such a pass.
   int64_t rows_of_a_pass(int64_t samples, int ranks) const;
   /// Samples per rank in an evaluation's forward pass. @param samples samples of an update
   int64_t rows_of_an_evaluation(int64_t samples, int ranks) const;
-  /// Values that are valid by themselves but contradict each other.
+  /// Fields that contradict each other, and a `name` that cannot be used.
   std::vector<Problem> contradictions() const;
   /// @throws ContractError naming the wrong field.
   void validate() const;
 };
-/// Visits all fields except `augmentation`, and `resume` and `trace`, which belong to a run rather than to its configuration.
+/// Visits all fields except `augmentation`, `resume` and `trace`. The last two belong to a run rather than to its configuration.
 void visit(Options& options, OptionVisitor& visitor);
 
 }  // namespace tw::train

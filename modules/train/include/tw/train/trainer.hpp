@@ -15,32 +15,34 @@ namespace tw::train {
 
 /// Trains a model on all ranks, with checkpoints that any number of ranks can resume.
 ///
-/// An update uses the next `global_batch` samples of the epoch's order, which depends only on seed and epoch. The ranks' shares of these may be
-/// unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit. On a different number of
-/// ranks it trains the same samples in the same updates.
+/// An update uses the next `global_batch` samples of the epoch's order, which depends only on seed and epoch. The ranks' shares of these samples may
+/// be unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit. On a different number
+/// of ranks it trains the same samples in the same updates.
 ///
 /// SIGTERM and SIGUSR1 (which batch systems send before a job's time limit) end the run after a step, with a checkpoint.
 ///
-/// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is used once, when the run has
-/// finished; before, ranks only compare a few of its samples.
+/// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is evaluated once, when the run
+/// has finished. Before that, it is only compared: between ranks, and with the test set of the run to be resumed.
 ///
-/// In the run's folder: checkpoints/, best.safetensors (parameters and buffers of the best evaluation), lock.
+/// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, and best.safetensors (parameters and buffers of the model
+/// with the best evaluation).
 class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
   /// put into training mode.
-  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. If ranks divide its state, the trainer uses a copy of it
-  /// over slices, which begins without state; hooks see it as State::optimizer. @param train, test, validation borrowed; the whole sets, on each
-  /// rank. Without `validation` no epoch is evaluated and no best model is kept.
-  /// @throws ContractError for a wrong option, or one that the mesh does not allow, for sets that differ between ranks (a few samples are compared),
-  /// and for samples that change from one reading to the next if several ranks hold one model; Error if another run holds the folder, an unfinished
-  /// run would be lost, or a run would be resumed with different data, optimizer or global batch.
+  /// @param optimizer over the parameters of `model`: SGD, Adam, AdamW, RMSprop or Adagrad. If ranks divide the optimizer's state, the trainer uses
+  /// an optimizer with the same options over this rank's slices instead. It begins without state; hooks see it as State::optimizer. @param train,
+  /// test, validation borrowed; the whole sets, on each rank. Without `validation` no epoch is evaluated and no best model is kept.
+  /// @throws ContractError for a wrong option, or one that the mesh does not allow; also if the sets differ between ranks (a few samples are
+  /// compared), or if several ranks hold one model and samples change from one reading to the next. @throws Error if another run holds the folder, an
+  /// unfinished run would be lost, or a run would be resumed with different data, optimizer or global batch.
   Trainer(const Communicator& comm, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
-  /// The same over a mesh: along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
-  /// ShardOptions. Along the other axes, which are the model's axes(), they hold one model together and use the same samples, and each has trained
-  /// parameters. contradictions() lists the combinations that are not supported. A resumed run restores the order in which it reduces gradients. On
-  /// ranks where the model needs no samples, none are read: State::batch has the same number of rows, without content.
+  /// The same over a mesh. Along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
+  /// ShardOptions. The other axes must be the model's axes(). Along these, ranks hold one model together and use the same samples, and each rank must
+  /// have trained parameters. contradictions() in <tw/train/mesh_sizes.hpp> returns what is not supported. A resumed run of a model in such parts
+  /// measures again in which order it reduces gradients; this can change the last bits of sums. Ranks for which TrainableModel::needs_samples() is
+  /// false read no samples: their State::batch has the same number of rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
@@ -48,23 +50,25 @@ class Trainer {
   /// @param hook borrowed; called after hooks added earlier. Add a hook that communicates on every rank; others may be added on some ranks only.
   void add(Hook& hook);
 
-  // For saving a run's state between epochs outside of checkpoints. Call these on all ranks alike; see OptimizerState.
+  // For saving a run's state between epochs outside of checkpoints. Call these four functions on all ranks alike; see OptimizerState.
 
-  /// The model, the state of its strategy, and the progress of the run; shares memory where it can.
+  /// The model, the state of its strategy, and the progress of the run. The tensors share memory with these where they can.
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names);
   void apply(const std::vector<NamedShard>& shards);
   /// Makes run() begin after this many epochs. Not for a run that resumes a checkpoint.
   void begin_after(int64_t epochs);
 
-  /// Trains to the end, or until the run is stopped. Collective; call it once. @throws Error on every rank, after the hooks' on_end, if the last
-  /// checkpoint or the timeline was not written. If the model, a data set or a hook throws on one rank, that rank gets its exception and the others a
-  /// RevokedError with its message. The model's communicators, such as that of a SyncBatchNorm (pass a dup()) or of split layers, are then revoked
-  /// too. Make mesh, model and Trainer again; the new Trainer can resume the newest checkpoint, which is written before the test set is evaluated.
+  /// Trains to the end, or until the run is stopped. Collective; call it once.
+  /// @throws Error on every rank, after the hooks' on_end, if the last checkpoint or the timeline was not written. If the model, a data set or a hook
+  /// throws on one rank, that rank gets its exception, and the others get a RevokedError with its message. The run's communicators are then revoked,
+  /// and those of the model, too: that of a SyncBatchNorm, for example (so pass a dup()), or of split layers. To continue, make mesh, model and
+  /// Trainer again. The new Trainer can resume the newest checkpoint; the last one is written before the test set is evaluated.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
-  /// rarely, each rank evaluates its part of the samples with its own replica. Restores modes. Collective.
-  /// @throws ContractError before the run() of a run that resumes a checkpoint. An exception on one rank ends the evaluation on all, as in run()
+  /// rarely, each rank evaluates its part of the samples with its own replica. Submodules get back the modes that they had before. Collective.
+  /// @throws ContractError if the run resumes a checkpoint and run() has not been called yet. An exception on one rank ends the evaluation on all, as
+  /// in run()
   Figures evaluate(const Dataset& dataset);
 
  private:
