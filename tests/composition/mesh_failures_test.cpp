@@ -156,7 +156,8 @@ TEST(MeshFailures, OfOneRankEndModelsWithSplitLayers) {
       const Batch batch = model.batch(4);
       EXPECT_GT(parallel.model.train_step(batch.inputs, batch.targets, model.loss()), 0);
       expect_contains(fail(parallel, model, batch, last, false), "the loss is broken");
-      expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "a call of this ParallelModel has failed");
+      expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }),
+                      "a call of this ParallelModel has failed");
       EXPECT_EQ(mesh.comm().revoked(), false);
       world().barrier();
     }
