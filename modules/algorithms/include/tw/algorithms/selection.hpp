@@ -36,7 +36,8 @@ class Selection {
   /// choices out of order, or `nodes` or `ranks_per_node` that differ from those of `cluster`
   static Selection from_file(const std::filesystem::path& file, const Cluster& cluster, const std::vector<std::string>& backends);
 
-  /// @param choices consecutive for each collective, ascending by size; the last one of each collective has no limit. @throws ContractError otherwise
+  /// @param choices consecutive for each collective, ascending by size; the last one of each collective has no limit. @throws ContractError if
+  /// neighbouring choices for a collective do not ascend, or if the last of them has a limit
   explicit Selection(std::vector<Choice> choices);
 
   /// The choice for a collective of `bytes` bytes, counted as in price_of(); null if the collective has no choices.

@@ -15,9 +15,9 @@ int64_t element_bytes(ElementType type) noexcept;
 /// "bool", "uint8", ..., "complex128".
 std::string_view name_of(ElementType type) noexcept;
 
-/// Element-wise reductions over ranks: in rank order inside shared memory, otherwise in an unspecified order. Integers wrap around on overflow. min
-/// and max propagate NaN. float16 and bfloat16 are computed in float32. They are rounded once in shared memory and by MPI's own collectives; other
-/// algorithms round each partial result.
+/// Element-wise reductions over ranks: in rank order inside shared memory of hosts or devices, otherwise in an unspecified order. Integers wrap
+/// around on overflow. min and max propagate NaN. float16 and bfloat16 are computed in float32, except by NCCL. They are rounded once in shared
+/// memory and by MPI's own collectives; algorithms over messages round each partial result.
 enum class ReduceOp : uint8_t { sum, average, min, max, product, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor };
 
 inline constexpr int reduce_ops = 11;

@@ -13,7 +13,7 @@ void set_process_rank(int rank) noexcept;
 /// "rank 3", or "this process" before the rank is known.
 std::string process_label();
 
-/// The message of a ContractError without the process_label() at its beginning. For messages that several ranks report.
+/// `message` without the process_label() at its beginning, if it has one. For messages that several ranks report.
 std::string without_process_label(const std::string& message);
 
 }  // namespace tw

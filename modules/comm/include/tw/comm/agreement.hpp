@@ -22,7 +22,7 @@ struct RankFailure {
   };
   int rank = 0;
   Kind kind = Kind::error;
-  std::string message = {};  ///< without the rank that begins a ContractError's message, and without LibTorch's backtrace
+  std::string message = {};  ///< without the rank at the beginning of the error's message, and without LibTorch's backtrace
 
   bool operator==(const RankFailure&) const = default;
 };

@@ -73,12 +73,15 @@ struct Availability {
 };
 
 /// One entry per backend of this communicator for each collective that has a choice of backends (all but gather and scatter). For each collective,
-/// backends for host tensors come first, then those for tensors on LibTorch's accelerator, if this machine has one. Collective.
+/// backends for host tensors come first, then those for tensors on LibTorch's accelerator, if this machine has one (none for
+/// a barrier). Collective.
 std::vector<Availability> availability(const Communicator& comm);
 
-/// Makes the backend `name` run all calls on `comm` that it supports, of any size. Other calls on host tensors run on the backend of selection().
-/// Other calls on device tensors run on the first backend, in the order of availability(), that supports them and whose pays() is true. Every rank
-/// must pass the same name. Collective.
+/// Makes the backend `name` run all calls on `comm` that it supports, of any size. There is one choice for host and staged tensors, and one for
+/// device tensors; a call replaces only the one that `name` belongs to. If the chosen backend does not support a call, the call runs on the backend
+/// of selection() (host tensors), or on the first backend, in the order of availability(), that supports it and whose pays() is true (device
+/// tensors). An average of float16 that the chosen host backend does not support runs on the first backend that does. Every rank must pass the same
+/// name. Collective.
 /// @param name for host and staged tensors: "shared_memory", "mpi", "hierarchical" (shared memory in nodes, messages between them), or an algorithm
 /// over messages: "ring", "recursive_doubling", "circulant", "tree", "chain", "double_tree", "pairwise", "bruck". For tensors on a device: "nccl",
 /// "ipc" (device memory that ranks of a node share), "direct" (an MPI that accepts device pointers) or "staged". std::nullopt restores both defaults.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on tensors. Every rank of the communicator makes the same calls in the same order, with the same dtypes and matching shapes. Audited
-// communicators (EnvironmentOptions::audit) check this before they move data; backends in shared memory check it during the call. If the calls
-// differ, wait() throws on every rank and names the ranks.
+// communicators (EnvironmentOptions::audit) check this before they move data; backends in shared memory check it during the call. If one of these
+// checks finds that the calls differ, wait() throws on every rank and names the ranks. Without a check, different calls are not detected.
 //
 // - Functions named `i...` begin an operation and return at once; the others return when their operation is complete. Several operations may be in
 //   flight; wait for them in any order.
@@ -9,8 +9,8 @@
 //   <tw/base/element.hpp>, which defines them for each type; the result has the same bits on all ranks.
 // - Tensors lie on the CPU or on an accelerator; all tensors of a call lie on one device. Any strides are allowed (non-contiguous tensors are packed
 //   and unpacked), and so are 0-dimensional and empty tensors. In a collective, either all ranks pass tensors on the CPU, or none does.
-// - On an accelerator, an operation begins after the work already queued on the current stream. Its data moves on other streams: in device memory, or
-//   through pinned host memory, see <tw/comm/backend.hpp>. Work::wait() makes the current stream wait for the results; Work::wait_on_host() also
+// - On an accelerator, an operation begins after the work already queued on the current stream. Its data moves outside that stream: in device memory,
+//   or through pinned host memory, see <tw/comm/backend.hpp>. Work::wait() makes the current stream wait for the results; Work::wait_on_host() also
 //   makes the host wait for them.
 // - Autograd does not record these calls; <tw/comm/differentiable.hpp> has differentiable ones.
 // - Every function, or the wait for its Work, throws ContractError for invalid tensors, RevokedError if `comm` is revoked, and MpiError if MPI fails.

@@ -24,8 +24,8 @@ struct FullyShardedOptions {
   /// Maximum bytes of a unit when gathered. A unit is a group of consecutive parameters of one dtype that are gathered and released together. Only a
   /// unit of a single parameter may be larger.
   int64_t unit_bytes = int64_t{25} << 20;
-  /// Names of submodules, such as "blocks.3". The parameters of each of them form a separate unit (several units if larger than unit_bytes). All
-  /// other parameters form units in order.
+  /// Names of submodules, such as "blocks.3", with at least one trained parameter each. The trained parameters of each form a separate unit (several
+  /// units if larger than unit_bytes). The other trained parameters form units in order, and so do all frozen ones.
   std::vector<std::string> units = {};
   /// Number of units to prefetch, in the order of the previous pass. Use 0 on a single node, where the cores that compute also make the copies.
   int prefetch_units = 0;

@@ -19,9 +19,9 @@ struct Buffer {
   ElementType type = ElementType::uint8;
 };
 
-// Each function below makes a transfer to pass to start(). The functions are collective, except those that send or receive messages. Memory must stay
-// valid until completion. Reductions do not support float16 and bfloat16, which MPI does not have. For `average` they compute only the sum. min and
-// max propagate NaN; sums and products of integers wrap around.
+// Functions named `..._transfer` make a transfer to pass to start(). They are collective, except those that send or receive messages. Memory must
+// stay valid until completion. Reductions do not support float16 and bfloat16, which MPI does not have. For `average` they compute only the sum. min
+// and max propagate NaN; sums and products of integers wrap around.
 
 std::unique_ptr<Transfer> barrier_transfer(const Communicator& comm);
 std::unique_ptr<Transfer> broadcast_transfer(const Communicator& comm, const Buffer& buffer, Rank root);

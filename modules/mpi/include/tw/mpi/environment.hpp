@@ -35,8 +35,8 @@ struct EnvironmentOptions {
   ProgressDriver progress = ProgressDriver::inlined;
   /// How long a single wait may last before the late ranks and their last known calls are logged.
   std::chrono::milliseconds stall_warning = std::chrono::seconds(60);
-  /// How long a single wait may last before the late ranks are logged again and the job is aborted. On an adopted MPI, the job is not aborted;
-  /// instead the communicator is revoked, and all members that wait on it get a RevokedError.
+  /// How long a single wait may last before the late ranks are logged again and the job is aborted. On an adopted MPI, nothing is
+  /// logged and the job continues: the communicator is revoked, and all members that wait on it get a RevokedError that names the late ranks.
   std::chrono::milliseconds stall_abort = std::chrono::seconds(600);
   /// Maximum number of elements (or bytes) in one MPI call; longer messages are split. At most 2^31 - 1, which is the default; lower it for an MPI
   /// that fails at smaller sizes.

@@ -34,8 +34,8 @@ class [[nodiscard]] Work {
   bool test();
   /// Returns when the operation is complete; may be called again. @throws the operation's error
   void wait();
-  /// Like wait(), for waits that may last long while other ranks remain active. It calls `activity` repeatedly, and the time of stall_warning starts
-  /// again whenever `activity` returns a different number.
+  /// Like wait(), for waits that may last long while other ranks remain active. It calls `activity` repeatedly, and the times of stall_warning
+  /// and stall_abort start again whenever `activity` returns a different number.
   void wait(const std::function<int64_t()>& activity);
   /// Like wait(); results on a device are then also complete for the host.
   void wait_on_host();

@@ -97,8 +97,8 @@ class ShardedTensor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A push or a pull in flight. If the handle is dropped, the operation continues, and a failure is logged, except for one in shared memory, which is
-/// lost.
+/// A push or a pull in flight. If the handle is dropped before the operation ends, the operation continues, and a failure is logged on a server that
+/// is not accessed in shared memory. Other failures that neither test() nor wait() has reported are lost.
 class ShardedTensor::Handle {
  public:
   Handle() = default;

@@ -21,8 +21,9 @@ void visit(StaleSynchronousOptions& options, OptionVisitor& visitor);
 /// Stale synchronous parallel: workers train on their own with the user's optimizer, but none gets more than s steps ahead of the slowest. Here x is
 /// a worker's parameters, u the change that the worker's optimizer makes in step t, and c the centre, the parameters on the servers:
 ///
-///     in step t                                           c = c + u
-///     if x lacks other workers' updates up to step t - s  wait until all workers have done t - s steps,  x = c
+///     in step t                                          c = c + u
+///     if any worker, this one included, had done fewer   wait until all workers have done t - s steps,  x = c
+///     than t - s steps when x was last set to c
 ///
 /// After step t, a worker's parameters thus contain all of its own updates, and all updates of other workers up to step t - s. With s = 0, no worker
 /// begins a step before all have finished the previous one. Ref: Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel

@@ -27,11 +27,13 @@ struct Pause {
 };
 
 struct LedgerEntry {
-  Individual individual = {};  ///< state: `running` until the trial ends, even after a process loss; values: at the end, those of its last copy
-  int attempts = 0;            ///< how often the trial began; the fields from `paused` on describe the last attempt
-  int losses = 0;              ///< number of process losses that this trial may have caused
-  int sole_losses = 0;         ///< number of process losses that no other trial can have caused
-  Blame blame = Blame::none;   ///< blame of this trial for the last loss of its process
+  /// Its `state` is `running` until the trial ends, even after a process loss. Its `values` are those with which the trial began; once it has ended,
+  /// those of its last copy, if it has any.
+  Individual individual = {};
+  int attempts = 0;           ///< how often the trial began; the fields from `paused` on describe the last attempt
+  int losses = 0;             ///< number of process losses that this trial may have caused
+  int sole_losses = 0;        ///< number of process losses that no other trial can have caused
+  Blame blame = Blame::none;  ///< blame of this trial for the last loss of its process
   bool paused = false;
   bool lost = false;  ///< its process was lost, and it has not begun again
   int epoch = 0;

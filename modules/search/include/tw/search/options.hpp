@@ -76,7 +76,7 @@ struct SearchOptions {
   std::filesystem::path journal = {};
   /// Results from elsewhere, received like migrants before the first proposal: the folder of another search's journal, or a CSV file. Empty: none.
   /// The CSV file has a column for each parameter, and a column `loss` or, with several objectives, one for each. If it has a column `state`, only
-  /// complete and pruned trials are used. Other columns, and results that do not fit the space, are ignored.
+  /// rows whose state is complete, pruned or empty are used. Other columns, and results that do not fit the space, are ignored.
   std::filesystem::path warm_start = {};
   int max_attempts = 2;           ///< a trial fails after this number of process losses that no other trial can have caused
   bool allow_duplicates = false;  ///< whether configurations may be repeated, for noisy losses; otherwise none is while others are left (Distinct)

@@ -10,9 +10,10 @@ namespace tw::search {
 
 /// One row per trial. Columns: trial, state, loss, seconds, worker, island, epoch, attempts, begin, end, reports (their number), migrations (their
 /// number), message, violation (sum of the positive constraint values), ranks (the number of ranks of the worker). With several objectives, also
-/// front (1 if no other trial dominates this one, otherwise 0) and objective.NAME for each objective; the first objective is the loss. Then
-/// constraint.1 and so on, the values of constraints, positive if violated, and parameter.NAME for each parameter. A missing value is empty. Numbers
-/// read back exactly; begin and end are in seconds since the Unix epoch. Ref: RFC 4180.
+/// front (1 if the trial is on the Pareto front of the complete and pruned trials, otherwise 0; of trials with equal objectives, only the first one
+/// is on it) and objective.NAME for each objective; the first objective is the loss. Then constraint.1 and so on, the values of constraints, positive
+/// if violated, and parameter.NAME for each parameter. A missing value is empty. Numbers read back exactly; begin and end are in seconds since the
+/// Unix epoch. Ref: RFC 4180.
 std::string to_csv(const Ledger& ledger, const Space& space);
 
 /// Writes to_csv() to `path`. Like the other functions here that write files, it replaces a file atomically, or throws and leaves the file unchanged.
@@ -22,7 +23,7 @@ void export_csv(const Ledger& ledger, const Space& space, const std::filesystem:
 /// Writes an SQLite database of nine tables; NULL stands for a missing value:
 /// - parameters(parameter, name, kind, low, high, scale, step, choices, parent, allowed): choices and allowed values as JSON
 /// - trials(trial, state, loss, seconds, worker, island, epoch, attempts, began, ended, message, violation, ranks, front): `ranks` is the number of
-///   ranks of the worker. `front` is 1 if no other trial dominates this one, otherwise 0; NULL with one objective
+///   ranks of the worker. `front` is as in to_csv(), but NULL with one objective
 /// - objectives(objective, name) and objective_values(trial, objective, value): values only if there are several objectives; the first one is also
 ///   the loss. In this case, a view trials_with_objectives adds a column objective.NAME to `trials` for each objective
 /// - constraint_values(trial, number, value): constraint values that evaluations returned, numbered from 1. If there are any, a view
@@ -36,8 +37,9 @@ void export_sqlite(const Ledger& ledger, const Space& space, const std::filesyst
 
 /// One self-contained HTML page. It shows the best loss over time, the ten best trials, the Pareto front of several objectives, learning curves,
 /// parallel coordinates and slices. It also shows the importance of parameters with a map of the two most important ones, and a timeline of workers,
-/// islands and migrations. Its tables are counts by state, the first failures, and all trials, which you can sort and filter. If there are too many
-/// trials to draw, the page shows some of them and states which. With several objectives, the loss is the first of them.
+/// islands and migrations. Further tables list the counts by state, the parameters of the space, the first failures, and all trials; the last one can
+/// be sorted and filtered. If there are too many trials to draw, the page shows some of them and states which. With several objectives, the loss is
+/// the first of them.
 std::string html_report(const Ledger& ledger, const Space& space);
 
 /// Writes report.html, trials.csv and trials.sqlite next to the journal in `folder`. Call it on one process; the search may still be running.

@@ -56,7 +56,8 @@ class Trial {
 
   /// Reports the trial's value at a step, such as an epoch; steps must ascend. The value on the worker's first rank counts. Collective over comm().
   /// @return whether to continue. If false, return from the objective soon; further reports are ignored. Either the trial is pruned, with this value
-  /// as its loss, or it is paused, and the search calls the objective again to resume it
+  /// as its loss, or it is paused. If the search resumes a paused trial, it calls the objective again. A trial that is still paused when the search
+  /// ends is pruned, with its last value as its loss
   /// @throws ContractError unless steps ascend
   bool report(int64_t step, double value) { return host_.report(step, value); }
 

@@ -22,7 +22,7 @@ struct EpochReport {
   int64_t step = 0;          ///< updates so far, over all epochs
   double train_loss = 0;     ///< mean over the samples, each with the model before the update that uses the sample; non-finite losses are excluded
   Figures validation;        ///< empty if this epoch was not evaluated
-  bool best = false;         ///< whether `validation` is better than in all earlier evaluations, by EarlyStopping::watch
+  bool best = false;         ///< whether EarlyStopping::watch is better than its best value so far by more than min_delta, or is the first value
   double learning_rate = 0;  ///< rate of the optimizer's first group in the last update
   Seconds train_time{0};
   int64_t samples = 0;  ///< samples trained, by all ranks

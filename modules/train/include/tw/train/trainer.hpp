@@ -16,8 +16,8 @@ namespace tw::train {
 /// Trains a model on all ranks, with checkpoints that any number of ranks can resume.
 ///
 /// An update uses the next `global_batch` samples of the epoch's order, which depends only on seed and epoch. The ranks' shares of these samples may
-/// be unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit. On a different number
-/// of ranks it trains the same samples in the same updates.
+/// be unequal or empty. A run that is killed and resumed on the same number of ranks equals an uninterrupted one bit for bit (for one exception, see
+/// the constructor with a mesh). On a different number of ranks it trains the same samples in the same updates.
 ///
 /// SIGTERM and SIGUSR1 (which batch systems send before a job's time limit) end the run after a step, with a checkpoint.
 ///
@@ -40,9 +40,10 @@ class Trainer {
           const Options& options, const Dataset* validation = nullptr);
   /// The same over a mesh. Along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
   /// ShardOptions. The other axes must be the model's axes(). Along these, ranks hold one model together and use the same samples, and each rank must
-  /// have trained parameters. contradictions() in <tw/train/mesh_sizes.hpp> returns what is not supported. A resumed run of a model in such parts
-  /// measures again in which order it reduces gradients; this can change the last bits of sums. Ranks for which TrainableModel::needs_samples() is
-  /// false read no samples: their State::batch has the same number of rows, without content.
+  /// have trained parameters. contradictions() in <tw/train/mesh_sizes.hpp> returns what is not supported. A resumed run restores the order
+  /// in which it reduces gradients, except for a model in such parts: if the ranks that reduce its gradients span several nodes, the order is
+  /// measured again, which can change the last bits of sums. Ranks for which TrainableModel::needs_samples() is false read no samples: their
+  /// State::batch has the same number of rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
@@ -63,7 +64,8 @@ class Trainer {
   /// @throws Error on every rank, after the hooks' on_end, if the last checkpoint or the timeline was not written. If the model, a data set or a hook
   /// throws on one rank, that rank gets its exception, and the others get a RevokedError with its message. The run's communicators are then revoked,
   /// and those of the model, too: that of a SyncBatchNorm, for example (so pass a dup()), or of split layers. To continue, make mesh, model and
-  /// Trainer again. The new Trainer can resume the newest checkpoint; the last one is written before the test set is evaluated.
+  /// Trainer again. The new Trainer can resume the newest checkpoint: the final model is saved before the test set is evaluated, and again
+  /// afterwards, with the test figures.
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
   /// rarely, each rank evaluates its part of the samples with its own replica. Submodules get back the modes that they had before. Collective.
