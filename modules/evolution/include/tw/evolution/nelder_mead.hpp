@@ -51,11 +51,10 @@ NelderMeadOptions adaptive_nelder_mead(size_t dimensions);
 ///
 /// If ask() is called while R is in flight, it proposes points that may be needed next: E, C from h, and C from R. After these, it proposes
 /// reflections of the second worst vertex, the third worst and so on; each replaces its vertex if it is better than the best vertex. When a move
-/// ends, results of its proposals that are still in flight will not be used. If nothing is left to propose, for example while all vertices of a new
-/// simplex are in flight, ask() proposes random points of the simplex's bounding box. Any number may be in flight, but more than four are of little
-/// use.
-/// (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of the others. On a sphere in 8 dimensions, their method stagnates with P =
-/// 4, and P = 2 is no faster than P = 1.)
+/// ends, results of its proposals that are still in flight no longer change the simplex. If nothing is left to propose, for example while all
+/// vertices of a new simplex are in flight, ask() proposes random points of the simplex's bounding box. Any number may be in flight, but more than
+/// four are of little use. (Lee & Wiswall 2007 move the P worst vertices at once, about the mean of the others. On a sphere in 8 dimensions, their
+/// method stagnates with P = 4, and P = 2 is no faster than P = 1.)
 ///
 /// If another propagator's individual is better than the best vertex, it replaces the worst vertex, unless a simplex is still being placed. Failed
 /// trials are worse than all others.

@@ -19,7 +19,8 @@ struct Standing {
   double rank_value() const noexcept { return violation > 0 ? violation : loss; }
 };
 
-/// How much better `to` is than `from`: the difference in violation unless that is 0, otherwise in loss. Not finite if either individual failed.
+/// How much better `to` is than `from`: the difference in violation, or, if the violations are equal, the difference in loss. Not finite if either
+/// individual failed.
 inline double gain(const Standing& from, const Standing& to) noexcept {
   return from.violation != to.violation ? from.violation - to.violation : from.loss - to.loss;
 }

@@ -26,10 +26,12 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 ///
 /// Tensors may have no memory (LibTorch's meta device), for a module that is larger than a rank's memory. The graph is then for the CPU. Its replays
 /// are not compared with the module, and a log message reports this. So capture() does not notice values that are read or written without operators,
-/// or constants that are computed from parameters. The position of the rows in random tensors must then follow from sizes alone.
+/// or constants that are computed from parameters. The module must then not read booleans from such tensors, and the position of the rows in random
+/// tensors must follow from sizes alone.
 /// @param parameters, buffers all those that `forward` uses; of several names for a tensor, the first counts.
 /// @param example the inputs, each [n, ...] with the same n.
-/// @throws Error naming the operator, if a number other than a boolean is read from a tensor (control flow may depend on data), a tensor that
+/// @throws Error naming the operator, if a number other than a boolean is read from a tensor (control flow may depend on data), or a boolean from
+/// a tensor without memory; if a tensor that
 /// requires a gradient is not among the parameters, the runs call different operators, a size is not linear in the rows, or random numbers cannot be
 /// redrawn by row. Error also if a replay differs, because the module reads or writes values without operators, has custom gradients, or computes
 /// constants from its parameters

@@ -36,7 +36,9 @@ struct Value {
   std::vector<Size> sizes = {};
   std::vector<int64_t> order = {};  ///< order of its dimensions in memory, outermost first
   int64_t storage = 0;              ///< values with the same number share memory
-  bool of_batch = false;            ///< it depends on an input, or an operator writes data that depends on an input to its memory
+  /// Whether it depends on an input, or is computed and an operator writes data that depends on an input to its memory. False for parameters and
+  /// buffers, even if the batch changes them.
+  bool of_batch = false;
 
   /// The dimension of the batch's rows: its size is their number, and no other size depends on it. -1 if there is none; the value cannot be split
   /// then.

@@ -21,8 +21,9 @@ struct PassRows {
 /// weights go through WeightGradients::record(). Random numbers come from a counter-based generator keyed by pass, node and row. They do not depend
 /// on how the batch is divided, or on the kind of device.
 ///
-/// If the graph is for an accelerator, the constructor places the graph's constants on the thread's current device. Random numbers are drawn on the
-/// host and copied to the device. The host waits only for values that the module itself reads: the booleans that are checked (Node::answer).
+/// The constructor places the constants that lie on an accelerator on the thread's current device of that kind; those on the host stay there. Random
+/// numbers are drawn on the host and copied to the device. The host waits only for values that the module itself reads: the booleans that are checked
+/// (Node::answer).
 class Interpreter {
  public:
   /// @param nodes indices of nodes, in the order of the graph. @param inputs, outputs indices of values. @param bind returns the tensor of a

@@ -62,7 +62,7 @@ class MgOpt {
  public:
   /// Collective. @param networks finest first. All have the same dtype, and the same blocks on the same ranks; the number of layers of each ODE block
   /// is a multiple of that in the next network. The finest network is trained; the others hold no state between steps.
-  /// @throws ContractError on every rank if the networks do not meet these conditions, or options differ between ranks
+  /// @throws ContractError on every rank if dtypes, blocks or numbers of layers do not meet these conditions, or if options differ between ranks
   explicit MgOpt(std::vector<std::shared_ptr<layer_parallel::LayerParallel>> networks, const MgOptOptions& options = {});
   ~MgOpt();
   MgOpt(const MgOpt&) = delete;

@@ -124,8 +124,8 @@ class ParallelModel {
   /// Loads what save() has saved, on this or any other mesh. @return the metadata. @throws Error on every rank alike, as CheckpointStore::load() does
   std::string load(const CheckpointStore& store, int64_t step, torch::optim::Optimizer& optimizer);
   /// Reads parameters and buffers from safetensors files, such as those of other programs; each rank reads only its parts. Numbers are converted to
-  /// the model's dtypes. Other tensors in the files are ignored. A ParallelModel has stacks of layers in parallel, such as "1.weight". If the files
-  /// do not have a stack, its layers are read one by one, under names such as "1.3.weight".
+  /// the model's dtypes. Other tensors in the files are ignored. Layers in parallel (blocks of layer_parallel) are stacks here, such as "1.weight".
+  /// If the files do not have a stack, its layers are read one by one, under names such as "1.3.weight".
   /// @param name_in_files returns the name in the files for the name of a tensor or layer of this model; "": that tensor keeps its values. Empty
   /// function: the names are the same
   /// @throws Error on every rank alike, before anything is changed, naming the tensors that are missing or have a different shape

@@ -7,7 +7,8 @@ namespace tw {
 /// What a piece of state is for.
 enum class ShardKind { parameter, buffer, optimizer, counter };
 
-/// How a piece of state is restored on a different set of ranks. On the same ranks with the same slices, each rank gets its own values back.
+/// How a piece of state is restored on a different set of ranks. On the same ranks with the same slices, each rank gets its own values back;
+/// for shard and replicate, only if all copies of an element were equal.
 enum class OnReshard {
   shard,      ///< the ranks' slices make up one tensor; each rank gets the slice it asks for. A slice that several ranks hold counts once
   replicate,  ///< every rank holds the whole tensor, with the same values
