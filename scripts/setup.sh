@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh [GROUP...]      groups: build (the library and the tool; always), test, lint, fuzz, docs, openmpi, mpich, cuda
 #
-# Without openmpi or mpich, it takes openmpi; with both, Debian's alternatives decide which one `mpirun` is: Open MPI.
+# Without openmpi or mpich, it takes openmpi; with both, Debian's alternatives decide which one `mpirun` is: by default Open MPI.
 #
 # It does nothing, and needs no network, where everything is there. Without apt-get, or without root and sudo, it looks for what is needed by itself, and lists
 # what is missing: docs/install.md. LibTorch is left alone where TW_TORCH_DIR names one; else it is the CPU build from

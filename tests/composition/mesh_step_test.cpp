@@ -135,7 +135,7 @@ TEST(MeshCompression, IsRefusedWhereItCannotBe) {
   };
   const auto halves = tw::half_compression(tw::HalfPrecision::float16);
   EXPECT_NE(refusal({"shard", world().size()}, {.compressor = halves}).find("gradients along `shard` cannot be compressed"), std::string::npos);
-  EXPECT_NE(refusal({"data", world().size()}, {.replicas = tw::ReplicaSync::independent, .compressor = halves}).find("train apart"),
+  EXPECT_NE(refusal({"data", world().size()}, {.replicas = tw::ReplicaSync::independent, .compressor = halves}).find("train independently"),
             std::string::npos);
   EXPECT_NE(refusal({"data", world().size()}, {.compressor = tw::top_k_compression()}).find("without residuals only"), std::string::npos);
 }

@@ -75,7 +75,7 @@ ends_with 1
 says "  C++20 compiler (g++)"
 says "libraries are looked for with the compiler"
 
-# Both MPIs may be named, each by itself, too.
+# Both MPIs may be named.
 machine no_mpi cmake ninja
 groups=(openmpi mpich)
 setup
@@ -85,6 +85,7 @@ says "  MPICH (libmpich-dev)"
 groups=(mpich)
 setup
 ends_with 1
+says "  MPICH (libmpich-dev)"
 silent_about libopenmpi-dev
 groups=()
 

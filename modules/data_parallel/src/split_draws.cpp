@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "split_draws.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 
@@ -58,6 +59,11 @@ std::vector<double> values_of(const at::Tensor& tensor) {
   return values;
 }
 
+/// Under autocast, the tensor may come from operators in a lower precision than its own.
+double tolerance_for(const at::Tensor& tensor) {
+  return tolerance_of(at::autocast::is_autocast_enabled(tensor.device().type()) ? at::kBFloat16 : tensor.scalar_type());
+}
+
 /// Whether two draws of one operator are for the same tensor, to rounding.
 bool are_alike(const Draw& a, const Draw& b) {
   if (a.shape != b.shape) return false;
@@ -75,7 +81,7 @@ void SplitDraws::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*
       without_listening([&] {
         const at::NoGradGuard no_grad;
         const at::Tensor state = states_of({generator_of(arguments, tensor)}).front();
-        draws_.push_back({op.operator_name().name, tensor.sizes().vec(), values_of(tensor), tolerance_of(tensor.scalar_type()), content_hash(state)});
+        draws_.push_back({op.operator_name().name, tensor.sizes().vec(), values_of(tensor), tolerance_for(tensor), content_hash(state)});
       });
     }
   }

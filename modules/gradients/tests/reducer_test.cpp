@@ -80,7 +80,7 @@ TEST(Reducer, ReducesWhatIsAlreadyInPlace) {
   }
 }
 
-TEST(Reducer, CarriesNoticesWithTheStep) {
+TEST(Reducer, CarriesVotesWithTheStep) {
   tw::Reducer reducer(world(), {{"w", {3}, at::kFloat}}, {.reduction = tw::Reduction::mean});
   for (int step = 0; step < 3; ++step) {
     reducer.begin();

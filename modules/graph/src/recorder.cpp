@@ -105,7 +105,7 @@ class Recorder final : public OperatorListener {
     std::optional<ArgumentsBefore> before;
     without_listening([&] { before.emplace(op, call.arguments); });
     if (lacks_memory(op, stack)) {
-      carry_out_without_memory(op, stack, without_kernel_);
+      execute_without_memory(op, stack, without_kernel_);
     } else {
       execute(op, stack);
     }

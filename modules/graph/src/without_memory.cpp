@@ -141,7 +141,7 @@ bool lacks_memory(const c10::OperatorHandle& op, const Stack& stack) {
   return std::ranges::any_of(torch::jit::last(stack, op.schema().arguments().size()), is_without_memory);
 }
 
-void carry_out_without_memory(const c10::OperatorHandle& op, Stack& stack, WithoutKernel& without_kernel) {
+void execute_without_memory(const c10::OperatorHandle& op, Stack& stack, WithoutKernel& without_kernel) {
   // A view needs only the shapes of other tensors, and shares the memory of its own.
   const auto is_viewed = [](const c10::Argument& each) { return each.alias_info() != nullptr && !each.alias_info()->isWrite(); };
   if (std::ranges::any_of(op.schema().arguments(), is_viewed)) return OperatorListener::execute(op, stack);

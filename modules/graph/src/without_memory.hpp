@@ -17,6 +17,6 @@ using WithoutKernel = std::unordered_set<c10::OperatorName>;
 /// Executes an operator some of whose tensors have no memory. Its results have none either. The shapes, strides and shared memory of the results are
 /// those of tensors with memory. The operator runs on the meta device, where many operators have no kernel in C++ (embeddings, normalizations,
 /// convolutions, attention): these run on the CPU instead, on zeros, which take no memory unless they are written.
-void carry_out_without_memory(const c10::OperatorHandle& op, torch::jit::Stack& stack, WithoutKernel& without_kernel);
+void execute_without_memory(const c10::OperatorHandle& op, torch::jit::Stack& stack, WithoutKernel& without_kernel);
 
 }  // namespace tw::graph

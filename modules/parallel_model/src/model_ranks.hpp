@@ -30,7 +30,7 @@ class ModelRanks {
 
  private:
   const Mesh& mesh_;
-  std::optional<Mesh> replica_;  // set if replicas train apart
+  std::optional<Mesh> replica_;  // set if replicas train independently
   Communicator comm_;
   RanksAlong places_;
   RanksAlong samples_;

@@ -6,8 +6,9 @@ namespace tw {
 void visit(ParallelOptions& options, OptionVisitor& visitor) {
   visitor.field("micro_batches", options.micro_batches, at_least(1),
                 {.meaning = "micro-batches of a rank's batch, which pass through the model one after the other"});
-  const std::vector<std::pair<std::string, ReplicaSync>> replicas{{"every_step", ReplicaSync::every_step}, {"apart", ReplicaSync::independent}};
-  visitor.field("replicas", options.replicas, replicas, About{.meaning = "whether ranks along data sum gradients in every update, or train apart"});
+  const std::vector<std::pair<std::string, ReplicaSync>> replicas{{"every_step", ReplicaSync::every_step}, {"independent", ReplicaSync::independent}};
+  visitor.field("replicas", options.replicas, replicas,
+                About{.meaning = "whether ranks along data sum gradients in every update, or train independently"});
   visitor.field("compute", options.compute, compute_type_names(), About{.meaning = "dtype of passes; parameters and the optimizer stay float32"});
   visitor.field("schedule", options.schedule, pipeline::schedule_names(), About{.meaning = "order of the passes along stage"});
   visitor.field("recompute", options.recompute, pipeline::recompute_names(), About{.meaning = "recomputation in stages"});

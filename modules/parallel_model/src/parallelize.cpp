@@ -30,7 +30,7 @@ void expect_options(const Mesh& mesh, const ParallelOptions& options) {
   if (!options.compressor) return;
   TW_EXPECTS(size_along(mesh.shape(), "shard") == 1, "gradients along `shard` cannot be compressed: leave out the axis or the compressor");
   TW_EXPECTS(options.replicas == ReplicaSync::every_step,
-             "a compressor has no use if replicas train apart, since no gradients are reduced: leave it out");
+             "a compressor has no use if replicas train independently, since no gradients are reduced: leave it out");
 }
 
 /// `model` itself, or the same with split layers.

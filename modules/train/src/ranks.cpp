@@ -36,16 +36,6 @@ void expect_axes_of(const Model& model, const MeshShape& mesh) {
   }
 }
 
-/// The holders of the first split layer; null: there is none.
-const Communicator* slices_of(const Model& model) {
-  const Communicator* slices = nullptr;
-  model.trained->for_each_layer([&](const std::string& /*name*/, const torch::nn::Module& layer) {
-    const auto* sliced = dynamic_cast<const SlicedModule*>(&layer);
-    if (sliced != nullptr && slices == nullptr) slices = &sliced->holders();
-  });
-  return slices;
-}
-
 }  // namespace
 
 MeshSizes Ranks::sizes() const {
@@ -77,7 +67,7 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
           .shard = shards > 1 ? line("shard", shards) : nullptr,
           .parts = parts,
           .replica = owned->replica.size() > 1 ? owned->replica.comm() : parts,
-          .slices = slices_of(model),
+          .slices = line("tensor", size_along(mesh.shape(), "tensor")),
           .owner = owned};
 }
 

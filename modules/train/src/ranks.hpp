@@ -16,7 +16,7 @@ struct Ranks {
   const Communicator* shard = nullptr;    ///< those ranks of `samples` with different elements
   const Communicator* parts = nullptr;    ///< ranks that hold one model together and train on the same samples
   const Communicator* replica = nullptr;  ///< ranks along `shard` and those of `parts`: together they have each element of the model
-  const Communicator* slices = nullptr;   ///< ranks with the slices of this rank's split layers
+  const Communicator* slices = nullptr;   ///< ranks along `tensor`, with other slices of this rank's layers
   std::shared_ptr<const void> owner = nullptr;
 
   MeshSizes sizes() const;

@@ -8,6 +8,7 @@
 #include <tw/pipeline/pipeline.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <tw/tensor_parallel/linear.hpp>
+#include <tw/tensor_parallel/random.hpp>
 #include <tw/tensor_parallel/split_model.hpp>
 
 namespace tw::testing::parts {

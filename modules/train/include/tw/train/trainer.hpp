@@ -66,6 +66,8 @@ class Trainer {
   /// and those of the model, too: that of a SyncBatchNorm, for example (so pass a dup()), or of split layers. To continue, make mesh, model and
   /// Trainer again. The new Trainer can resume the newest checkpoint: the final model is saved before the test set is evaluated, and again
   /// afterwards, with the test figures.
+  /// @throws ContractError on every rank, with the same consequences, if an operator of the first update draws the same random numbers for different
+  /// slices along `tensor`: use tensor_parallel::SplitDropout
   Summary run();
   /// Returns loss and metrics of the current model, with every sample counted once, exact over all ranks. Between two meetings of replicas that meet
   /// rarely, each rank evaluates its part of the samples with its own replica. Submodules get back the modes that they had before. Collective.
