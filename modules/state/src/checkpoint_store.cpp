@@ -326,8 +326,8 @@ class CheckpointStore::Implementation {
   }
 
   static std::string offer(const std::vector<int64_t>& complete, int64_t step) {
-    const auto behind = std::lower_bound(complete.begin(), complete.end(), step);
-    if (behind != complete.begin()) return concat("the previous checkpoint is step ", *(behind - 1));
+    const auto next = std::lower_bound(complete.begin(), complete.end(), step);
+    if (next != complete.begin()) return concat("the previous checkpoint is step ", *(next - 1));
     return "there is no previous checkpoint";
   }
 
