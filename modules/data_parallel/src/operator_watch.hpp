@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watched tensors: their owner is called before a LibTorch operator uses them, in forward passes and in autograd, on any thread. Other frameworks use
-// module hooks for this. Watched tensors and their views carry the dispatch key of highest priority, so operators on other tensors cost nothing.
+// module hooks for this. Watched tensors and their views carry a dispatch key above those of autograd and functorch; operators on other tensors cost
+// nothing.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>

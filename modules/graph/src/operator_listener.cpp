@@ -11,7 +11,7 @@
 namespace tw::graph {
 namespace {
 
-// The key of highest priority; LibTorch itself uses it in its tests only.
+// Only keys of Python (PreDispatch, PythonDispatcher) have a higher priority. LibTorch itself uses this one in its tests only.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 [[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"graph"}};

@@ -6,8 +6,9 @@
 
 namespace tw::graph {
 
-/// Whether a call of `op` with these arguments draws random numbers. LibTorch marks the operators that can draw; arguments may turn drawing off, as
-/// for dropout in evaluation mode.
+/// Whether the result of `op` with these arguments may depend on random numbers. True for operators with LibTorch's tag nondeterministic_seeded,
+/// unless an argument excludes it: `train` is false, as for dropout in evaluation mode, or a probability is 0. False for operators without the tag,
+/// even if they draw, as custom ones may. @param arguments all arguments, in the order of the schema
 bool draws(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
 }  // namespace tw::graph

@@ -7,24 +7,28 @@
 
 namespace tw::graph {
 
-/// Intercepts the operators that this thread calls during the object's lifetime, at a dispatch key before all others. Operators that other operators
-/// call are not intercepted.
+/// Intercepts the LibTorch operators that this thread calls while the listener exists. Each goes to call(), before autograd, autocast and functorch
+/// process it. Operators on other threads are not intercepted, for example those of a backward pass on autograd's device threads.
+///
+/// If a thread has several listeners, only the newest is called. Destroy listeners on their own thread, in reverse order of construction.
 class OperatorListener {
  public:
+  /// @throws Error if this process holds two copies of Torchweave
   OperatorListener();
   virtual ~OperatorListener();
   OperatorListener(const OperatorListener&) = delete;
   OperatorListener& operator=(const OperatorListener&) = delete;
 
-  /// Called instead of the operator: pops its arguments from the top of the stack, and pushes its results. @param keys dispatch keys of this call,
-  /// for open().
+  /// Called instead of the operator. It must pop the operator's arguments from the top of the stack and push the results, as execute() and open() do.
+  /// Below the arguments, the stack may hold other values. Operators that call() uses otherwise are intercepted, too, except in without_listening().
+  /// @param keys dispatch keys of this call, for open()
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
 
-  /// Executes the operator in LibTorch.
+  /// Executes `op` as without a listener: the operators that it calls are not intercepted.
   static void execute(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-  /// As execute(), but the operators that `op` calls are intercepted, too.
+  /// Executes `op`, and intercepts the operators that it calls. @param keys as passed to call()
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
-  /// Calls `run` without intercepting its operators, for a listener's own work.
+  /// Calls `run` without intercepting its operators on this thread. Use it in call() for a listener's own work.
   static void without_listening(const std::function<void()>& run);
 
  private:
