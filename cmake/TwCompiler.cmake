@@ -53,22 +53,17 @@ function(tw_compile_options target)
 endfunction()
 
 # tw_precompiled(target FORM): the target's units begin with LibTorch's headers, compiled once for all targets of that form.
-#   library    those headers that most modules include; optimised, as the modules are
-#   caller     the same headers, for modules and tools whose time goes into what they call; -O1, as they are
+#   library    those headers that most modules include; -O1, as are modules and tool, whose time goes into what they call
 #   benchmark  all of LibTorch; optimised
 #   program    all of LibTorch; not optimised, as are the targets: tests, examples and what tests run
 function(tw_precompiled target form)
-  set(header ${form})
-  if("${form}" STREQUAL "caller")
-    set(header library)
-  endif()
   tw_optimise_as(${target} ${form})
   set(owner tw_precompiled_${form})
   if(NOT TARGET ${owner})
     add_library(${owner} OBJECT EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/precompiled/unit.cpp")
     target_link_libraries(${owner} PRIVATE torch)
     tw_compile_options(${owner})
-    target_precompile_headers(${owner} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${header}.hpp")
+    target_precompile_headers(${owner} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${form}.hpp")
     tw_optimise_as(${owner} ${form})
     if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
       target_compile_options(${owner} PUBLIC -fpch-instantiate-templates)
@@ -81,7 +76,7 @@ endfunction()
 function(tw_optimise_as target form)
   if("${form}" STREQUAL "program")
     tw_unoptimised(${target})
-  elseif("${form}" STREQUAL "caller")
+  elseif("${form}" STREQUAL "library")
     tw_little_optimised(${target})
   endif()
 endfunction()

@@ -1,13 +1,13 @@
-# tw_module(NAME FLOOR n [CALLER] [PUBLIC targets...] [PRIVATE targets...] [NOT_FORWARDED headers...])
+# tw_module(NAME FLOOR n [OPTIMISED] [PUBLIC targets...] [PRIVATE targets...] [NOT_FORWARDED headers...])
 #
 # A module is its folder: the public headers are include/tw/NAME/*.hpp, the sources are src/*.cpp. It becomes target
 # tw_NAME (tw::NAME) with an include root of its own, so that only what is linked can be included, and a generated header
 # <tw/NAME.hpp> that includes its public headers and those of the modules that it links publicly. Headers NOT_FORWARDED are
 # left out there: those that take long to compile and that few users need, who include them by name. PRIVATE targets tw_headers::<name> are headers of
-# third parties that nobody else needs. The time of a CALLER goes into what it calls,
-# LibTorch above all: it is compiled with -O1, in two thirds of the time.
+# third parties that nobody else needs. The time of a module goes into what it
+# calls, LibTorch above all: it is compiled with -O1, in three quarters of the time. OPTIMISED is one whose own loops count.
 function(tw_module name)
-  cmake_parse_arguments(arg "CALLER" "FLOOR" "PUBLIC;PRIVATE;NOT_FORWARDED" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMISED" "FLOOR" "PUBLIC;PRIVATE;NOT_FORWARDED" ${ARGN})
   file(GLOB headers CONFIGURE_DEPENDS "include/tw/${name}/*.hpp")
   list(FILTER headers EXCLUDE REGEX "/interop.hpp$")  # these need <mpi.h> and have a target of their own
   file(GLOB sources CONFIGURE_DEPENDS "src/*.cpp")
@@ -76,11 +76,9 @@ function(tw_module name)
   endforeach()
   set_target_properties(tw_${name} PROPERTIES TW_FLOOR ${arg_FLOOR} TW_WITH_TORCH ${with_torch} EXPORT_NAME ${name})
   tw_compile_options(tw_${name})
-  if(with_torch AND arg_CALLER)
-    tw_precompiled(tw_${name} caller)
-  elseif(with_torch)
+  if(with_torch)
     tw_precompiled(tw_${name} library)
-  elseif(arg_CALLER)
+  elseif(NOT arg_OPTIMISED)
     tw_little_optimised(tw_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY TW_MODULES ${name})

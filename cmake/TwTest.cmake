@@ -3,7 +3,7 @@
 #   tw_torch_test(file [LIBRARIES ...])             one process, with LibTorch
 #   tw_mpi_test(file RANKS 1 2 3 [DEVICE_RANKS 2] [LIBRARIES ...])   on each of these numbers of ranks, with LibTorch; once more with tensors on the
 #                                                   simulated accelerator, and by make test-device on a GPU
-#   tw_mpi_test_program(file RANKS 1 2 3 [LIBRARIES ...])   the same as a program of its own, with a main() of its own
+#   tw_mpi_test_program(file RANKS 1 2 3 LIBRARIES tested...)    the same as a program of its own, with a main() of its own
 # Those of a folder and a kind are one program, which CTest runs once a number of ranks: <m>.pure, <m>.torch, <m>.mpi.1, <m>.mpi.2, <m>.device.2, ...
 # build/<preset>/tests.txt says which file is in which run, for scripts/test.sh, which picks tests by name; device_tests.txt, which programs have tests on
 # devices, for scripts/device/test.sh. They are built by target device_tests.
@@ -150,9 +150,15 @@ function(tw_mpi_test_program file)
   cmake_parse_arguments(arg "" "" "RANKS;LIBRARIES" ${ARGN})
   add_executable(${file} ${file}.cpp)
   target_include_directories(${file} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support")
-  target_link_libraries(${file} PRIVATE ${arg_LIBRARIES} torch GTest::gtest)
+  target_link_libraries(${file} PRIVATE ${arg_LIBRARIES} GTest::gtest)
   tw_compile_options(${file})
-  tw_precompiled(${file} program)
+  list(GET arg_LIBRARIES 0 tested)
+  get_target_property(with_torch ${tested} TW_WITH_TORCH)
+  if(with_torch)
+    tw_precompiled(${file} program)
+  else()
+    tw_unoptimised(${file})
+  endif()
   foreach(ranks IN LISTS arg_RANKS)
     set(run ${TW_TEST_FOLDER}.${file}.${ranks})
     tw_add_mpi_run(${run} ${ranks} 120 "       OK \\]" $<TARGET_FILE:${file}>)
