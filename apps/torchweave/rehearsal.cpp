@@ -178,28 +178,30 @@ train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& 
 }
 
 // The phase in which a rank will hold the most memory.
-train::MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal) {
+train::MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal, bool validates) {
   using train::MemoryUse;
   const train::CheckpointPolicy& files = config.run.checkpoint;
   const bool has_files = files.every_epochs > 0 || files.every_steps > 0;
-  const int64_t gathered = has_files ? memory.gathered : 0;
+  const bool keeps_best = has_files && validates;
   const bool trains_after_one = files.every_steps > 0 || (files.every_epochs > 0 && files.every_epochs < config.run.epochs);
+  const bool trains_after_best = config.run.evaluate_every < config.run.epochs;
   const int64_t ahead = config.run.loader_workers > 0 ? LoaderOptions().prefetch * rehearsal.batch_bytes : 0;
   train::MemoryPeak worst;
-  const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file) {
+  const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file, bool has_best) {
     train::MemoryPeak peak{memory.kept, during, 0};
     peak.held[MemoryUse::gradients] = gradients;
     peak.held[MemoryUse::activations] = activations + ahead;
     if (has_file && has_files) peak.held[MemoryUse::buffers] += memory.checkpoint;
+    if (has_best && keeps_best) peak.held[MemoryUse::buffers] += memory.best_model;
     if (peak.held.together() > worst.held.together()) worst = peak;
   };
   const int64_t all = memory.kept[MemoryUse::gradients];
   const train::MemoryByUse& pass = rehearsal.pass.held;
   consider(rehearsal.pass.during, memory.gradients_are_kept ? all : pass[MemoryUse::gradients], pass[MemoryUse::activations] + memory.backward,
-           trains_after_one);
-  consider("update", all, memory.update + rehearsal.batch_bytes, trains_after_one);
-  consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one);
-  consider("checkpoint", all, gathered + rehearsal.batch_bytes, trains_after_one || gathered == 0);
+           trains_after_one, trains_after_best);
+  consider("update", all, memory.update + rehearsal.batch_bytes, trains_after_one, trains_after_best);
+  consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one, trains_after_best);
+  consider("checkpoint", all, (keeps_best ? memory.exported : 0) + rehearsal.batch_bytes, true, true);
   return worst;
 }
 
@@ -221,7 +223,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   const train::StrategyMemory memory = strategy_memory(config.run.shard, config.run.replicas, sizes, memory_of_model(config, setup));
   const Rehearsal rehearsal =
       revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks, memory); });
-  const train::MemoryPeak mine = peak_of_rank(config, memory, rehearsal);
+  const train::MemoryPeak mine = peak_of_rank(config, memory, rehearsal, setup.data.validation_set != nullptr);
   int64_t elements = setup.model.trained_elements();
   std::vector<train::MemoryPeak> peaks{mine};
   if (parts != nullptr) {

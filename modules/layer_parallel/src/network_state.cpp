@@ -135,11 +135,6 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
 
 ModelTensors LayerParallel::tensors() const { return model_tensors(*this); }
 
-std::vector<NamedTensor> LayerParallel::whole_on_root(const Communicator& /*holders*/) const {
-  const auto serial = serial_on_root();
-  return serial ? model_tensors(*serial).all_tensors() : std::vector<NamedTensor>();
-}
-
 double LayerParallel::add_smoothness_penalty(double gamma) {
   return revoke_on_exception(impl_->comm_, [&] {
     const c10::AutoGradMode no_gradients(false);

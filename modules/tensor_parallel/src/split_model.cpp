@@ -22,10 +22,7 @@ class SplitModel : public ModelDecorator {
     for (OptimizedTensor& each : tensors) each.slices = sliced(*module_, std::move(each.slices));
     return tensors;
   }
-  /// Overridden because the inner model would treat slices as whole tensors.
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override {
-    return TrainableModel::whole_on_root(holders);  // NOLINT(bugprone-parent-virtual-call)
-  }
+  std::vector<NamedShard> exported_shards() const override { return sliced(*module_, inner()->exported_shards()); }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;

@@ -24,7 +24,7 @@ class IndependentReplicas : public Strategy {
   void prepare(const std::vector<std::string>& names) override { part_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { part_.apply(shards); }
   void account(KnownMemory& known) const override;
-  std::optional<std::vector<NamedTensor>> whole_tensors() override { return part_.whole_tensors(); }
+  std::vector<NamedShard> exported_shards() const override { return part_.exported_shards(); }
 
  protected:
   /// Called after this rank's optimizer step. @return whether the ranks have met

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
@@ -68,13 +67,13 @@ class Strategy {
 
   /// Whether every rank must make the same number of passes; ranks without samples then pass over samples that do not count.
   virtual bool ranks_pass_in_step() const { return false; }
-  /// If no rank has the whole model: its tensors on rank 0, an empty list elsewhere. Collective. None: every rank has it.
-  virtual std::optional<std::vector<NamedTensor>> whole_tensors() { return std::nullopt; }
 
   /// The optimizer whose learning rates apply.
   virtual torch::optim::Optimizer& optimizer() = 0;
   /// Parameters and the state kept between steps, for checkpoints; shares memory.
   virtual std::vector<NamedShard> shards() const = 0;
+  /// The model as other programs know it, see TrainableModel::exported_shards(). Equal on ranks that have the same elements once these have met.
+  virtual std::vector<NamedShard> exported_shards() const = 0;
   /// Creates and drops state so that shards() has exactly `names`. See OptimizerState.
   virtual void prepare(const std::vector<std::string>& names) = 0;
   /// Applies the state that does not share memory. See OptimizerState.

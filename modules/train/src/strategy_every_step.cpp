@@ -59,7 +59,7 @@ class EveryStep : public Strategy {
     if (!compressor_) return;
     for (const NamedShard& shard : compressor_->shards()) known.add(MemoryUse::buffers, shard.tensor);
   }
-  std::optional<std::vector<NamedTensor>> whole_tensors() override { return part_.whole_tensors(); }
+  std::vector<NamedShard> exported_shards() const override { return part_.exported_shards(); }
   std::vector<int64_t> arrival_order() const override {
     return part_.is_sharded() ? std::vector<int64_t>() : part_.sums().parallel()->reducer().arrival_order();
   }
@@ -100,7 +100,6 @@ StrategyMemory sharded_parameters_memory(const ShardOptions& options, int ranks,
   if (!options.one_copy_per_node)
     memory.kept[MemoryUse::buffers] += buffer_bytes_for_units(units.each, options.prefetch_units, options.resident_bytes);
   memory.backward = units.in_flight();
-  memory.gathered = ranks * memory.kept[MemoryUse::parameters];
   return memory;
 }
 

@@ -78,6 +78,8 @@ StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& 
   }
   constexpr int64_t min_checkpoint = int64_t{2} << 20;
   memory.checkpoint = std::max(min_checkpoint, memory.checkpoint);
+  memory.best_model = std::max(min_checkpoint, (trained_bytes(model) + model.frozen_bytes) / mesh.samples());
+  memory.exported = largest_bytes(model);
   return memory;
 }
 

@@ -56,6 +56,7 @@ class ShardedUpdates : public Strategy {
     append(shards, master_shards());
     return shards;
   }
+  std::vector<NamedShard> exported_shards() const override { return model_.trained->exported_shards(); }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
   void account(KnownMemory& known) const override {

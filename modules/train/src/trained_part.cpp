@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trained_part.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <limits>
 #include <tw/base/contract.hpp>
-#include <tw/comm/full_tensors.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
+#include "model_shards.hpp"
 #include "non_finite.hpp"
 
 namespace tw::train {
@@ -104,6 +103,13 @@ std::vector<NamedShard> TrainedPart::shards() const {
   return shards;
 }
 
+std::vector<NamedShard> TrainedPart::exported_shards() const {
+  if (!is_sharded_) return model_.trained->exported_shards();
+  std::vector<NamedShard> exported = sums_->parameters();
+  append(exported, buffer_shards(model_));
+  return exported;
+}
+
 void TrainedPart::apply(const std::vector<NamedShard>& shards) {
   state_->apply(shards);
   sums_->parameters_written();
@@ -119,16 +125,6 @@ void TrainedPart::account(KnownMemory& known) const {
   }
   if (const DataParallel* parallel = sums_->parallel()) account_buckets(known, parallel->reducer());
   account_optimizer(known, state_->shards());
-}
-
-std::optional<std::vector<NamedTensor>> TrainedPart::whole_tensors() const {
-  if (!is_sharded_) return std::nullopt;
-  const at::NoGradGuard no_grad;
-  std::vector<NamedShard> shards = sums_->parameters();
-  for (NamedShard& shard : model_.trained->shards()) {
-    if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
-  }
-  return full_tensors_on_root(ranks_.all, shards);
 }
 
 }  // namespace tw::train

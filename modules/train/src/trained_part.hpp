@@ -34,11 +34,11 @@ class TrainedPart {
 
   /// Parameters and the optimizer's state.
   std::vector<NamedShard> shards() const;
+  /// See Strategy::exported_shards().
+  std::vector<NamedShard> exported_shards() const;
   void prepare(const std::vector<std::string>& names) { state_->prepare(names); }
   void apply(const std::vector<NamedShard>& shards);
   void account(KnownMemory& known) const;
-  /// See Strategy::whole_tensors().
-  std::optional<std::vector<NamedTensor>> whole_tensors() const;
 
  private:
   const Ranks& ranks_;

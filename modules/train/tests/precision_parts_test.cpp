@@ -6,6 +6,7 @@
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/recomputed.hpp>
 #include <tw/base/contract.hpp>
+#include <tw/comm/full_tensors.hpp>
 #include <tw/layer_parallel/iteration_control.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
 #include <tw/layer_parallel/sequence_model.hpp>
@@ -44,7 +45,8 @@ Trained train(const Mesh& mesh, const Model& model, const Options& options, cons
   tw::train::Trainer trainer(mesh, model, sgd, tw::train::classification(), data, data, options, &data);
   Trained trained;
   trained.summary = trainer.run();
-  for (const tw::NamedTensor& each : model.trained->whole_on_root(holders)) trained.parameters.push_back(each.tensor.detach().clone());
+  for (const tw::NamedTensor& each : tw::full_tensors_on_root(holders, model.trained->exported_shards()))
+    trained.parameters.push_back(each.tensor.detach().clone());
   return trained;
 }
 

@@ -88,8 +88,11 @@ TEST(StrategyMemory, TheRestComesAndGoes) {
   EXPECT_EQ(of_replicas({.meet = Meeting::local_sgd}).checkpoint, 3 * n);
   EXPECT_EQ(of_replicas({.compression = tw::train::CompressionKind::top_k}).checkpoint, 3 * n / ranks + n) << "residuals, each rank's";
   EXPECT_EQ(of_replicas({}, 1000).checkpoint, 2 * mib) << "the least";
-  EXPECT_EQ(of_shards({}).gathered, n) << "on rank 0";
-  EXPECT_EQ(of_shards({.what = Sharded::optimizer}).gathered, 0);
+  EXPECT_EQ(of_replicas({}).best_model, n / ranks) << "without the optimizer's state";
+  EXPECT_EQ(of_replicas({.meet = Meeting::local_sgd}).best_model, n / ranks) << "replicas have met";
+  EXPECT_EQ(of_shards({}).best_model, n / ranks);
+  EXPECT_EQ(of_replicas({}, 1000).best_model, 2 * mib) << "the least";
+  EXPECT_EQ(of_shards({}).exported, 4 * mib) << "one tensor at a time";
   EXPECT_TRUE(of_shards({.what = Sharded::optimizer}).gradients_are_kept);
   EXPECT_FALSE(of_replicas({.meet = Meeting::diloco}).gradients_are_kept);
 }

@@ -121,7 +121,6 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   const Communicator* holders() const noexcept override;
   ModelTensors tensors() const override;
   const torch::nn::Module* module() const override { return this; }
-  std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
   /// Executes run() as call `pass.number`, with gradients multiplied by `pass.weight` and added to `.grad()`. `pass.on_loss` gets a float64 loss and
   /// undefined outputs.
   void pass(const TrainingPass& pass) override;

@@ -24,8 +24,9 @@ namespace tw::train {
 /// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is evaluated once, when the run
 /// has finished. Before that, it is only compared: between ranks, and with the test set of the run to be resumed.
 ///
-/// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, and best.safetensors (parameters and buffers of the model
-/// with the best evaluation).
+/// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, best/ (a checkpoint of the parameters and buffers with the
+/// best evaluation), and from the end of run() on best.safetensors, which is exported from it. A resumed run continues with the best model that its
+/// checkpoint remembers.
 class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
