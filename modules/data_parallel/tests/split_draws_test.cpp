@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tw/autograd/compute_type.hpp>
 
 namespace split_draws_test {
 
@@ -45,6 +46,17 @@ TEST(SplitDraws, FindsEqualGeneratorsForDifferentTensors) {
   const at::Tensor probabilities = attention();
   EXPECT_EQ(problem_with(probabilities, probabilities.clone()), "");
   EXPECT_NE(problem_with(probabilities, attention()), "");
+}
+
+TEST(SplitDraws, AllowForRoundingUnderAutocast) {
+  const at::Tensor x = torch::randn({4, 6});
+  const at::Tensor rounded = x * (1 + 1e-3);
+  EXPECT_NE(problem_with(x, rounded), "");
+  for (const auto type : {tw::ComputeType::bfloat16, tw::ComputeType::float16}) {
+    const tw::ComputeScope autocast(type, c10::kCPU);
+    EXPECT_EQ(problem_with(x, rounded), "");
+    EXPECT_NE(problem_with(x, x.flip(0)), "");
+  }
 }
 
 TEST(SplitDraws, RecordsOperatorsThatDrawForTheValuesOfATensor) {
