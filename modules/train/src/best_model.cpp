@@ -93,12 +93,12 @@ void BestModel::remove_all() {
 }
 
 void BestModel::remove_outdated(std::optional<int64_t> checkpoint) {
-  const std::vector<int64_t> steps = store_.steps();
-  if (steps.empty()) return;
-  const int64_t newest = steps.back();
-  const auto later = std::ranges::upper_bound(steps, checkpoint.value_or(-1));
-  const int64_t remembered = later == steps.begin() ? newest : *std::prev(later);
   log_failure(ranks_.all, "training continues", [&] {
+    const std::vector<int64_t> steps = store_.steps();
+    if (steps.empty()) return;
+    const int64_t newest = steps.back();
+    const auto later = std::ranges::upper_bound(steps, checkpoint.value_or(-1));
+    const int64_t remembered = later == steps.begin() ? newest : *std::prev(later);
     store_.remove_steps(0, remembered);
     store_.remove_steps(remembered + 1, newest);
   });
