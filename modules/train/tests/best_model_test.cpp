@@ -320,7 +320,8 @@ int64_t peak_of_stages(const std::string& name, bool validates, int64_t& bytes) 
   const Mesh mesh(world(), {{"data"}, {"stage", world().size()}});
   const std::vector<tw::pipeline::BlockFactory> blocks(static_cast<size_t>(2 * world().size()),
                                                        tw::pipeline::block([] { return torch::nn::Linear(width, width); }));
-  auto net = std::make_shared<tw::pipeline::Pipeline>(mesh["stage"], blocks);
+  const auto schedule = tw::pipeline::one_forward_one_backward(world().size(), 2);
+  auto net = std::make_shared<tw::pipeline::Pipeline>(mesh["stage"], blocks, tw::pipeline::PipelineOptions{.schedule = schedule});
   net->to(torch::kDouble);
   const Model model = model_of(net);
   torch::optim::SGD sgd(model.tensors(), 1e-3);
