@@ -314,9 +314,10 @@ TEST(BestModel, EqualsThatOfOneProcess) {
   check({world(), {{"data"}}}, model_of(whole_net()), seldom);
 }
 
+constexpr int64_t width = 600;
+
 /// The most memory that this rank holds in two epochs of a pipeline with two layers a stage. @param bytes of one layer
 int64_t peak_of_stages(const std::string& name, bool validates, int64_t& bytes) {
-  constexpr int64_t width = 600;
   const Mesh mesh(world(), {{"data"}, {"stage", world().size()}});
   const std::vector<tw::pipeline::BlockFactory> blocks(static_cast<size_t>(2 * world().size()),
                                                        tw::pipeline::block([] { return torch::nn::Linear(width, width); }));
