@@ -68,8 +68,9 @@ struct BestEpochs : tw::train::Hook {
   std::vector<int64_t> epochs;
 };
 
-/// On a communicator of its own, which a run that throws revokes. Each of the three epochs is better than the one before.
-tw::train::Summary run_with(const Options& options, std::vector<tw::train::Hook*> hooks, int64_t stop_at = never) {
+/// On a communicator of its own, which a run that throws revokes. Each of the three epochs is better than the one before. @param stop_at the run ends
+/// after the next update
+tw::train::Summary run_with(const Options& options, const std::vector<tw::train::Hook*>& hooks, int64_t stop_at = never) {
   const Mesh mesh(world().split(0, world().rank()), {{"data"}});
   const Model model = tw::testing::make_regressor(0);
   torch::optim::Adam adam(model.tensors(), torch::optim::AdamOptions(0.01));
@@ -212,7 +213,7 @@ TEST(BestModel, IsWhatTheRunRemembersAfterAKill) {
   EXPECT_EQ(found.epochs, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(names_in(options.folder() / "best"), Names{"step_00000018"});
   for (const char* file : {"best.safetensors", "best/step_00000018/index.json", "checkpoints/step_00000018/index.json"}) {
-    EXPECT_EQ(text_of(options.folder() / file), text_of(whole.folder() / file)) << file;
+    EXPECT_TRUE(text_of(options.folder() / file) == text_of(whole.folder() / file)) << file;
   }
 }
 
@@ -222,7 +223,7 @@ TEST(BestModel, OfALaterStepIsForgotten) {
   options.checkpoint.keep = 3;
   (void)run_with(options, {}, 13);
   ASSERT_EQ(exported_epoch(options), "2");
-  for (const char* step : {"step_00000012", "step_00000013"}) {
+  for (const char* step : {"step_00000012", "step_00000014"}) {
     if (world().rank() == 0) fs::resize_file(options.folder() / "checkpoints" / step / "rank_0000.safetensors", 9);
   }
   world().barrier();
@@ -251,7 +252,7 @@ TEST(BestModel, ThatIsNotWrittenIsNotTheBestAfterAResume) {
   EXPECT_EQ(lines.find("training continues without this best model") != std::string::npos, world().rank() == 0) << lines;
   EXPECT_EQ(names_in(options.folder() / "best"), Names{"step_00000006"});
   EXPECT_EQ(exported_epoch(options), "1");
-  EXPECT_EQ(run_with(resumed(options), {}, 14).best_epoch, 1);
+  EXPECT_EQ(run_with(resumed(options), {}, 15).best_epoch, 1);
   EXPECT_EQ(run_with(resumed(options), {}).best_epoch, 3);
   EXPECT_EQ(exported_epoch(options), "3");
 }
@@ -263,8 +264,8 @@ TEST(BestModel, InAFileAloneStays) {
   const std::string file = text_of(options.folder() / "best.safetensors");
   if (world().rank() == 0) fs::remove_all(options.folder() / "best");
   world().barrier();
-  (void)run_with(resumed(options), {}, 9);
-  EXPECT_EQ(text_of(options.folder() / "best.safetensors"), file);
+  (void)run_with(resumed(options), {}, 10);
+  EXPECT_TRUE(text_of(options.folder() / "best.safetensors") == file);
   (void)run_with(resumed(options), {});
   EXPECT_EQ(exported_epoch(options), "3");
 }
