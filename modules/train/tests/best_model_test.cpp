@@ -41,7 +41,6 @@ namespace fs = std::filesystem;
 using namespace tw::testing::parts;
 using tw::testing::message_of;
 using tw::testing::never;
-using tw::testing::run;
 using tw::testing::squares;
 using tw::testing::world;
 using tw::train::EpochReport;
@@ -112,12 +111,11 @@ using Names = std::vector<std::string>;
 
 TEST(BestModel, OfTheRunBeforeIsGone) {
   Options options = fresh("best");
-  const auto rule = torch::optim::AdamOptions(0.01);
-  run<torch::optim::Adam>(world(), options, rule, never);
+  (void)run_with(options, {});
   EXPECT_EQ(names_in(options.folder() / "best"), Names{"step_00000018"});
   EXPECT_EQ(exported_epoch(options), "3");
   options.epochs = 0;  // nothing is evaluated
-  run<torch::optim::Adam>(world(), options, rule, never);
+  (void)run_with(options, {});
   EXPECT_EQ(names_in(options.folder() / "best"), Names{});
   EXPECT_EQ(exported_epoch(options), "none");
 }
@@ -135,7 +133,7 @@ TEST(BestModel, PartsOfAKilledRunAreRemoved) {
     world().barrier();
     options.resume = how;
     options.epochs = 0;  // nothing is evaluated
-    run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
+    (void)run_with(options, {});
     world().barrier();
     EXPECT_FALSE(fs::exists(file));
     EXPECT_FALSE(fs::exists(folder));
@@ -151,7 +149,7 @@ TEST(BestModel, IsSyncedBeforeItGetsItsName) {
     const std::lock_guard lock(synced_mutex);
     synced.clear();
   }
-  run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
+  (void)run_with(options, {});
   const std::lock_guard lock(synced_mutex);
   const auto has_synced = [](const std::string& end) { return std::ranges::any_of(synced, [&](const auto& path) { return path.ends_with(end); }); };
   EXPECT_EQ(has_synced(tw::concat("best.safetensors.partial", ::getpid())), world().rank() == 0);
@@ -165,7 +163,7 @@ TEST(BestModel, IsCompleteBeforeACheckpointRemembersIt) {
     synced.clear();
   }
   is_slow = true;
-  run<torch::optim::Adam>(world(), fresh("ordered"), torch::optim::AdamOptions(0.01), never);
+  (void)run_with(fresh("ordered"), {});
   is_slow = false;
   if (world().rank() != 0) return;
   const std::lock_guard lock(synced_mutex);
@@ -327,6 +325,7 @@ int64_t peak_of_stages(const std::string& name, bool validates, int64_t& bytes) 
   net->to(torch::kDouble);
   const Model model = model_of(net);
   torch::optim::SGD sgd(model.tensors(), 1e-3);
+  torch::manual_seed(5);
   const tw::TensorDataset data(torch::rand({4, width}, torch::kDouble), torch::rand({4, width}, torch::kDouble));
   Options options = fresh(name);
   options.epochs = 2;
