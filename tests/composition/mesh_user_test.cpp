@@ -222,6 +222,30 @@ TEST(MeshUser, RefusesToCombineTheGradientsOfAPart) {
   });
 }
 
+// Along `layer`, where another rank has other steps of a block.
+TEST(MeshUser, RefusesToCombineTheGradientsOfLayers) {
+  using namespace tw::layer_parallel;
+  const auto linear = [](int64_t in, int64_t out) { return block([=] { return torch::nn::Linear(in, out); }, 1); };
+  const Block steps = block([] { return torch::nn::Sequential(torch::nn::Linear(8, 8), torch::nn::Tanh()); }, 8);
+  const std::vector<Block> blocks{linear(6, 8), steps, linear(8, 8), steps, linear(8, 3)};
+  for (const Axes& axes :
+       {Axes{{"layer", -1}}, Axes{{"data", 2}, {"layer", 2}}, Axes{{"shard", 2}, {"layer", 2}}, Axes{{"stage", 2}, {"layer", 2}}}) {
+    SCOPED_TRACE(tw::MeshShape(world().size(), axes).describe());
+    const at::Tensor x = rows().to(torch::kFloat);
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), blocks, {x}, {.coarsening = 2, .min_coarse = 1});
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    for (int update = 0; update < 2; ++update) {
+      sgd.zero_grad(update == 1);
+      model.train_step(x, labels(), loss());
+      expect_error("clip_grad_norm() of a ParallelModel", [&] { torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0); });
+      torch::optim::LBFGS lbfgs(model.parameters());
+      expect_error("(LBFGS)", [&] { lbfgs.step([] { return torch::zeros({}); }); });
+      EXPECT_GT(model.clip_grad_norm(1.0), 0);
+    }
+    world().barrier();
+  }
+}
+
 TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
   on_each_mesh([](const Axes& axes) {
     Net plain = make_net();

@@ -18,6 +18,7 @@
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
@@ -81,6 +82,7 @@ class ParallelModel::Impl {
     for (size_t i = 0; i < optimized_.size(); ++i) {
       named_.push_back({names_[i], optimized_[i].tensor});
       own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
+      if (has_guarded_gradient(optimized_[i].tensor)) guard_gradient(optimized_[i].tensor, "clip_grad_norm() of a ParallelModel");
     }
     sums_->only_in_updates(
         "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: add the tensor on which backward() was "
@@ -163,8 +165,7 @@ class ParallelModel::Impl {
                                .warns = !has_stepped_ && ranks_->places().size() > 1 && ranks_->places().rank() == 0,
                                .parameters = parameters_});
     has_stepped_ = true;
-    for (const auto& [tensor, gradient] : frozen) tensor.mutable_grad() = gradient;
-    sums_->guard_gradients();
+    for (const auto& [tensor, gradient] : frozen) set_gradient(tensor, gradient);
     if (samples.size() > 1) {
       std::vector<double> changed = buffers_.changed();
       changed.push_back(total);

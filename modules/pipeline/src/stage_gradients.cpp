@@ -10,6 +10,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
 namespace tw::pipeline {
@@ -155,7 +156,7 @@ void StageGradients::reduce_replicas() {
   Reducer& all = *reducer_;
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
-    const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
+    const at::Tensor gradient = gradient_of(reduced_by_replicas_[static_cast<size_t>(id)].tensor);
     if (is_own(gradient)) {
       all.mark_ready(id, gradient);
     } else {
@@ -164,7 +165,7 @@ void StageGradients::reduce_replicas() {
   }
   all.wait();
   for (int64_t id = 0; id < all.size(); ++id) {
-    if (all.used(id)) reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad() = all.gradient(id);
+    if (all.used(id)) set_gradient(reduced_by_replicas_[static_cast<size_t>(id)].tensor, all.gradient(id));
   }
 }
 
@@ -174,7 +175,7 @@ void StageGradients::reduce_tied() {
     const at::Tensor used = at::zeros({static_cast<int64_t>(group.parameters.size())}, at::kLong);
     std::vector<at::Tensor> gradients;
     for (size_t i = 0; i < group.parameters.size(); ++i) {
-      const at::Tensor& gradient = group.parameters[i].grad();
+      const at::Tensor gradient = gradient_of(group.parameters[i]);
       used[static_cast<int64_t>(i)] = is_own(gradient) ? 1 : 0;
       gradients.push_back(is_own(gradient) ? gradient : at::zeros_like(group.parameters[i]));
     }
@@ -182,7 +183,7 @@ void StageGradients::reduce_tied() {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (used[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
       allreduce(group.comm, gradients[i], ReduceOp::sum);
-      group.parameters[i].mutable_grad() = gradients[i];
+      set_gradient(group.parameters[i], gradients[i]);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tw/base/log.hpp>
+#include <tw/gradients/part_gradients.hpp>
 
 namespace tw::train {
 namespace {
@@ -57,7 +58,7 @@ void divide_gradients(const std::vector<NamedTensor>& parameters, double by) {
 void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers) {
   for (const NamedTensor& each : parameters) {
     known.add(MemoryUse::parameters, each.tensor, sharers);
-    known.add(MemoryUse::gradients, each.tensor.grad());
+    known.add(MemoryUse::gradients, gradient_of(each.tensor));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
 #include "non_finite.hpp"
@@ -55,6 +56,9 @@ TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr
       tensors_(sums_->optimized()),
       named_(trained(setup.model.parameters)),
       optimizer_(&setup.optimizer) {
+  for (const OptimizedTensor& each : tensors_) {
+    if (has_guarded_gradient(each.tensor)) guard_gradient(each.tensor, "State::clip_gradient_norm() in a hook, or Options::clip");
+  }
   if (!is_sharded_) {
     state_.emplace(state_of(setup.optimizer, model_));
     return;

@@ -39,6 +39,28 @@ TEST(Axes, ClipByOneNorm) {
   }
 }
 
+struct ClipsByHand : tw::train::Hook {
+  explicit ClipsByHand(std::vector<at::Tensor> of) : parameters(std::move(of)) {}
+  void on_backward(tw::train::State& /*state*/) override { torch::nn::utils::clip_grad_norm_(parameters, 0.1); }
+  std::vector<at::Tensor> parameters;
+};
+
+// With other ranks' parts it would be another factor on each rank.
+TEST(Axes, RefuseToClipByARanksNorm) {
+  if (world().size() % 2 != 0) return;
+  for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world().split(0, world().rank()), {{"data"}, {"tensor", split}, {"stage", stages}});  // its own, since a failed run revokes it
+    const Model model = model_of(split_model(split_pipeline(mesh)));
+    torch::optim::SGD sgd(model.tensors(), 0.05);
+    const auto data = tw::testing::squares(31);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("by_hand"));
+    ClipsByHand hook(model.tensors());
+    trainer.add(hook);
+    const std::string error = tw::testing::message_of([&] { (void)trainer.run(); });
+    EXPECT_NE(error.find("clip by State::clip_gradient_norm() in a hook"), std::string::npos) << mesh.shape().describe() << ": " << error;
+  }
+}
+
 // Some samples do not count, so that parts of an update have other weights than rows, and some none.
 TEST(Axes, WeighALossByWhatCounts) {
   const auto counts = [](const at::Tensor& t) { return t.gt(1.3).to(torch::kDouble); };

@@ -31,9 +31,6 @@ class GradientSums {
   /// Begins an update. Gradients that exist now must be sums over all ranks; they count once. Local. @return a handle; the update ends when the
   /// handle is destroyed
   virtual std::shared_ptr<void> update() { return nullptr; }
-  /// If other ranks have parts of the model: until the next update(), operators that combine elements of this rank's gradients throw. LibTorch's
-  /// clip_grad_norm_() and LBFGS use such operators. Local.
-  virtual void guard_gradients() {}
   /// While the result exists, backward passes add to this rank's gradients only. The next pass after its destruction, or join(), sums them over the
   /// ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
