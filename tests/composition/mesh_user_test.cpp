@@ -559,13 +559,33 @@ TEST(MeshUser, RefusesHooksThatNobodyCalls) {
   expect_error("has a hook, which no backward pass calls", [&] { model.train_step(rows(), labels(), loss()); });
 }
 
-TEST(MeshUser, RefusesSparseGradientsOfReplicatedStages) {
-  torch::nn::Sequential words(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)), torch::nn::Linear(6, 6), torch::nn::Linear(6, 6));
-  for (const char* axis : {"data", "shard"}) {
-    const tw::Mesh mesh(world(), {{axis, 2}, {"stage", 2}});
-    expect_error("'0.weight' has sparse gradients, which stages do not sum",
-                 [&] { (void)tw::parallelize(mesh, *words, {torch::zeros({4}, torch::kLong)}); });
+torch::nn::Embedding sparse_words() { return torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)); }
+
+/// Looks up the words of a table, and compares with all of them.
+struct TiedWordsImpl : torch::nn::Module {
+  TiedWordsImpl() : words(register_module("words", sparse_words())), middle(register_module("middle", torch::nn::Linear(6, 6))) {}
+  at::Tensor forward(const at::Tensor& x) { return torch::matmul(torch::tanh(middle(words(x))), words->weight.t()); }
+  torch::nn::Embedding words;
+  torch::nn::Linear middle;
+};
+TORCH_MODULE(TiedWords);
+
+TEST(MeshUser, RefusesSparseGradientsWhereTheyCannotBeSummed) {
+  const at::Tensor example = torch::zeros({4}, torch::kLong);
+  const auto linear = [] { return torch::nn::Linear(6, 6); };
+  for (const Axes& axes : {Axes{{"shard", -1}}, Axes{{"data", 2}, {"shard", 2}}, Axes{{"shard", 2}, {"stage", 2}}}) {
+    const tw::Mesh mesh(world(), axes);
+    SCOPED_TRACE(mesh.shape().describe());
+    torch::nn::Sequential words(sparse_words(), linear(), linear());
+    const std::string refusal = "'0.weight' has sparse gradients, which ranks along `shard` cannot divide";
+    expect_error(refusal, [&] { (void)tw::parallelize(mesh, *words, {example}); });
+    using tw::pipeline::block;
+    const std::vector<tw::pipeline::BlockFactory> blocks{block(&sparse_words), block(linear), block(linear)};
+    expect_error(refusal, [&] { (void)tw::parallelize(mesh, blocks, {example}); });
   }
+  TiedWords tied;
+  expect_error("parameter 'words.weight' has sparse gradients, but several stages use it",
+               [&] { (void)tw::parallelize(tw::Mesh(world(), {{"data", 2}, {"stage", 2}}), *tied, {example}); });
 }
 
 struct ScaledImpl : torch::nn::Module {

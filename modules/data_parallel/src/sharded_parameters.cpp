@@ -24,6 +24,7 @@ class ShardedParameters : public GradientSums {
     const FullyShardedSetup fully_sharded_setup{.replicas = ranks.data, .initial = setup.initial};
     const ModelTensors tensors = model.tensors();
     expect_replicable(ranks, tensors);
+    expect_dense(ranks, tensors);
     const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
     if (ranks.data != nullptr) synchronize(*ranks.data, filled);
     synchronize(*ranks.shard, filled);

@@ -136,11 +136,8 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
              ", but a module with split layers cannot be cut into stages automatically: pass it as a list of blocks");
   if (!split) {
     const ModelTensors of_module = model_tensors(*module);
-    const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
-    if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
-    TW_EXPECTS(stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
-               "' has sparse gradients, which stages do not sum over ranks with other samples: make its embedding with sparse(false), or leave out "
-               "one of the axes");
+    // Stages do not know which parameters are renormalised.
+    if (size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1) of_module.expect_replicable();
     const std::vector<NamedTensor> tensors = of_module.all_tensors();
     if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
     synchronize(mesh.comm(), with_memory(tensors));

@@ -12,6 +12,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/gradients/sparse_gradients.hpp>
 #include <tw/graph/capture_modes.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
@@ -237,6 +238,9 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   add(module.named_buffers(),
       [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) { owner.register_buffer(name, tensor); });
   std::erase_if(made.tied, [&](const auto& tie) { return module.named_buffers().contains(tie.first); });
+  for (const std::string& each : sparse_gradients_of(module)) {
+    if (made.module->named_parameters().contains(each)) made.sparse.push_back(each);
+  }
   const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
     return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };

@@ -13,6 +13,8 @@
 #include <tw/gradients/part_gradients.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
+#include "sparse_parameters.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -69,6 +71,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
       replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
       trained_(trained_of(*model.module)),
       split_layers_(model_parts(*model.module)),
+      sparse_(sparse_parameters_of(model)),
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
   const auto here = model.module->named_parameters();
@@ -127,8 +130,8 @@ bool StageGradients::needs_preparation() const {
 void StageGradients::prepare() {
   reducer_.reset();
   // All gradients exist when the first one is marked ready, so reduction can overlap only with the computation of other stages.
-  const ReducerOptions options{
-      .reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
+  ReducerOptions options{.reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
+  if (options.device.is_cpu()) options.sparse = sparse_;  // elsewhere the pass refuses them by name
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
 }
 

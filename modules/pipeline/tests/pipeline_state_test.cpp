@@ -174,6 +174,37 @@ TEST(PipelineState, ClipsAsOneProcessDoes) {
   }
 }
 
+/// Looks up words in a table, whose gradients are rows.
+std::vector<BlockFactory> blocks_of_words() {
+  return {block([] { return torch::nn::Embedding(torch::nn::EmbeddingOptions(9, 6).sparse(true)); }), block([] { return torch::nn::Linear(6, 6); }),
+          block([] { return torch::nn::Tanh(); }), block([] { return torch::nn::Linear(6, 2); })};
+}
+
+// Also over two runs: the sum counts once.
+TEST(PipelineState, SumsSparseGradientsOfReplicas) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const PipelineOptions options = options_of(replicas);
+    torch::manual_seed(1);
+    Reference expected(stages_of(blocks_of_words(), options), options);
+    for (const StageModel& stage : expected.stages()) stage.module->to(torch::kDouble);
+    torch::manual_seed(1);
+    Pipeline ours(world(), blocks_of_words(), options);
+    ours.to(torch::kDouble);
+    for (int run = 0; run < 2; ++run) {
+      torch::manual_seed(static_cast<uint64_t>(run));
+      const torch::Tensor words = torch::randint(9, {13}, torch::kLong);
+      const torch::Tensor targets = torch::randn({13, 2}, torch::kDouble);
+      ours.run(words, targets, squares);
+      expected.run({words}, {targets}, [](const Tensors& y, const Tensors& t) { return squares(y[0], t[0]); });
+    }
+    const auto theirs = expected.tensors();
+    for (const auto& p : ours.named_parameters()) {
+      EXPECT_EQ(p.value().grad().is_sparse(), p.key() == "0.weight");
+      EXPECT_LE((p.value().grad().to_dense() - theirs[p.key()].grad().to_dense()).abs().max().item<double>(), 1e-13) << p.key();
+    }
+  }
+}
+
 TEST(PipelineState, ClipsOnceThereAreGradients) {
   Pipeline ours(world(), blocks(), options_of(layouts(world().size()).back()));
   EXPECT_THROW(ours.clip_grad_norm(1), ContractError);

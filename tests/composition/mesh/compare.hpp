@@ -161,6 +161,10 @@ struct Count {
 inline void run_cell(const TableModel& model, const MeshShape& shape, Settings settings, Count& count) {
   settings.float32 = model.type.dtype == torch::kFloat;
   settings.micro_batches = std::min(settings.micro_batches, Settings::least_rows / model.least_rows);
+  if (model.has_sparse) {
+    settings.adam = false;
+    settings.momentum = 0;
+  }
   SCOPED_TRACE(concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
   const Promise promise = promise_of(model, shape);
   if (promise.kind == Promise::Kind::not_yet) {

@@ -22,7 +22,8 @@ struct Batch {
 
 struct Settings {
   uint64_t seed = 0;
-  bool adam = false;  ///< AdamW, else SGD with momentum
+  bool adam = false;      ///< AdamW, else SGD
+  double momentum = 0.9;  ///< of SGD
   bool clip = false;
   int64_t steps = 1;  ///< train_step() calls whose gradients add up to an update
   int64_t micro_batches = 1;
@@ -71,7 +72,7 @@ struct Settings {
     // More than LibTorch's epsilon: the rounding in gradients that are zero in exact arithmetic is divided by it.
     const double epsilon = float32 ? 1e-3 : 1e-7;
     if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(epsilon));
-    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(momentum));
   }
 
   /// The rows of a place in an update.
