@@ -112,6 +112,7 @@ std::map<std::string, at::Tensor> loaded_and_trained(const TableModel& model, co
 int expect_loads(const TableModel& model, uint64_t seed, const Place& from, const std::vector<Place>& others) {
   Settings settings = Settings::drawn(seed);
   settings.clip = false;
+  settings.joined = false;
   const auto expected = in_one_process(model, settings);
   std::map<std::string, at::Tensor> uninterrupted;
   if (from.ranks->has_this) {

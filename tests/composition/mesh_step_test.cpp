@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <tw/data_parallel/data_parallel.hpp>
 #include <tw/gradients/compression.hpp>
 
 #include "mesh/compare.hpp"
@@ -137,7 +139,96 @@ TEST(MeshCompression, IsRefusedWhereItCannotBe) {
   EXPECT_NE(refusal({"shard", world().size()}, {.compressor = halves}).find("gradients along `shard` cannot be compressed"), std::string::npos);
   EXPECT_NE(refusal({"data", world().size()}, {.replicas = tw::ReplicaSync::independent, .compressor = halves}).find("train independently"),
             std::string::npos);
-  EXPECT_NE(refusal({"data", world().size()}, {.compressor = tw::top_k_compression()}).find("without residuals only"), std::string::npos);
+}
+
+using MakeCompressor = std::function<std::shared_ptr<tw::Compressor>()>;
+
+TEST(MeshCompression, RefusesResidualsOnEveryMesh) {
+  const std::vector<MakeCompressor> all{[] { return tw::top_k_compression(); }, [] { return tw::power_sgd_compression(); }};
+  size_t cell = 0;
+  for_each_cell([&](const TableModel& model, const tw::MeshShape& shape) {
+    const bool has_shard = along(shape, "shard") > 1;
+    if (along(shape, "data") == 1 && !has_shard) return;
+    const std::string error = message_of([&] { Training(model, shape, {.micro_batches = 2, .compressor = all[cell++ % all.size()]()}); });
+    EXPECT_NE(error.find(has_shard ? "gradients along `shard` cannot be compressed" : "without residuals only"), std::string::npos) << error;
+  });
+}
+
+/// A model in parts beside an axis `data`, which a DataParallel of the user's reduces.
+struct Parts {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<void(const at::Tensor& x, const at::Tensor& t, tw::DataParallel& parallel)> pass;
+};
+
+/// Split layers, layers in parallel, and stages, as the second axis of `mesh` requires.
+Parts parts_on(const tw::Mesh& mesh) {
+  const std::string axis = mesh.shape().axes().back().name;
+  torch::manual_seed(14);
+  if (axis == "tensor") {
+    torch::nn::Sequential net(Ends(6, 8), Branch(&mesh[axis], 0), Ends(8, 6));
+    net->to(torch::kDouble);
+    return {net.ptr(),
+            [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel&) mutable { torch::mse_loss(net->forward(x), t).backward(); }};
+  }
+  if (axis == "layer") {
+    const auto net = std::make_shared<tw::layer_parallel::LayerParallel>(mesh[axis], layer_blocks(nullptr, 0, TensorType()), exact_layers());
+    return {net, [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel&) { torch::mse_loss(net->forward(x), t).backward(); }};
+  }
+  const auto net = std::make_shared<tw::pipeline::Pipeline>(
+      mesh[axis], branches(nullptr, 0, TensorType()),
+      tw::pipeline::PipelineOptions{.schedule = tw::pipeline::one_forward_one_backward(mesh[axis].size(), 2)});
+  return {net, [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel& parallel) {
+            {
+              const auto held = parallel.no_sync();
+              net->run(x, t, [](const at::Tensor& y, const at::Tensor& u) { return torch::mse_loss(y, u); });
+            }
+            parallel.join_backward();
+          }};
+}
+
+/// The parameters after some updates. All holders of one must have the same bits.
+std::vector<at::Tensor> trained_with(const tw::Mesh& mesh, const std::shared_ptr<tw::Compressor>& compressor) {
+  const Parts parts = parts_on(mesh);
+  tw::DataParallel parallel(mesh["data"], *parts.module, {.reduction = tw::Reduction::mean, .compressor = compressor});
+  torch::optim::SGD sgd(parts.module->parameters(), 0.05);
+  for (int update = 0; update < 4; ++update) {
+    torch::manual_seed(static_cast<uint64_t>(10 * update + mesh.coordinate("data")));
+    const at::Tensor x = torch::randn({4, 6}, torch::kDouble);
+    sgd.zero_grad();
+    parts.pass(x, torch::sin(x), parallel);
+    sgd.step();
+  }
+  std::vector<tw::NamedShard> shards;
+  const auto slices = tw::slices_by_name(*parts.module);
+  for (const tw::NamedTensor& each : parallel.parameters()) {
+    shards.push_back(tw::whole(each.name, each.tensor.detach(), tw::ShardKind::parameter));
+    if (const auto found = slices.find(each.name); found != slices.end()) shards.back().offsets = found->second.offsets;
+  }
+  EXPECT_EQ(differing(mesh["data"], shards), "");
+  if (!slices.empty()) {
+    EXPECT_EQ(differing(world(), shards), "");
+  }
+  std::vector<at::Tensor> values;
+  for (const tw::NamedShard& each : shards) values.push_back(each.tensor.clone());
+  return values;
+}
+
+// Where nothing is left out, gradients are those without compression: 1e-12. Otherwise residuals make up for what is left out: the parameters differ
+// by less than 5 %, where leaving it out for good makes more.
+TEST(MeshCompression, WithResidualsKeepsHoldersOfPartsEqual) {
+  for (const char* axis : {"tensor", "layer", "stage"}) {
+    const tw::Mesh mesh(world(), {{"data", 2}, {axis, 2}});
+    SCOPED_TRACE(mesh.shape().describe());
+    const std::vector<at::Tensor> exact = trained_with(mesh, nullptr);
+    for (const auto& [compressor, most] : {std::pair(tw::top_k_compression({.fraction = 1}), 1e-12),
+                                           {tw::power_sgd_compression({.rank = 100}), 1e-12},
+                                           {tw::top_k_compression({.fraction = 0.2}), 0.05},
+                                           {tw::power_sgd_compression({.rank = 1}), 0.05}}) {
+      const double difference = distance(trained_with(mesh, compressor), exact);
+      EXPECT_LE(difference, most) << compressor->describe();
+      EXPECT_EQ(difference > 1e-6, most > 1e-6) << compressor->describe() << ": " << difference;
+    }
+  }
 }
 
 }  // namespace mesh_step_test

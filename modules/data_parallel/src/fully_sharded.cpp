@@ -97,6 +97,10 @@ class FullySharded::Impl final : public MemoryOwner {
                                       .groups = groups,
                                       .parts = parts_};
     TW_EXPECTS(!parameters.empty(), "FullySharded needs at least one parameter that requires a gradient");
+    for (const NamedTensor& each : all) {
+      TW_EXPECTS(!options_.one_copy_per_node || each.tensor.is_cpu() || each.tensor.is_meta(), "one_copy_per_node needs parameters on the CPU, got ",
+                 each.name, " on ", each.tensor.device().str());
+    }
     make_equal(all, setup.initial);
     expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};

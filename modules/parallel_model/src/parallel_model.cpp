@@ -90,7 +90,8 @@ class ParallelModel::Impl {
     // Also makes sure that no rank still waits here when the first call fails on another rank.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel accepts compressors without residuals only, got ",
-                 options.compressor->describe());
+                 options.compressor->describe(),
+                 ": residuals can be restored neither after a failed step nor on another mesh. Use half_compression(), or a DataParallel");
     });
   }
 
@@ -306,7 +307,8 @@ class ParallelModel::Impl {
                               {.options = {.reduction = Reduction::sum,
                                            .unit_bytes = options.unit_bytes,
                                            .prefetch_units = options.prefetch_units,
-                                           .resident_bytes = resident},
+                                           .resident_bytes = resident,
+                                           .one_copy_per_node = options.one_copy_per_node},
                                .module = program_->module().get(),
                                .initial = program_->initial()});
   }
