@@ -122,6 +122,7 @@ TEST(PartGradients, AreNotGuardedIfSparseOrDifferentiable) {
   w.mutable_grad() = at::Tensor();
   w.pow(3).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
   EXPECT_TRUE(torch::autograd::grad({w.grad().sum()}, {w}).front().allclose(6 * w));
+  w.mutable_grad() = at::Tensor();  // refers to the parameter
 }
 
 }  // namespace part_gradients_test
