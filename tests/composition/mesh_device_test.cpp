@@ -32,4 +32,11 @@ TEST(MeshDevice, CoreOfTheTableEqualsTheCpu) {
   count.print("on devices");
 }
 
+TEST(MeshDevice, RefusesOneCopyOfParametersInTheMemoryOfTheHost) {
+  const TableModel model = table_models({.on_device = true}).front();
+  const tw::Mesh mesh(world(), {{"shard", -1}});
+  const std::string error = tw::testing::message_of([&] { (void)model.parallel(mesh, {.one_copy_per_node = true}); });
+  EXPECT_NE(error.find("one_copy_per_node needs parameters on the CPU"), std::string::npos) << error;
+}
+
 }  // namespace mesh_device_test

@@ -44,7 +44,7 @@ class GradientGuard final : public torch::autograd::PostAccumulateGradHook, publ
     TW_EXPECTS(
         op != "aten::cat",
         "an operator concatenates this rank's gradients, as optimizers that combine elements do (LBFGS): other ranks have parts of this model, "
-        "which needs an optimizer that updates each element independently, such as SGD or Adam");
+        "which needs an optimizer that updates each element independently, such as SGD or Adam; clone() gradients that you only look at");
   }
 
  private:
