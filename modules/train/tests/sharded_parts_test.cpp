@@ -2,6 +2,8 @@
 // Models in parts whose ranks also divide parameters, gradients or optimizer state.
 #include "models_in_parts.hpp"
 
+#include <tw/mpi/topology.hpp>
+
 namespace sharded_parts_test {
 
 using namespace tw::testing::parts;
@@ -50,9 +52,11 @@ TEST(ShardedParts, AreOneProcess) {
 TEST(ShardedParts, WithShardedOptimizersAreOneProcess) {
   using tw::train::Sharded;
   const auto expected = train(alone(), model_of(whole_net()), clipped("updates_alone")).summary;
-  const auto options_of = [](Sharded what) {
+  const bool on_one_node = tw::find_topology(world()).nodes == 1;
+  const auto options_of = [on_one_node](Sharded what) {
     Options options = clipped("updates");
     options.shard.what = what;
+    options.shard.one_copy_per_node = what == Sharded::gradients && on_one_node;
     options.checkpoint.every_epochs = 1;
     options.resume = tw::train::Resume::fresh;
     return options;

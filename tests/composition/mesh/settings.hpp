@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between the runs of a cell of the table.
 #pragma once
+#include "mpi_test.hpp"
+
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <string>
 #include <tw/base/concat.hpp>
 #include <tw/base/random.hpp>
+#include <tw/mpi/topology.hpp>
 #include <tw/parallel_model.hpp>
 #include <vector>
 
@@ -19,6 +22,12 @@ struct Batch {
   Tensors inputs;
   Tensors targets;
 };
+
+/// Whether all ranks are on one node. Collective over the world.
+inline bool on_one_node() {
+  static const bool is_one = find_topology(world()).nodes == 1;
+  return is_one;
+}
 
 struct Settings {
   uint64_t seed = 0;
@@ -40,7 +49,7 @@ struct Settings {
   static constexpr int64_t most_rows = 6;   ///< of a place
   static constexpr int64_t least_rows = 4;  ///< of a place that has any
 
-  /// Settings drawn from `seed`. @param floats whether a quarter of them are in float32
+  /// Settings drawn from `seed`. Collective over the world. @param floats whether a quarter of them are in float32
   static Settings drawn(uint64_t seed, bool floats = false) {
     CounterRng random(seed, 57);
     Settings settings{.seed = seed};
@@ -54,7 +63,7 @@ struct Settings {
     settings.empty = settings.uneven && random.below(2) == 1;
     settings.float32 = random.below(4) == 0 && floats;
     settings.joined = random.below(3) == 0;
-    settings.one_copy = random.below(3) == 0;
+    settings.one_copy = random.below(3) == 0 && on_one_node();
     return settings;
   }
 
