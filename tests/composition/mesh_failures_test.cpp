@@ -145,7 +145,7 @@ TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
 TEST(MeshFailures, OfOneRankEndModelsWithSplitLayers) {
   const int last = world().size() - 1;
   for (const TableModel& model : table_models()) {
-    if (model.name != "split blocks") continue;
+    if (model.name != "split blocks" && model.name != "split module") continue;
     for (const tw::MeshShape& shape : shapes_of(world().size())) {
       if (promise_of(model, shape).kind != Promise::Kind::equal || along(shape, "tensor") == 1) continue;
       SCOPED_TRACE(model.name + " on " + shape.describe());

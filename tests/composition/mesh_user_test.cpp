@@ -797,22 +797,29 @@ TEST(MeshUser, ChecksMasksOfPlacesWithRows) {
   }
 }
 
+// Whether a stage runs its blocks, or captured operators, for which the interpreter draws.
 TEST(MeshUser, RefusesOneMaskForAllSlicesOfAStage) {
-  for (const Drop where : {Drop::slices_apart, Drop::whole, Drop::slices}) {
-    const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
-    torch::manual_seed(5);
-    const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block([&] { return SplitNet(mesh["tensor"], where); }),
-                                                         tw::pipeline::block([] {
-                                                           torch::nn::Sequential last(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
-                                                           last->to(torch::kDouble);
-                                                           return last;
-                                                         })};
-    ParallelModel model = tw::parallelize(mesh, blocks, {rows()}, {.micro_batches = 2, .recompute = tw::pipeline::Recompute::full});
-    const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
-    if (where == Drop::slices) {
-      expect_error(same_mask, step);
-    } else {
-      EXPECT_GT(step(), 0);
+  for (const bool is_captured : {false, true}) {
+    for (const Drop where : {Drop::slices_apart, Drop::whole, Drop::slices}) {
+      const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
+      const tw::ParallelOptions options{.micro_batches = 2, .recompute = tw::pipeline::Recompute::full};
+      torch::manual_seed(5);
+      const auto make_last = [] {
+        torch::nn::Sequential last(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+        last->to(torch::kDouble);
+        return last;
+      };
+      const auto first = [&] { return SplitNet(mesh["tensor"], where); };
+      const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block(first), tw::pipeline::block(make_last)};
+      torch::nn::Sequential whole(first());
+      whole->push_back(make_last()->ptr(0));
+      ParallelModel model = is_captured ? tw::parallelize(mesh, *whole, {rows()}, options) : tw::parallelize(mesh, blocks, {rows()}, options);
+      const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
+      if (where == Drop::slices) {
+        expect_error(same_mask, step);
+      } else {
+        EXPECT_GT(step(), 0) << is_captured;
+      }
     }
   }
 }

@@ -7,6 +7,9 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tw/graph/capture.hpp>
+#include <tw/graph/interpreter.hpp>
+#include <tw/graph/random_stream.hpp>
 
 namespace split_draws_test {
 
@@ -72,6 +75,25 @@ TEST(SplitDraws, DrawTheSameNumbers) {
   at::Tensor ours;
   (void)draws_of([&] { ours = torch::dropout(x, 0.5, true); });
   EXPECT_TRUE(ours.equal(expected));
+}
+
+// A replay draws its own numbers; their seed stands for the generator.
+TEST(SplitDraws, RecordsDrawsOfCapturedGraphs) {
+  const at::Tensor x = torch::randn({4, 6});
+  const tw::graph::Forward drop = [](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{torch::dropout(in[0], 0.5, true)}; };
+  const auto draws = [&](const at::Tensor& of, uint64_t key, uint64_t stream) {
+    const tw::graph::Graph graph = [&] {
+      const tw::graph::RandomStream its(stream);
+      return tw::graph::capture(drop, {}, {}, {x});
+    }();
+    const tw::graph::Interpreter replay(graph, {});
+    return draws_of([&] { (void)replay.run({of}, {.rows = 4, .key = key}); });
+  };
+  ASSERT_EQ(draws(x, 1, 0).size(), 1U);
+  EXPECT_EQ(problem_of({draws(x, 1, 0), draws(x, 1, 0)}), "");
+  EXPECT_EQ(problem_of({draws(x, 1, 1), draws(x.flip(0), 1, 2)}), "");
+  EXPECT_EQ(problem_of({draws(x, 1, 0), draws(x.flip(0), 2, 0)}), "");
+  EXPECT_NE(problem_of({draws(x, 1, 0), draws(x.flip(0), 1, 0)}), "");
 }
 
 TEST(SplitDraws, ComparesGeneratorsThatArePassed) {

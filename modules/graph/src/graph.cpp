@@ -39,6 +39,7 @@ struct Writer {
   void operator()(double value) const { out << value << (std::isfinite(value) && std::trunc(value) == value ? ".0" : ""); }
   void operator()(const std::string& value) const { out << '"' << value << '"'; }
   void operator()(const Device& value) const { out << value.name; }
+  void operator()(const Object& value) const { out << value.name; }
   void operator()(const Ref& ref) const {
     if (ref.value < 0) {
       out << "none";

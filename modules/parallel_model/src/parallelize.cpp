@@ -92,8 +92,9 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
   const auto cut = std::make_shared<CutModule>(module);
   ParallelModel model = make_parallel_model(mesh, calls,
                                             pipeline_program({.pipeline = made,
-                                                              .model = stages_of_module(made, cut),
+                                                              .model = with_split_layers(mine, stages_of_module(made, cut)),
                                                               .example = example,
+                                                              .reads = reads_outputs(mesh),
                                                               .problem = [cut] { return cut->problem(); },
                                                               .mode = [cut] { return cut->mode(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->apply_mode_to(*stages); },
@@ -129,22 +130,18 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   expect_axes(mesh.shape(), {{"layer", "a whole module has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
   for_each_layer(*module, &expect_no_exchange);
-  const bool split = has_split_layers(*module);
-  expect_split_layers(mesh, split);
+  expect_split_layers(mesh, has_split_layers(*module));
   const int stages = size_along(mesh.shape(), "stage");
-  TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
-             ", but a module with split layers cannot be cut into stages automatically: pass it as a list of blocks");
-  if (!split) {
-    const ModelTensors of_module = model_tensors(*module);
-    const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
-    if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
-    TW_EXPECTS(stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
-               "' has sparse gradients, which stages do not sum over ranks with other samples: make its embedding with sparse(false), or leave out "
-               "one of the axes");
-    const std::vector<NamedTensor> tensors = of_module.all_tensors();
-    if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
-    synchronize(mesh.comm(), with_memory(tensors));
-  }
+  const ModelTensors of_module = model_tensors(*module);
+  const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
+  if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
+  TW_EXPECTS(stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
+             "' has sparse gradients, which stages do not sum over ranks with other samples: make its embedding with sparse(false), or leave out "
+             "one of the axes");
+  const std::vector<NamedTensor> tensors = of_module.all_tensors();
+  if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
+  const RanksAlong same_slices(mesh, {"data", "shard", "stage"});
+  if (same_slices.comm() != nullptr) synchronize(*same_slices.comm(), with_memory(tensors));
   return stages > 1 ? planned_stages(mesh, module, forward, example, options, initial)
                     : whole_module(mesh, module, forward, example, options, initial);
 }

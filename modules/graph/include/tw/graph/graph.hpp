@@ -2,6 +2,7 @@
 // A module's computation as a value: LibTorch's operators and the tensors between them.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -55,9 +56,16 @@ struct Device {
   std::string name;  ///< for an accelerator its kind, such as "cuda": the graph runs on the current device of that kind
   bool operator==(const Device&) const = default;
 };
+/// An object that an operator uses, such as the ranks with which it communicates: an instance of a class that is registered by torch::class_, and has
+/// a method name() that returns a string. Graphs compare objects by their names, and JSON contains only the names.
+struct Object {
+  std::string name;
+  c10::IValue value = {};  ///< none after graph_from_json()
+  bool operator==(const Object& other) const { return name == other.name; }
+};
 /// An argument of an operator; std::monostate is None. dtypes, layouts and memory formats are integers, as in LibTorch.
-using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, std::vector<bool>, std::vector<Size>, std::vector<double>,
-                              std::vector<Ref>>;
+using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, Object, std::vector<bool>, std::vector<Size>,
+                              std::vector<double>, std::vector<Ref>>;
 
 /// The position of the batch's rows in a tensor: dimension `dimension` has outer * rows * inner elements, in that order, outermost first.
 struct RowPlace {
@@ -78,6 +86,7 @@ struct Node {
   bool of_batch = false;              ///< one of its inputs or outputs depends on an input of the graph
   std::optional<bool> answer = {};    ///< the boolean result that a replay must return; with the other one, the module might take another branch
   std::optional<RowPlace> rows = {};  ///< position of the rows in the random numbers that it draws; none: the same numbers for all rows
+  uint64_t stream = 0;                ///< of the random numbers that it draws, see RandomStream
 
   /// All values among the arguments, in their order.
   std::vector<int> inputs() const;
@@ -104,7 +113,7 @@ struct Graph {
 /// @throws Error naming an operator that uses or outputs a value outside the graph
 std::string to_text(const Graph& graph);
 
-/// The whole graph as JSON, including the constants' values.
+/// The whole graph as JSON, including the constants' values, but only the names of objects: a graph with objects cannot be replayed from JSON.
 std::string to_json(const Graph& graph);
 /// The inverse of to_json(). @throws Error naming what is missing or wrong
 Graph graph_from_json(const std::string& json);

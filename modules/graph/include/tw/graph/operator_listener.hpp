@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
 #include <functional>
 
 namespace tw::graph {
@@ -19,6 +20,9 @@ class OperatorListener {
   /// Called instead of the operator: pops its arguments from the top of the stack, and pushes its results. @param keys dispatch keys of this call,
   /// for open().
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
+  /// Called when an Interpreter is about to draw random numbers in place of the operator. Default: does nothing.
+  /// @param seed identifies the numbers that it draws
+  virtual void draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed);
 
   /// Executes the operator in LibTorch.
   static void execute(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -26,6 +30,8 @@ class OperatorListener {
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
   /// Calls `run` without intercepting its operators, for a listener's own work.
   static void without_listening(const std::function<void()>& run);
+  /// Calls draw() of this thread's listener, if there is one.
+  static void report_draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed);
 
  private:
   OperatorListener* before_;

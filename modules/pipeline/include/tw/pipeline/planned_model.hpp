@@ -62,7 +62,8 @@ class ModelPlan {
   PlanResult result_;
 };
 
-/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module's tensors lie on an
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local: split layers do not communicate
+/// meanwhile, and their communication is not measured. If the module's tensors lie on an
 /// accelerator, it must be the current accelerator of this thread; the example must lie there, too, and the plan is for accelerators of that kind.
 /// Parameters and buffers may have no memory (LibTorch's meta device). In measurements, small random numbers replace them, or zeros if they are not
 /// floating-point.
@@ -73,8 +74,10 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 /// Makes one plan for all ranks: the ranks share the work of measuring, and rank 0 computes the plan. The other ranks get only the best plan.
 /// Collective.
-/// @param module, example with the same shapes on all ranks
-/// @throws Error on every rank if any rank fails
+/// @param comm if `module` contains split layers (SlicedModule), it must have all ranks that hold their slices, such as the communicator of a mesh
+/// `stage` x `tensor`. Then all of these ranks cut the module alike, and measure its communication
+/// @param module, example with the same shapes on all ranks, except that slices of split layers may have different sizes
+/// @throws Error on every rank if any rank fails; if the module contains split layers, their communicator may be revoked then
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 
