@@ -120,6 +120,14 @@ std::vector<int> Graph::producers() const {
   return by_value;
 }
 
+void replace_objects(Graph& graph, const std::function<c10::IValue(const Object&)>& replacement) {
+  for (Node& node : graph.nodes) {
+    for (Argument& argument : node.arguments) {
+      if (auto* object = std::get_if<Object>(&argument)) object->value = replacement(*object);
+    }
+  }
+}
+
 std::string to_text(const Graph& graph) {
   expect_values(graph);
   TextWriter out;

@@ -185,7 +185,7 @@ class Interpreter::Impl {
       step.arguments.push_back(ivalue_of(argument, 0));
       if (const auto* object = std::get_if<Object>(&argument); object != nullptr && object->value.isNone()) {
         throw Error(concat("operator ", index, ", ", node.op, ": it uses ", object->name,
-                           ", an object that JSON cannot hold: capture the module again to replay the graph"));
+                           ", an object that JSON cannot hold: call replace_objects() first"));
       }
       if (depends_on_rows(argument)) step.sizes.emplace_back(i, argument);
       if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) {

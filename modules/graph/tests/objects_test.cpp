@@ -77,7 +77,11 @@ TEST(Objects, AreNamesInJson) {
   EXPECT_EQ(read.nodes, graph.nodes);
   EXPECT_EQ(read.hash(), graph.hash());
   EXPECT_EQ(testing::message_of([&] { run(read, torch::ones({2, 3})); }),
-            "operator 0, graph_test::doubled: it uses ranks, an object that JSON cannot hold: capture the module again to replay the graph");
+            "operator 0, graph_test::doubled: it uses ranks, an object that JSON cannot hold: call replace_objects() first");
+  const auto ranks = c10::make_intrusive<Ranks>();
+  replace_objects(read, [&](const Object& object) { return object.name == "ranks" ? c10::IValue(ranks) : object.value; });
+  EXPECT_TRUE(run(read, torch::ones({2, 3})).eq(2).all().item<bool>());
+  EXPECT_EQ(ranks->calls, 1);
 }
 
 TEST(Objects, NeedNames) {

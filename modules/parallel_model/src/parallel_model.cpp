@@ -98,6 +98,7 @@ class ParallelModel::Impl {
       ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
       program_->restart(mesh());
       sums_->restart(ranks_->of_sums());
+      split_draws_ = {};  // the failed call may have been a check, and ended at different points
     });
   }
 

@@ -5,7 +5,9 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/dropped_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/pipeline/planned_model.hpp>
+#include <tw/tensor_parallel/captured_ranks.hpp>
 #include <tw/tensor_parallel/split_model.hpp>
 
 #include "cut_module.hpp"
@@ -70,18 +72,36 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
       options);
 }
 
+/// Lets the operators of a captured module with split layers communicate on the mesh of `calls`. Leaves other objects as they are: operators may use
+/// them to communicate with ranks of the user's. @return a function that changes the mesh
+std::function<void(const Mesh& mesh)> move_split_layers(Calls& calls, const torch::nn::Module& module, pipeline::ModelPlan& plan) {
+  const Communicator* holders = slice_holders(module);
+  if (holders == nullptr || size_along(calls.mesh().shape(), "tensor") == 1) return {};
+  const auto ranks = std::make_shared<tensor_parallel::CapturedRanks>(*holders);
+  bool has_others = false;
+  plan.replace_objects([&](const graph::Object& object) {
+    const c10::IValue replacement = ranks->replacing(object);
+    has_others = has_others || replacement.isSameIdentity(object.value);
+    return replacement;
+  });
+  on_all_ranks(calls.mesh().comm(), "dividing split layers", [&] { ranks->set(calls.mesh()["tensor"]); });
+  if (!has_others) calls.split_layers_use_mesh();
+  return [ranks](const Mesh& mesh) { ranks->set(mesh["tensor"]); };
+}
+
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                              const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   const auto calls = std::make_shared<Calls>(mesh, options.replicas);
   const Communicator& line = calls->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
-  const pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
+  pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
                                                            {.devices = line.size(),
                                                             .micro_batches = static_cast<int>(options.micro_batches),
                                                             .schedule = options.schedule,
                                                             .stages = line.size(),
                                                             .recompute = {options.recompute},
                                                             .profile_cache = options.profile_cache});
+  const auto restart = move_split_layers(*calls, *module, plan);
   pipeline::StageModel stage = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
     pipeline::StageModel mine = plan.stage(*module, line.rank());
     allocate(initial, mesh, *mine.module);
@@ -98,6 +118,7 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                               .problem = [cut] { return cut->problem(); },
                                                               .mode = [cut] { return cut->mode(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->apply_mode_to(*stages); },
+                                                              .restart = restart,
                                                               .explanation = plan.explain(),
                                                               .initial = initial}),
                                             options);

@@ -205,6 +205,11 @@ void ModelPlan::use(Plan plan) {
   result_.plans.insert(result_.plans.begin(), predicted(std::move(plan), result_.profile, result_.cluster, result_.options.parameters));
 }
 
+void ModelPlan::replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement) {
+  graph::replace_objects(training_, replacement);
+  graph::replace_objects(evaluation_, replacement);
+}
+
 PipelineOptions ModelPlan::options(uint64_t seed) const {
   PipelineOptions made{.schedule = schedule_of(best()), .seed = seed};
   for (const StagePlan& stage : best().stages) {

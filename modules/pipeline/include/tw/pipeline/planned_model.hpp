@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -50,6 +51,9 @@ class ModelPlan {
   /// Makes `plan`, for example one that you have edited, the best plan: inserts it, with its predicted figures, at the front of result().plans. The
   /// former best plan stays there as the second. @throws ContractError with the first problem if problems_of(plan, ...) finds any
   void use(Plan plan);
+
+  /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before stage().
+  void replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement);
 
   /// Options for a Pipeline that runs the best plan.
   PipelineOptions options(uint64_t seed = 0) const;
