@@ -74,8 +74,8 @@ bool shares_parameter(const Graph& graph, int value) {
   return std::ranges::any_of(graph.values, is_given);
 }
 
-/// By node: the number of earlier nodes that can draw. Random numbers depend on it instead of the node's index, so that they stay the same if operators
-/// that do not draw are added, such as those of split layers.
+/// By node: the number of earlier nodes that can draw. Random numbers depend on it instead of the node's index, so that they stay the same if
+/// operators that do not draw are added, such as those of split layers.
 std::vector<uint64_t> draws_before(const Graph& graph) {
   std::vector<uint64_t> before;
   uint64_t draws = 0;
@@ -184,8 +184,8 @@ class Interpreter::Impl {
       const Argument& argument = node.arguments[i];
       step.arguments.push_back(ivalue_of(argument, 0));
       if (const auto* object = std::get_if<Object>(&argument); object != nullptr && object->value.isNone()) {
-        throw Error(concat("operator ", index, ", ", node.op, ": it uses ", object->name,
-                           ", an object that JSON cannot hold: call replace_objects() first"));
+        throw Error(
+            concat("operator ", index, ", ", node.op, ": it uses ", object->name, ", an object that JSON cannot hold: call replace_objects() first"));
       }
       if (depends_on_rows(argument)) step.sizes.emplace_back(i, argument);
       if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) {

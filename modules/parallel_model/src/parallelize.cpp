@@ -95,12 +95,12 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
   const Communicator& line = calls->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
   pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
-                                                           {.devices = line.size(),
-                                                            .micro_batches = static_cast<int>(options.micro_batches),
-                                                            .schedule = options.schedule,
-                                                            .stages = line.size(),
-                                                            .recompute = {options.recompute},
-                                                            .profile_cache = options.profile_cache});
+                                                     {.devices = line.size(),
+                                                      .micro_batches = static_cast<int>(options.micro_batches),
+                                                      .schedule = options.schedule,
+                                                      .stages = line.size(),
+                                                      .recompute = {options.recompute},
+                                                      .profile_cache = options.profile_cache});
   const auto restart = move_split_layers(*calls, *module, plan);
   pipeline::StageModel stage = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
     pipeline::StageModel mine = plan.stage(*module, line.rank());

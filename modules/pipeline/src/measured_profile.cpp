@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tw/base/concat.hpp>
@@ -201,7 +201,8 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   std::vector<bool> wanted;
   for (const int rank : ranks) wanted.push_back(rank == first[at(comm.rank())]);
   const auto costs = [&] { return measurement->costs(wanted, options.repetitions); };
-  Measured measured = on_all_ranks(comm, profiling, [&] { return options.slices == nullptr ? costs() : revoke_on_exception(*options.slices, costs); });
+  Measured measured =
+      on_all_ranks(comm, profiling, [&] { return options.slices == nullptr ? costs() : revoke_on_exception(*options.slices, costs); });
   nlohmann::json mine = nlohmann::json::array();
   for (size_t u = 0; u < ranks.size(); ++u) measured.append_to(mine, u);
   const std::vector<std::string> all = allgather_strings(comm, mine.dump());

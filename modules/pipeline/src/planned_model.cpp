@@ -333,8 +333,8 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
   expect_same_on_all_ranks(comm, "the options of a plan", lines);
   expect_same_operators(comm, slices, captured);
   const RestoreOnExit kept(module.buffers());
-  const Profile profile = measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example,
-                                           {.cache = options.profile_cache, .slices = slices});
+  const Profile profile =
+      measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache, .slices = slices});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
   if (comm.rank() != 0) {

@@ -60,8 +60,8 @@ void expect_same_operators(const Communicator& comm, const Communicator* slices,
   if (slices == nullptr) return expect_same_on_all_ranks(comm, "the module to plan", hashes_of(captured));
   std::vector<std::string> lines;
   for (const Graph* graph : {&captured.training, &captured.evaluation}) {
-    lines.push_back(concat(graph == &captured.training ? "training" : "evaluation", " mode: operators with hash ", operators_hash(*graph), " in units ",
-                           units_text(*graph)));
+    lines.push_back(concat(graph == &captured.training ? "training" : "evaluation", " mode: operators with hash ", operators_hash(*graph),
+                           " in units ", units_text(*graph)));
   }
   expect_same_on_all_ranks(comm, "the operators of the module to plan", lines);
   const Communicator alike = comm.split(slices->rank(), comm.rank());

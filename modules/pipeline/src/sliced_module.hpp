@@ -31,8 +31,8 @@ class SlicesOfStage : public torch::nn::Module, public SlicedModule {
 std::shared_ptr<torch::nn::Module> stage_module_at(const std::string& path, const torch::nn::Module& whole);
 
 /// Checks that all ranks have captured the same operators, with the same sizes on all ranks that hold the same slices; sizes of slices may differ.
-/// Makes Graph::min_rows equal on all ranks. Collective over `comm`. @param slices the ranks with which this one holds slices, all in `comm`; null: it
-/// holds none
+/// Makes Graph::min_rows equal on all ranks. Collective over `comm`. @param slices the ranks with which this one holds slices, all in `comm`; null:
+/// it holds none
 /// @throws ContractError on every rank
 void expect_same_operators(const Communicator& comm, const Communicator* slices, graph::ModeGraphs& captured);
 

@@ -19,9 +19,9 @@ c10::IValue CapturedRanks::replacing(const graph::Object& object) const {
 }
 
 void CapturedRanks::set(const Communicator& comm) {
-  TW_EXPECTS(comm.size() == of_layers_.size() && comm.rank() == of_layers_.rank(), "layers are split over '", of_layers_.name(), "', where this is rank ",
-             of_layers_.rank(), " of ", of_layers_.size(), ", but replays would communicate on '", comm.name(), "', where it is rank ", comm.rank(),
-             " of ", comm.size());
+  TW_EXPECTS(comm.size() == of_layers_.size() && comm.rank() == of_layers_.rank(), "layers are split over '", of_layers_.name(),
+             "', where this is rank ", of_layers_.rank(), " of ", of_layers_.size(), ", but replays would communicate on '", comm.name(),
+             "', where it is rank ", comm.rank(), " of ", comm.size());
   value_.toCustomClass<Ranks>()->communicator = mpi::share(comm);
 }
 

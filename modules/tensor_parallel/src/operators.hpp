@@ -13,8 +13,8 @@ class Library;
 
 namespace tw::tensor_parallel {
 
-/// The ranks with which an operator communicates, as its argument. Keeps the communicator, because backward passes and captured graphs may outlive the
-/// user's handle.
+/// The ranks with which an operator communicates, as its argument. Keeps the communicator, because backward passes and captured graphs may outlive
+/// the user's handle.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(const Communicator& comm);
   /// The last part of the communicator's name, and its size: "tensor[2]". The same for all lines of a mesh axis.

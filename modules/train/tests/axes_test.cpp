@@ -114,18 +114,18 @@ TEST(Axes, DataTimesTensorTimesStageIsOneProcess) {
   const auto expected = train(alone(), model_of(whole_net()), three_epochs("three_axes_alone")).summary;
   for (const auto& [stages, split, is_planned] :
        {std::tuple(1, 1, false), std::tuple(1, 2, false), std::tuple(2, 1, false), std::tuple(2, 2, false), std::tuple(2, 2, true)}) {
-      if (world().size() % (stages * split) != 0) continue;
-      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
-      const auto net = is_planned ? planned_pipeline(mesh) : split_pipeline(mesh);
-      Options options = three_epochs("three_axes");
-      options.checkpoint.every_epochs = 1;
-      options.resume = tw::train::Resume::fresh;
-      const auto ran = train(mesh, model_of(split_model(net)), options);
-      expect_equal(ran.summary, expected, mesh.shape().describe());
-      if (world().rank() != 0) continue;
-      const tw::SafetensorsFile best(options.folder() / "best.safetensors");
-      EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
-      EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
+    if (world().size() % (stages * split) != 0) continue;
+    const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+    const auto net = is_planned ? planned_pipeline(mesh) : split_pipeline(mesh);
+    Options options = three_epochs("three_axes");
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    const auto ran = train(mesh, model_of(split_model(net)), options);
+    expect_equal(ran.summary, expected, mesh.shape().describe());
+    if (world().rank() != 0) continue;
+    const tw::SafetensorsFile best(options.folder() / "best.safetensors");
+    EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
+    EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
   }
 }
 

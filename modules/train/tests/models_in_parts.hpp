@@ -101,7 +101,8 @@ inline std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) 
 inline std::shared_ptr<tw::pipeline::Pipeline> planned_pipeline(const Mesh& mesh) {
   const auto net = split_net(mesh["tensor"]);
   const int stages = mesh["stage"].size();
-  const auto plan = tw::pipeline::plan_together(mesh.comm(), *net, torch::ones({8, 4}, torch::kDouble), {.devices = stages, .micro_batches = 2, .stages = stages});
+  const auto plan =
+      tw::pipeline::plan_together(mesh.comm(), *net, torch::ones({8, 4}, torch::kDouble), {.devices = stages, .micro_batches = 2, .stages = stages});
   return std::make_shared<tw::pipeline::Pipeline>(mesh["stage"], *net, plan);
 }
 

@@ -109,8 +109,8 @@ struct Graph {
   std::string hash() const;
 };
 
-/// Replaces the objects among the arguments of operators, so that replays use others: those of another communicator, or any at all in a graph that was
-/// read from JSON. @param replacement returns the new value of an object
+/// Replaces the objects among the arguments of operators, so that replays use others: those of another communicator, or any at all in a graph that
+/// was read from JSON. @param replacement returns the new value of an object
 void replace_objects(Graph& graph, const std::function<c10::IValue(const Object&)>& replacement);
 
 /// Human-readable text. One line per input, parameter, buffer and constant, such as "parameter fc1.bias  # float32 [128]". One line per node, such as
@@ -120,7 +120,8 @@ std::string to_text(const Graph& graph);
 
 /// The whole graph as JSON, including the constants' values, but only the names of objects.
 std::string to_json(const Graph& graph);
-/// The inverse of to_json(), but objects have no values: call replace_objects() before you replay the graph. @throws Error naming what is missing or wrong
+/// The inverse of to_json(), but objects have no values: call replace_objects() before you replay the graph. @throws Error naming what is missing or
+/// wrong
 Graph graph_from_json(const std::string& json);
 
 }  // namespace tw::graph

@@ -52,7 +52,8 @@ class ModelPlan {
   /// former best plan stays there as the second. @throws ContractError with the first problem if problems_of(plan, ...) finds any
   void use(Plan plan);
 
-  /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before stage().
+  /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before
+  /// stage().
   void replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement);
 
   /// Options for a Pipeline that runs the best plan.
