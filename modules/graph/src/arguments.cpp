@@ -29,9 +29,9 @@ Device device_of(c10::Device device) {
 
 /// @param value an instance of a custom class
 Object object_of(const c10::IValue& value) {
-  const c10::ClassType& type = *value.toObjectRef().type();
-  torch::jit::Function* const name = type.findMethod("name");
-  if (name == nullptr) throw Error(concat("one of its arguments is of class ", type.name()->name(), ", which has no method name()"));
+  const std::shared_ptr<c10::ClassType> type = value.toObjectRef().type();
+  torch::jit::Function* const name = type->findMethod("name");
+  if (name == nullptr) throw Error(concat("one of its arguments is of class ", type->name()->name(), ", which has no method name()"));
   torch::jit::Stack stack{value};
   name->run(stack);
   return {.name = stack.back().toStringRef(), .value = value};

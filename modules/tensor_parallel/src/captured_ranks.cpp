@@ -14,7 +14,7 @@ CapturedRanks::CapturedRanks(const Communicator& of_layers) : of_layers_(mpi::sh
 }
 
 c10::IValue CapturedRanks::replacing(const graph::Object& object) const {
-  if (!object.value.isCustomClass() || object.value.type() != value_.type()) return object.value;
+  if (!object.value.isCustomClass() || object.value.toObjectRef().type() != value_.toObjectRef().type()) return object.value;
   return object.value.toCustomClass<Ranks>()->communicator.state() == of_layers_.state() ? value_ : object.value;
 }
 
