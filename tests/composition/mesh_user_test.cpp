@@ -811,8 +811,8 @@ TEST(MeshUser, RefusesOneMaskForAllSlicesOfAStage) {
       };
       const auto first = [&] { return SplitNet(mesh["tensor"], where); };
       const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block(first), tw::pipeline::block(make_last)};
-      torch::nn::Sequential whole(first());
-      whole->push_back(make_last()->ptr(0));
+      torch::nn::Sequential whole(first(), torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+      whole->to(torch::kDouble);
       ParallelModel model = is_captured ? tw::parallelize(mesh, *whole, {rows()}, options) : tw::parallelize(mesh, blocks, {rows()}, options);
       const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
       if (where == Drop::slices) {
