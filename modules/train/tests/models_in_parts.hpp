@@ -99,7 +99,7 @@ inline std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) 
 
 /// split_net(), captured and cut by a plan.
 inline std::shared_ptr<tw::pipeline::Pipeline> planned_pipeline(const Mesh& mesh) {
-  const auto net = split_net(mesh["tensor"]);
+  auto net = split_net(mesh["tensor"]);
   const int stages = mesh["stage"].size();
   const auto plan =
       tw::pipeline::plan_together(mesh.comm(), *net, torch::ones({8, 4}, torch::kDouble), {.devices = stages, .micro_batches = 2, .stages = stages});
