@@ -32,4 +32,12 @@ TEST(MeshDevice, CoreOfTheTableEqualsTheCpu) {
   count.print("on devices");
 }
 
+TEST(MeshDevice, SplitLayersInStagesEqualTheCpu) {
+  Count count;
+  const std::vector<TableModel> models = table_models({.on_device = true});
+  const auto model = std::ranges::find(models, "split module", &TableModel::name);
+  run_cell(*model, {4, {{"stage", 2}, {"tensor", 2}}}, Settings::drawn(1), count);
+  EXPECT_EQ(count.equal, 1);
+}
+
 }  // namespace mesh_device_test
