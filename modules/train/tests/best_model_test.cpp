@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <tw/base/process.hpp>
 
 #include "regression_run.hpp"
 
@@ -81,7 +82,7 @@ TEST(BestModel, IsSyncedBeforeItGetsItsName) {
   }
   run<torch::optim::Adam>(world(), options, torch::optim::AdamOptions(0.01), never);
   const std::lock_guard lock(synced_mutex);
-  EXPECT_EQ(synced.contains(tw::concat("best.safetensors.partial", ::getpid())), world().rank() == 0);
+  EXPECT_EQ(synced.contains(tw::concat("best.safetensors.partial", tw::process_identity())), world().rank() == 0);
   EXPECT_EQ(synced.contains(tw::concat("rank_000", world().rank(), ".safetensors")), true);
 }
 
