@@ -74,7 +74,7 @@ bool are_alike(const Draw& a, const Draw& b) {
 }  // namespace
 
 void SplitDraws::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded) && draws_.size() < max_draws) {
+  if (!paused_ && op.hasTag(at::Tag::nondeterministic_seeded) && draws_.size() < max_draws) {
     const Arguments arguments = torch::jit::last(stack, op.schema().arguments().size()).vec();
     const at::Tensor tensor = graph::draws(op, arguments) ? tensor_of(op, arguments) : at::Tensor();
     if (tensor.defined() && is_comparable(tensor)) {

@@ -25,9 +25,12 @@ class SplitDraws final : public graph::OperatorListener {
  public:
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override;
 
+  /// While paused, it records nothing.
+  void pause(bool paused) noexcept { paused_ = paused; }
   const std::vector<Draw>& draws() const noexcept { return draws_; }
 
  private:
+  bool paused_ = false;
   std::vector<Draw> draws_;
 };
 

@@ -96,6 +96,27 @@ TEST(Axes, RefuseOneMaskForAllSlices) {
   }
 }
 
+/// Draws for numbers of this rank.
+struct Draws : tw::train::Hook {
+  void on_forward(tw::train::State& /*state*/) override { (void)torch::dropout(torch::full({8}, 1.0 + world().rank()), 0.5, /*train=*/true); }
+};
+
+// What hooks draw is not the model's.
+TEST(Axes, LetHooksDrawOnEachRank) {
+  const int ranks = world().size() % 2 == 0 ? 2 : world().size();
+  const Mesh mesh(world().dup(), {{"data"}, {"tensor", ranks}});  // its own, since a failed run revokes it
+  torch::manual_seed(6);
+  torch::nn::Sequential net(ColumnParallelLinear(mesh["tensor"], 4, 12), RowParallelLinear(mesh["tensor"], 12, 1));
+  net->to(torch::kDouble);
+  const Model model = model_of(split_model(net));
+  torch::optim::SGD sgd(model.tensors(), 0.01);
+  const auto data = tw::testing::squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("hooks_draw"));
+  Draws draws;
+  trainer.add(draws);
+  EXPECT_EQ(tw::testing::message_of([&] { (void)trainer.run(); }), "nothing thrown");
+}
+
 TEST(Axes, ATensorMeshGoesOnOnAnother) {
   const auto expected = train(alone(), model_of(whole_net()), three_epochs("again_alone")).summary;
   Options options = three_epochs("again");
