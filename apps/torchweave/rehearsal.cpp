@@ -218,6 +218,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
   const train::MeshSizes sizes{
       .data = mesh["data"].size(), .shard = size_along(mesh.shape(), "shard"), .parts = parts != nullptr ? parts->size() : 1};
+  expect_none(contradictions(config.run.shard, config.run.replicas, sizes));
   const train::StrategyMemory memory = strategy_memory(config.run.shard, config.run.replicas, sizes, memory_of_model(config, setup));
   const Rehearsal rehearsal =
       revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks, memory); });

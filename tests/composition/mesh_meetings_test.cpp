@@ -80,9 +80,19 @@ class Apart {
   Tensors momenta_;
 };
 
-std::map<std::string, at::Tensor> parameters_on_mesh(const TableModel& model, const Settings& settings, Meeting meeting, const tw::Mesh& mesh) {
+/// The ranks of a run: those that make each update together, with their mesh, and those that meet.
+struct Lines {
+  const tw::Mesh& mesh;
+  const tw::Communicator& meeting;  ///< ranks with the same parts of the model
+  int places;                       ///< of all replicas, with their own samples each
+  int place;                        ///< this rank's
+};
+
+std::map<std::string, at::Tensor> parameters_on(const Lines& lines, const TableModel& model, const Settings& settings, Meeting meeting,
+                                                tw::ReplicaSync sync) {
   tw::ParallelOptions options = settings.options();
-  options.replicas = tw::ReplicaSync::independent;
+  options.replicas = sync;
+  const tw::Mesh& mesh = lines.mesh;
   Parallel parallel = model.parallel(mesh, options);
   tw::ParallelModel& trained = parallel.model;
   const auto optimizer = settings.optimizer(trained.parameters());
@@ -90,25 +100,34 @@ std::map<std::string, at::Tensor> parameters_on_mesh(const TableModel& model, co
   std::optional<tw::DiLoCo> outer;
   // A stage may have no parameters.
   if (!trained.parameters().empty() && meeting == Meeting::local_sgd) {
-    local.emplace(mesh["data"], trained.named_parameters(), tw::LocalSgdOptions{.period = period});
+    local.emplace(lines.meeting, trained.named_parameters(), tw::LocalSgdOptions{.period = period});
   } else if (!trained.parameters().empty()) {
-    outer.emplace(mesh["data"], trained.named_parameters(),
+    outer.emplace(lines.meeting, trained.named_parameters(),
                   tw::DiLoCoOptions{.period = period, .outer_learning_rate = outer_rate, .outer_momentum = outer_momentum});
   }
   for (int64_t update = 0; update < updates; ++update) {
-    const Batch batch = batches_of(model, trained.places(), update).at(static_cast<size_t>(trained.place()));
+    const Batch batch = batches_of(model, lines.places, update).at(static_cast<size_t>(lines.place));
     optimizer->zero_grad();
     trained.train_step(batch.inputs, batch.targets, model.loss());
     optimizer->step();
     if (local) local->step();
     if (outer) outer->step();
   }
-  for (const at::Tensor& each : trained.parameters()) EXPECT_TRUE(tw::compare_replicas(mesh["data"], each.detach()).identical);
+  for (const at::Tensor& each : trained.parameters()) EXPECT_TRUE(tw::compare_replicas(lines.meeting, each.detach()).identical);
   std::vector<tw::NamedShard> shards = trained.shards();
   std::erase_if(shards, [](const tw::NamedShard& each) { return each.kind != tw::ShardKind::parameter; });
   std::map<std::string, at::Tensor> whole;
   tw::for_each_full_tensor(mesh.comm(), shards, [&](const std::string& name, const at::Tensor& values) { whole[name] = values.clone(); });
   return whole;
+}
+
+void expect_equal(const std::map<std::string, at::Tensor>& ours, Apart apart) {
+  for (int64_t update = 0; update < updates; ++update) apart.step(update);
+  std::map<std::string, at::Tensor> expected = apart.state();
+  std::erase_if(expected, [&](const auto& each) { return !ours.contains(each.first); });
+  EXPECT_FALSE(expected.empty());
+  const auto [error, name] = largest_error(ours, expected);
+  EXPECT_LE(error, 1e-12) << name;
 }
 
 TEST(MeshMeetings, OfDividedReplicasAreThoseOfProcesses) {
@@ -120,15 +139,32 @@ TEST(MeshMeetings, OfDividedReplicasAreThoseOfProcesses) {
         SCOPED_TRACE(tw::concat(model.name, " on ", shape.describe(), meeting == Meeting::diloco ? ", DiLoCo" : ", local SGD"));
         const Settings settings{.seed = 4, .micro_batches = 2};
         const tw::Mesh mesh(world(), shape.axes());
-        const auto ours = parameters_on_mesh(model, settings, meeting, mesh);
-        Apart apart(model, settings, meeting, along(shape, "data"), along(shape, "shard"));
-        for (int64_t update = 0; update < updates; ++update) apart.step(update);
-        std::map<std::string, at::Tensor> expected = apart.state();
-        std::erase_if(expected, [&](const auto& each) { return !ours.contains(each.first); });
-        EXPECT_FALSE(expected.empty());
-        const auto [error, name] = largest_error(ours, expected);
-        EXPECT_LE(error, 1e-12) << name;
+        const int shards = along(shape, "shard");
+        const int place = mesh.coordinate("data") * shards + (shards > 1 ? mesh.coordinate("shard") : 0);
+        const Lines lines{mesh, mesh["data"], along(shape, "data") * shards, place};
+        const auto ours = parameters_on(lines, model, settings, meeting, tw::ReplicaSync::independent);
+        expect_equal(ours, Apart(model, settings, meeting, along(shape, "data"), shards));
       }
+    }
+  }
+}
+
+// Two groups, each with a mesh of its own, whose ranks sum gradients in every update.
+TW_TEST_ON(MeshMeetings, OfGroupsAreThoseOfProcesses, {.least = 4}) {
+  const int half = world().size() / 2;
+  for (const TableModel& model : table_models()) {
+    if (model.name != "gpt") continue;
+    for (const auto& [axis, places] : {std::pair("data", half), std::pair("shard", half), std::pair("stage", 1)}) {
+      SCOPED_TRACE(axis);
+      const Settings settings{.seed = 4, .micro_batches = 2};
+      const tw::Mesh all(world(), {{"group", 2}, {axis, half}});
+      const tw::Mesh mesh = all.sub({axis});
+      const tw::Mesh same_parts =
+          all.sub(axis == std::string("data") ? std::vector<std::string>{"group", "data"} : std::vector<std::string>{"group"});
+      const int place = all.coordinate("group") * places + (places > 1 ? all.coordinate(axis) : 0);
+      const Lines lines{mesh, same_parts.comm(), 2 * places, place};
+      const auto ours = parameters_on(lines, model, settings, Meeting::diloco, tw::ReplicaSync::every_step);
+      expect_equal(ours, Apart(model, settings, Meeting::diloco, 2, places));
     }
   }
 }

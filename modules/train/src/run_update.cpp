@@ -174,11 +174,7 @@ double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
     rows += static_cast<double>(passes[i].batch.size());
   }
   std::vector<double> sums{counted, rows};  // over the ranks whose gradients are summed
-  if (options_.replicas.meet == Meeting::every_step) {
-    sums = sum_over_ranks(ranks_.samples, std::move(sums));
-  } else if (ranks_.shard != nullptr) {
-    sums = sum_over_ranks(*ranks_.shard, std::move(sums));
-  }
+  if (const Communicator* ranks = strategy_->summing_ranks()) sums = sum_over_ranks(*ranks, std::move(sums));
   if (sums[0] == 0) return 1;  // no target counts: all passes weigh 0
   // Replicas that meet rarely weigh only a part of the rows; when they meet, their means count by rows.
   const double weight_of_a_row = sums[0] / sums[1];

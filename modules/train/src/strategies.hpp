@@ -33,6 +33,8 @@ void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options,
 
 /// The memory of a rank that has a replica of the model and its optimizer.
 StrategyMemory replica_memory(const ModelMemory& model);
+/// The same, if ranks with whole replicas sum gradients.
+StrategyMemory summing_memory(const ModelMemory& model);
 /// The same, with the optimizer's state and checkpoints shared among `ranks`.
 StrategyMemory shard_memory(int ranks, const ModelMemory& model);
 int64_t trained_bytes(const ModelMemory& model);

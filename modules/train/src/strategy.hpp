@@ -68,6 +68,8 @@ class Strategy {
 
   /// Whether every rank must make the same number of passes; ranks without samples then pass over samples that do not count.
   virtual bool ranks_pass_in_step() const { return false; }
+  /// The ranks that sum gradients with this one in every update, this one included. Null: this rank alone.
+  virtual const Communicator* summing_ranks() const = 0;
   /// If no rank has the whole model: its tensors on rank 0, an empty list elsewhere. Collective. None: every rank has it.
   virtual std::optional<std::vector<NamedTensor>> whole_tensors() { return std::nullopt; }
 

@@ -23,18 +23,18 @@ std::vector<NamedTensor> trained(std::vector<NamedTensor> parameters) {
   return parameters;
 }
 
-std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, bool meets, std::shared_ptr<Compressor> compressor) {
+std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, const Communicator* data, std::shared_ptr<Compressor> compressor) {
   const Ranks& ranks = setup.ranks;
-  if (!meets) synchronize(ranks.data, setup.model.all_tensors());
+  if (data != &ranks.data) synchronize(ranks.data, setup.model.all_tensors());
   if (ranks.shard == nullptr) {
     ReducerOptions options = reducer_options(setup);
     options.compressor = std::move(compressor);
-    return whole_parameters({.data = meets ? &ranks.data : nullptr, .model = ranks.parts}, *setup.model.trained, std::move(options));
+    return whole_parameters({.data = data, .model = ranks.parts}, *setup.model.trained, std::move(options));
   }
   for (const NamedTensor& each : setup.model.parameters) each.tensor.mutable_grad() = at::Tensor();  // of an earlier run; nothing else drops them
   // Stages, and layers in parallel, use parameters many times in an update.
   const int64_t resident = setup.model.is_in_parts() ? std::numeric_limits<int64_t>::max() : setup.shard.resident_bytes;
-  return sharded_parameters({.data = meets && ranks.data.size() > 1 ? &ranks.data : nullptr, .shard = ranks.shard, .model = ranks.parts},
+  return sharded_parameters({.data = data != nullptr && data->size() > 1 ? data : nullptr, .shard = ranks.shard, .model = ranks.parts},
                             *setup.model.trained,
                             {.options = {.reduction = Reduction::sum,
                                          .unit_bytes = setup.shard.unit_bytes,
@@ -46,12 +46,12 @@ std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, bool meets, 
 
 }  // namespace
 
-TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr<Compressor> compressor)
+TrainedPart::TrainedPart(const StrategySetup& setup, const Communicator* data, std::shared_ptr<Compressor> compressor)
     : ranks_(setup.ranks),
       model_(setup.model),
       is_sharded_(setup.ranks.shard != nullptr),
       counted_(counted_here(setup.ranks.parts, setup.model.trained->trained_tensors())),
-      sums_(make_sums(setup, meets, std::move(compressor))),
+      sums_(make_sums(setup, data, std::move(compressor))),
       tensors_(sums_->optimized()),
       named_(trained(setup.model.parameters)),
       optimizer_(&setup.optimizer) {

@@ -57,6 +57,7 @@ TEST(Memory, IsWhatEachWayKeeps) {
     expect_held(both, {0.5, 0.5, 1, unit + bucket});
     both.replicas = {.meet = Meeting::diloco, .period = 4};
     expect_held(both, {0.5, 0.5, 2, unit + bucket + 0.5});
+    expect_held({.name = "groups", .replicas = {.meet = Meeting::diloco, .ranks_per_group = 2, .period = 4}}, {1, 1, 4, 1});
     return;
   }
   expect_held({.name = "every_step"}, {1, 1, 2, 0});

@@ -96,6 +96,18 @@ inline std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) 
   return net;
 }
 
+/// Of a run that keeps its checkpoints, all but the oldest are removed.
+inline void leave_the_first_checkpoint(const Options& options) {
+  world().barrier();
+  if (world().rank() == 0) {
+    std::vector<std::filesystem::path> steps;
+    for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
+    std::ranges::sort(steps);
+    for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
+  }
+  world().barrier();
+}
+
 inline Options clipped(const std::string& name) {
   Options options = three_epochs(name);
   options.clip.norm = 0.05;

@@ -54,6 +54,7 @@ TEST(StrategyMemory, IsKeptAsTheOptionsSay) {
   expect_kept(of_replicas({.meet = Meeting::diloco, .compression = tw::train::CompressionKind::bfloat16, .outer_momentum = 0}), 1, 1, 3, 0.5);
   expect_kept(of_replicas({.meet = Meeting::parameter_server}), 1, 1, 2, share);
   expect_kept(of_replicas({.meet = Meeting::parameter_server, .algorithm = ServerAlgorithm::downpour}), 1, 1, 2, 1 + share);
+  expect_kept(of_replicas({.meet = Meeting::parameter_server, .ranks_per_group = 4}), 1, 1, 2, 4 * share);  // on a group's first rank
 }
 
 // Replicas of which four ranks each keep a part.
@@ -92,6 +93,7 @@ TEST(StrategyMemory, TheRestComesAndGoes) {
   EXPECT_EQ(of_shards({.what = Sharded::optimizer}).gathered, 0);
   EXPECT_TRUE(of_shards({.what = Sharded::optimizer}).gradients_are_kept);
   EXPECT_FALSE(of_replicas({.meet = Meeting::diloco}).gradients_are_kept);
+  EXPECT_TRUE(of_replicas({.meet = Meeting::diloco, .ranks_per_group = 2}).gradients_are_kept);
 }
 
 }  // namespace strategy_memory_test

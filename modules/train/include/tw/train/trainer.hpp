@@ -41,9 +41,9 @@ class Trainer {
   /// The same over a mesh. Along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
   /// ShardOptions. The other axes must be the model's axes(). Along these, ranks hold one model together and use the same samples, and each rank must
   /// have trained parameters. contradictions() in <tw/train/mesh_sizes.hpp> returns what is not supported. A resumed run restores the order
-  /// in which it reduces gradients, except for a model in such parts: if the ranks that reduce its gradients span several nodes, the order is
-  /// measured again, which can change the last bits of sums. Ranks for which TrainableModel::needs_samples() is false read no samples: their
-  /// State::batch has the same number of rows, without content.
+  /// in which it reduces gradients, except for a model in such parts, and for groups of replicas (ReplicaOptions::ranks_per_group): if the ranks that
+  /// reduce gradients together span several nodes, the order is measured again, which can change the last bits of sums. Ranks for which
+  /// TrainableModel::needs_samples() is false read no samples: their State::batch has the same number of rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();
