@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <tw/data_parallel/gradient_sums.hpp>
+#include <tw/tensor/known_memory.hpp>
 
 #include "expect_replicable.hpp"
 #include "slice_gradients.hpp"
@@ -60,6 +61,13 @@ class WholeParameters : public GradientSums {
     std::vector<NamedShard> shards = model_.shards();
     std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
     return shards;
+  }
+  void account(KnownMemory& known) const override {
+    for (const NamedTensor& each : model_.tensors().parameters) {
+      known.add(MemoryUse::parameters, each.tensor);
+      known.add(MemoryUse::gradients, part_gradients_.unwatched(each.tensor.grad()));
+    }
+    if (parallel_) parallel_->reducer().account(known);
   }
 
   DataParallel* parallel() const override { return parallel_.get(); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <c10/util/ScopeExit.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
@@ -21,6 +22,8 @@
 #include <tw/mpi/error.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
+#include <tw/state/optimizer_memory.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <typeinfo>
 #include <unordered_set>
 #include <utility>
@@ -54,6 +57,14 @@ Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
   Tensors parts;
   for (const at::Tensor& each : tensors) parts.push_back(each.defined() ? each.narrow(0, rows.begin, rows.count()) : each);
   return parts;
+}
+
+UpdateMemory with_optimizer(const OptimizerMemory& optimizer, MemoryByUse kept, MemoryPeak pass) {
+  kept[MemoryUse::optimizer] += optimizer.state_bytes;
+  pass.held[MemoryUse::optimizer] += optimizer.state_bytes;
+  MemoryPeak step{.held = kept, .during = "update", .step = pass.step};
+  step.held[MemoryUse::activations] += optimizer.temporary_bytes;
+  return {kept, std::move(pass), std::move(step)};
 }
 
 }  // namespace
@@ -104,7 +115,7 @@ class ParallelModel::Impl {
   /// Why this rank cannot make a pass; empty: it can.
   std::string problem_of(BatchFacts::Call call, const Tensors& inputs) const {
     const auto is_computed = [](const at::Tensor& each) { return each.defined() && each.requires_grad() && !each.is_leaf(); };
-    if (call == BatchFacts::Call::train_step && std::ranges::any_of(inputs, is_computed)) {
+    if (call != BatchFacts::Call::evaluate && std::ranges::any_of(inputs, is_computed)) {
       return "the inputs depend on tensors that require gradients, but a ParallelModel does not pass gradients on to its inputs: detach() them, or "
              "add what computes them to the module";
     }
@@ -125,7 +136,7 @@ class ParallelModel::Impl {
       throw;
     } catch (const RevokedError&) {  // another rank has begun, and failed
       calls_->fail();
-      if (call == BatchFacts::Call::train_step) drop_gradients();
+      if (call != BatchFacts::Call::evaluate) drop_gradients();
       throw;
     }
   }
@@ -140,12 +151,39 @@ class ParallelModel::Impl {
     const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
     buffers_.remember();
     try {
-      return calls_->together([&, target_weight = facts.weight, &all = update] { return make_step(inputs, targets, loss, target_weight, all); });
+      return calls_->together([&, target_weight = facts.weight, &all = update] {
+        const double mean = make_step(inputs, targets, loss, target_weight, all);
+        state_.count_update();
+        return mean;
+      });
     } catch (...) {
-      buffers_.restore();
-      drop_gradients();
+      undo_step();
       throw;
     }
+  }
+
+  void undo_step() const {
+    buffers_.restore();
+    drop_gradients();
+  }
+
+  UpdateMemory memory(const Tensors& inputs, const Tensors& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+    begin();
+    const auto [facts, update] = agree(BatchFacts::Call::memory, inputs, targets, loss);
+    const OptimizerMemory of_optimizer =
+        on_all_ranks(ranks_->comm(), "predicting the memory of the optimizer", [&] { return optimizer_memory(optimizer); });
+    drop_gradients();
+    buffers_.remember();
+    const auto undo = c10::make_scope_exit([this] { undo_step(); });
+    MemoryAccount account(kind_);
+    account.begin();
+    account.phase("train_step");
+    calls_->together([&, target_weight = facts.weight, &all = update] { (void)make_step(inputs, targets, loss, target_weight, all); });
+    KnownMemory known;
+    sums_->account(known);
+    buffers_.account(known);
+    account.end(state_.updates(), known);
+    return with_optimizer(of_optimizer, known.bytes(), account.peak());
   }
 
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double target_weight, const Update& update) {
@@ -176,7 +214,6 @@ class ParallelModel::Impl {
       }
     }
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
-    state_.count_update();
     return total / loss.scale();
   }
 
@@ -356,6 +393,12 @@ double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& tar
   return train_step(Tensors{inputs}, Tensors{targets}, loss);
 }
 double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
+UpdateMemory ParallelModel::memory(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+  return memory(Tensors{inputs}, Tensors{targets}, loss, optimizer);
+}
+UpdateMemory ParallelModel::memory(const Tensors& inputs, const Tensors& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+  return impl_->memory(inputs, targets, loss, optimizer);
+}
 double ParallelModel::clip_grad_norm(double max_norm) {
   TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   impl_->begin();

@@ -9,7 +9,7 @@
 #include <tw/data/loader.hpp>
 #include <tw/data_parallel/split_draws_check.hpp>
 #include <tw/state/directory_lock.hpp>
-#include <tw/train/memory_account.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <tw/train/timeline.hpp>
 #include <tw/train/trainer.hpp>
 #include <vector>

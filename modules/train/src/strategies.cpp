@@ -54,20 +54,6 @@ void divide_gradients(const std::vector<NamedTensor>& parameters, double by) {
   }
 }
 
-void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers) {
-  for (const NamedTensor& each : parameters) {
-    known.add(MemoryUse::parameters, each.tensor, sharers);
-    known.add(MemoryUse::gradients, each.tensor.grad());
-  }
-}
-
-void account_buckets(KnownMemory& known, const Reducer& reducer) {
-  known.add(MemoryUse::buffers, reducer.kept_buffer());
-  for (size_t bucket = 0; bucket < reducer.plan().buckets.size(); ++bucket) {
-    known.add(MemoryUse::gradients, reducer.shard(static_cast<int64_t>(bucket)));
-  }
-}
-
 void account_optimizer(KnownMemory& known, const std::vector<NamedShard>& shards) {
   for (const NamedShard& shard : shards) {
     if (shard.kind == ShardKind::optimizer) known.add(MemoryUse::optimizer, shard.tensor);

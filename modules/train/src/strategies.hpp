@@ -54,12 +54,6 @@ void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
 /// Divides all gradients that exist, sparse ones too.
 void divide_gradients(const std::vector<NamedTensor>& parameters, double by);
 
-/// Accounts for parameters and their gradients. @param sharers of the parameters, see KnownMemory
-void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers = 1);
-
-/// Accounts for the reducer's buffers.
-void account_buckets(KnownMemory& known, const Reducer& reducer);
-
 /// Accounts for optimizer state.
 void account_optimizer(KnownMemory& known, const std::vector<NamedShard>& shards);
 

@@ -8,8 +8,8 @@
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/parameter_server/traffic.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <tw/tensor/named_shard.hpp>
-#include <tw/train/memory_account.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 #include <vector>

@@ -59,8 +59,8 @@ class ShardedUpdates : public Strategy {
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
   void account(KnownMemory& known) const override {
-    account_parameters(known, model_.parameters, sharers_);
-    account_buckets(known, parallel().reducer());
+    for (const NamedTensor& each : model_.parameters) known.add(MemoryUse::parameters, each.tensor, sharers_);
+    sums_->account(known);
     account_optimizer(known, optimizer_.master_shards());
     account_optimizer(known, state_.shards());
   }

@@ -110,14 +110,7 @@ void TrainedPart::apply(const std::vector<NamedShard>& shards) {
 }
 
 void TrainedPart::account(KnownMemory& known) const {
-  if (is_sharded_) {
-    for (const NamedShard& shard : sums_->parameters()) known.add(MemoryUse::parameters, shard.tensor);
-    for (const NamedTensor& slice : named_) known.add(MemoryUse::gradients, slice.tensor.grad());
-    known.add(MemoryUse::buffers, sums_->buffer_bytes());
-  } else {
-    account_parameters(known, model_.parameters);
-  }
-  if (const DataParallel* parallel = sums_->parallel()) account_buckets(known, parallel->reducer());
+  sums_->account(known);
   account_optimizer(known, state_->shards());
 }
 

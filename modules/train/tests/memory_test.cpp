@@ -4,12 +4,12 @@
 
 namespace memory_test {
 
+using tw::MemoryByUse;
+using tw::MemoryUse;
 using tw::testing::along_shard;
 using tw::testing::Way;
 using tw::testing::world;
 using tw::train::Meeting;
-using tw::train::MemoryByUse;
-using tw::train::MemoryUse;
 using tw::train::Sharded;
 
 constexpr int64_t width = 256;

@@ -5,8 +5,8 @@
 
 namespace strategy_memory_test {
 
+using tw::MemoryUse;
 using tw::train::Meeting;
-using tw::train::MemoryUse;
 using tw::train::MeshSizes;
 using tw::train::ModelMemory;
 using tw::train::ReplicaOptions;

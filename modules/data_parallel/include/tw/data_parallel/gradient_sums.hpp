@@ -15,6 +15,8 @@
 
 namespace tw {
 
+class KnownMemory;
+
 /// The ranks over which gradients are summed. Borrowed.
 struct SumRanks {
   const Communicator* data = nullptr;   ///< ranks with the same parameter elements and other samples; null: there are none
@@ -50,6 +52,8 @@ class GradientSums {
   virtual std::vector<OptimizedTensor> optimized() const = 0;
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;
+  /// Adds this rank's parameters and gradients, and the buffers that gathering and summing keep from update to update. Local.
+  virtual void account(KnownMemory& known) const = 0;
 
   // For trainers; see the functions of the same names in DataParallel and FullySharded.
 
@@ -58,8 +62,6 @@ class GradientSums {
   virtual bool gradients_finite() const = 0;
   virtual Seconds exposed_time() const = 0;
   virtual int64_t payload_bytes() const = 0;
-  /// Bytes of the buffers for gathered units.
-  virtual int64_t buffer_bytes() const { return 0; }
 
  protected:
   GradientSums() = default;
