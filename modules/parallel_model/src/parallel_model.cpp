@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -59,12 +60,20 @@ Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
   return parts;
 }
 
-UpdateMemory with_optimizer(const OptimizerMemory& optimizer, MemoryByUse kept, MemoryPeak pass) {
-  kept[MemoryUse::optimizer] += optimizer.state_bytes;
-  pass.held[MemoryUse::optimizer] += optimizer.state_bytes;
-  MemoryPeak step{.held = kept, .during = "update", .step = pass.step};
-  step.held[MemoryUse::activations] += optimizer.temporary_bytes;
-  return {kept, std::move(pass), std::move(step)};
+/// Memory of a step without the optimizer's.
+struct StepMemory {
+  MemoryByUse kept;
+  MemoryPeak peak;
+};
+
+/// @param first of the first step, before the optimizer has its state; nothing if it was made
+UpdateMemory with_optimizer(StepMemory step, const MemoryPeak& first, const OptimizerMemory& optimizer) {
+  step.kept[MemoryUse::optimizer] += optimizer.state_bytes;
+  step.peak.held[MemoryUse::optimizer] += optimizer.state_bytes;
+  MemoryPeak update{.held = step.kept, .during = "update", .step = step.peak.step};
+  update.held[MemoryUse::activations] += optimizer.temporary_bytes;
+  const bool is_first_larger = first.held.together() > step.peak.held.together();
+  return {step.kept, is_first_larger ? first : std::move(step.peak), std::move(update)};
 }
 
 }  // namespace
@@ -172,18 +181,29 @@ class ParallelModel::Impl {
     const auto [facts, update] = agree(BatchFacts::Call::memory, inputs, targets, loss);
     const OptimizerMemory of_optimizer =
         on_all_ranks(ranks_->comm(), "predicting the memory of the optimizer", [&] { return optimizer_memory(optimizer); });
+    const auto count_step = [&, target_weight = facts.weight, &all = update] {
+      return count_memory([&] { (void)make_step(inputs, targets, loss, target_weight, all); });
+    };
+    // The first step differs: layers in parallel are captured, and the order of units becomes known.
+    MemoryPeak first = has_stepped_ ? MemoryPeak() : count_step().peak;
+    if (!optimizer.state().empty()) first.held[MemoryUse::optimizer] += of_optimizer.state_bytes;
+    return with_optimizer(count_step(), first, of_optimizer);
+  }
+
+  /// Makes a step, and undoes it.
+  StepMemory count_memory(const std::function<void()>& step) {
     drop_gradients();
     buffers_.remember();
     const auto undo = c10::make_scope_exit([this] { undo_step(); });
     MemoryAccount account(kind_);
     account.begin();
     account.phase("train_step");
-    calls_->together([&, target_weight = facts.weight, &all = update] { (void)make_step(inputs, targets, loss, target_weight, all); });
+    calls_->together(step);
     KnownMemory known;
     sums_->account(known);
     buffers_.account(known);
     account.end(state_.updates(), known);
-    return with_optimizer(of_optimizer, known.bytes(), account.peak());
+    return {known.bytes(), account.peak()};
   }
 
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double target_weight, const Update& update) {
