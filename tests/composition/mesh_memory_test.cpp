@@ -24,7 +24,7 @@ using tw::testing::mesh::axis_of;
 
 constexpr int64_t width = 512;
 constexpr int64_t hidden = 1024;
-constexpr int64_t depth = 8;
+constexpr int64_t depth = 12;
 constexpr int64_t rows = 128;  // of a place
 
 /// @param tensor null: nothing is split
@@ -59,9 +59,9 @@ tw::ParallelModel module(const tw::Mesh& mesh, const at::Tensor& x) {
   return tw::parallelize(mesh, *net, {x}, options_for(mesh));
 }
 
-tw::ParallelModel split_blocks(const tw::Mesh& mesh, const at::Tensor& x) {
-  std::vector<tw::pipeline::BlockFactory> blocks(depth, tw::pipeline::block([&mesh] { return Branch(axis_of(mesh, "tensor")); }));
-  return tw::parallelize(mesh, blocks, {x}, options_for(mesh));
+tw::ParallelModel blocks(const tw::Mesh& mesh, const at::Tensor& x) {
+  const std::vector<tw::pipeline::BlockFactory> branches(depth, tw::pipeline::block([&mesh] { return Branch(axis_of(mesh, "tensor")); }));
+  return tw::parallelize(mesh, branches, {x}, options_for(mesh));
 }
 
 tw::ParallelModel layers(const tw::Mesh& mesh, const at::Tensor& x) {
@@ -101,10 +101,24 @@ int64_t most_above_end(const Run& run) {
 struct Mixture {
   std::vector<tw::MeshAxis> axes;
   Make make;
+  bool is_in_sample = false;  ///< whether it is measured without TW_ALL_CELLS
 };
 
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// Prints the rank with the largest relative error. Collective.
+void print_worst(const tw::Mesh& mesh, int64_t predicted, int64_t measured) {
+  const at::Tensor mine = torch::tensor({predicted, measured});
+  const at::Tensor all = torch::zeros({world().size(), 2}, torch::kLong);
+  tw::allgather(world(), mine, all);
+  if (world().rank() != 0) return;
+  const at::Tensor errors = all.select(1, 1).div(all.select(1, 0)).sub(1);
+  const auto worst = errors.abs().argmax().item<int64_t>();
+  std::printf("memory of %s: predicted %.1f MiB, measured %.1f on rank %d: %+.1f %%\n", mesh.shape().describe().c_str(),
+              mib(all[worst][0].item<int64_t>()), mib(all[worst][1].item<int64_t>()), static_cast<int>(worst), 100 * errors[worst].item<double>());
+}
+
 void expect_predicted(const Mixture& mixture) {
-  const clock_t clock0 = clock();
   const tw::Mesh mesh(world(), mixture.axes);
   SCOPED_TRACE(mesh.shape().describe());
   const at::Tensor x = torch::randn({rows, width});
@@ -121,38 +135,39 @@ void expect_predicted(const Mixture& mixture) {
   };
   const tw::UpdateMemory memory = model.memory(x, t, loss, adam);
   for (int i = 0; i < 2; ++i) update();
-  const int64_t above = most_above_end(update);
-  const int64_t measured = held_now() - before + above;
+  const int64_t above_end = most_above_end(update);
+  const int64_t measured = held_now() - before + above_end;
   const int64_t predicted = memory.peak().held.together();
-  const int64_t predicted_above = predicted - memory.kept.together();
-  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  const double error = mib(measured) / mib(predicted) - 1;
-  std::printf("%s, rank %d: predicted %.1f MiB (%s: %s), measured %.1f, %+.1f %%; above end %.2f %.2f; cpu %.1f\n", mesh.shape().describe().c_str(),
-              int{world().rank()}, mib(predicted), memory.peak().during.c_str(), memory.peak().held.describe().c_str(), mib(measured), 100 * error,
-              mib(predicted_above), mib(above), static_cast<double>(clock() - clock0) / CLOCKS_PER_SEC);
-  EXPECT_NEAR(error, 0, 0.05);
+  EXPECT_NEAR(mib(measured) / mib(predicted), 1, 0.05) << memory.peak().during << ": " << memory.peak().held.describe();
+  EXPECT_NEAR(mib(above_end), mib(predicted - memory.kept.together()), 2) << "MiB of activations and temporaries, during " << memory.peak().during;
+  print_worst(mesh, predicted, measured);
 }
 
+/// Models are large enough that slots of communicators, graphs and plans are less than 5 % of their memory.
 TEST(MeshMemory, IsPredicted) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer keeps what was freed";
 #endif
   mallopt(M_MMAP_THRESHOLD, 1 << 16);  // larger blocks return to the system when they are freed
-  const std::vector<Mixture> mixtures{{{{"data", 4}}, module},
-                                      {{{"shard", 4}}, module},
+  const std::vector<Mixture> mixtures{{{{"data", 4}}, module, true},
+                                      {{{"shard", 4}}, module, true},
                                       {{{"stage", 4}}, module},
-                                      {{{"tensor", 4}}, split_blocks},
+                                      {{{"tensor", 4}}, blocks},
                                       {{{"layer", 4}}, layers},
                                       {{{"data", 2}, {"shard", 2}}, module},
                                       {{{"data", 2}, {"stage", 2}}, module},
                                       {{{"shard", 2}, {"stage", 2}}, module},
-                                      {{{"data", 2}, {"tensor", 2}}, split_blocks},
-                                      {{{"shard", 2}, {"tensor", 2}}, split_blocks},
-                                      {{{"stage", 2}, {"tensor", 2}}, split_blocks},
-                                      {{{"data", 2}, {"layer", 2}}, layers},
+                                      {{{"shard", 2}, {"stage", 2}}, blocks, true},
+                                      {{{"data", 2}, {"tensor", 2}}, blocks},
+                                      {{{"shard", 2}, {"tensor", 2}}, blocks},
+                                      {{{"stage", 2}, {"tensor", 2}}, blocks},
+                                      {{{"data", 2}, {"layer", 2}}, layers, true},
                                       {{{"shard", 2}, {"layer", 2}}, layers},
                                       {{{"stage", 2}, {"layer", 2}}, layers}};
-  for (const Mixture& each : mixtures) expect_predicted(each);
+  const bool all = std::getenv("TW_ALL_CELLS") != nullptr;
+  for (const Mixture& each : mixtures) {
+    if (all || each.is_in_sample) expect_predicted(each);
+  }
 }
 
 /// Trains twice, once with calls of memory() in between.
