@@ -38,10 +38,12 @@ OptimizerMemory optimizer_memory(const torch::optim::Optimizer& optimizer) {
   OptimizerMemory memory;
   for (const auto& group : optimizer.param_groups()) {
     const OptimizerTensors tensors = optimizer_tensors(group.options());
+    const bool has_state_at_once = dynamic_cast<const torch::optim::AdagradOptions*>(&group.options()) != nullptr;  // also of frozen parameters
     for (const at::Tensor& each : group.params()) {
-      if (!each.requires_grad() || !each.has_storage() || each.storage().nbytes() == 0) continue;
+      if (!each.has_storage() || each.storage().nbytes() == 0) continue;
       const auto bytes = static_cast<int64_t>(each.nbytes());
-      memory.state_bytes += tensors.state * bytes;
+      if (each.requires_grad() || has_state_at_once) memory.state_bytes += tensors.state * bytes;
+      if (!each.requires_grad()) continue;
       memory.temporary_bytes = std::max(memory.temporary_bytes, tensors.temporary * bytes);
     }
   }

@@ -19,10 +19,10 @@ struct OptimizerTensors {
 OptimizerTensors optimizer_tensors(const torch::optim::OptimizerOptions& options);
 
 struct OptimizerMemory {
-  int64_t state_bytes = 0;      ///< bytes that it keeps, once it has updated every trained parameter
+  int64_t state_bytes = 0;      ///< bytes that it keeps, once it has updated all trained parameters
   int64_t temporary_bytes = 0;  ///< most further bytes during its step
 };
-/// Counts the trained parameters that have memory on this rank; their gradients must be dense. @throws as optimizer_tensors() does
+/// Counts parameters that have memory on this rank. Gradients must be dense. @throws as optimizer_tensors() does
 OptimizerMemory optimizer_memory(const torch::optim::Optimizer& optimizer);
 
 }  // namespace tw
