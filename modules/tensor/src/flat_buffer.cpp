@@ -42,10 +42,11 @@ FlatBuffer::FlatBuffer(int64_t numel, const at::TensorOptions& options) {
     storage_ = at::zeros({numel}, options);
     return;
   }
-  const size_t whole = bytes / huge_page_bytes * huge_page_bytes;  // the rest lies in small pages: a huge one would be allocated as a whole
-  void* memory = std::aligned_alloc(huge_page_bytes, whole < bytes ? whole + huge_page_bytes : whole);
+  const size_t rounded = (bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
+  void* memory = std::aligned_alloc(huge_page_bytes, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint: without it everything works, but slower
+  // A hint: without it everything works, but slower. Not `rounded`, or the rest of the last huge page would be allocated, too.
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
   std::memset(memory, 0, bytes);
   const auto tell = [](void* of, int64_t size) { c10::reportMemoryUsageToProfiler(of, size, 0, 0, c10::Device(c10::kCPU)); };
   const auto give_back = [tell, bytes](void* unused) {
