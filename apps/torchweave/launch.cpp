@@ -125,6 +125,7 @@ JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::
   const auto take = [&](const std::vector<JobLine>& lines) {
     for (const JobLine& line : lines) {
       failure_record.read(line);
+      if (line.is_state_report) continue;
       logs.write(line);
       std::cout << line.text << std::endl;
     }
@@ -153,8 +154,7 @@ JobEnd run_once(Launcher launcher, const LaunchArguments& arguments, const std::
   if (job.failure().empty()) return {};
   // The job ended itself: a batch system asked its ranks to, or the training diverged and would diverge again.
   if (job.exit_code() == unfinished || job.exit_code() == diverged) return {{}, *job.exit_code()};
-  Death death = failure_record.death().value_or(failure_record.suspected().value_or(Death{.why = job.failure()}));
-  return {death, job.exit_code().value_or(1)};
+  return {failure_record.at_exit(job.exit_code(), job.failure()), job.exit_code().value_or(1)};
 }
 
 std::string describe(const Death& death) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <regex>
 #include <tw/base/concat.hpp>
@@ -18,6 +19,9 @@ std::string list_of(const std::vector<Host>& hosts, bool with_slots) {
 
 // Whether all ranks run on this machine and outnumber its cores.
 bool is_crowded(const LaunchOptions& options) { return options.hosts.empty() && ranks_of(options) > options.cores; }
+
+// Whether the host is to blame: SIGKILL: out of memory, a power cut; SIGBUS: bad memory.
+bool kills(int signal) { return signal == 9 || signal == 7; }
 
 void append(std::vector<std::string>& words, const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); }
 
@@ -37,6 +41,8 @@ std::vector<std::string> open_mpi_words(const LaunchOptions& options) {
   append(words, {"--mca", "oob_tcp_keepalive_time", concat(silence), "--mca", "oob_tcp_keepalive_intvl", concat(between), "--mca",
                  "oob_tcp_keepalive_probes", concat(probes)});
   append(words, {"--tag-output"});
+  // Open MPI forgets who died if that was before all ranks ran, so its daemons report states (see state_report.hpp); what ranks start does not.
+  append(words, {"--mca", "state_base_verbose", "1", "-x", "OMPI_MCA_state_base_verbose=0"});
   return words;
 }
 
@@ -195,16 +201,29 @@ JobLine parse_line(Launcher launcher, const std::string& line) {
 }
 
 std::vector<JobLine> JobOutput::read(const std::string& line) {
+  if (launcher_ != Launcher::open_mpi) return {parse_line(launcher_, line)};
+  const size_t report = find_state_report(line);
+  const std::string_view before = std::string_view(line).substr(0, report);
+  const bool is_of_a_rank = before.ends_with(">:");  // it follows a label: a program that the rank runs has printed it
+  if (report == std::string::npos || is_of_a_rank) return read_ranks(line, true);
+  std::vector<JobLine> lines;
+  if (!before.empty()) lines = read_ranks(std::string(before), false);
+  lines.push_back({.rank = {}, .text = line.substr(report), .is_state_report = true});
+  return lines;
+}
+
+// @param is_ended whether a line end follows
+std::vector<JobLine> JobOutput::read_ranks(const std::string& line, bool is_ended) {
   constexpr size_t longest = size_t{1} << 20;
-  auto label = launcher_ == Launcher::open_mpi ? next_label(line, 0) : std::nullopt;
-  if (!label) return {parse_line(launcher_, line)};
+  auto label = next_label(line, 0);
+  if (!label) return {JobLine{{}, line}};
   std::vector<JobLine> lines;
   if (label->begin > 0) lines.push_back({{}, line.substr(0, label->begin)});
   while (label) {
     const auto next = next_label(line, label->end);
     const auto place = unfinished_.try_emplace({label->rank, label->is_error}).first;
     place->second += line.substr(label->end, next ? next->begin - label->end : std::string::npos);
-    if (!next || place->second.size() > longest) {
+    if ((!next && is_ended) || place->second.size() > longest) {
       lines.push_back({label->rank, std::move(place->second)});
       unfinished_.erase(place);
     }
@@ -223,7 +242,9 @@ std::vector<JobLine> JobOutput::finish() {
 void FailureRecord::read(const JobLine& line) {
   constexpr size_t longest = 1000;  // reports of failures are short
   if (line.text.size() > longest) return;
-  if (line.rank) {
+  if (line.is_state_report) {
+    if (!ended_) ended_ = parse_end(line.text);
+  } else if (line.rank) {
     read_watchdog(*line.rank, line.text);
   } else if (!death_) {
     read_launcher(line.text);
@@ -270,7 +291,6 @@ void FailureRecord::read_launcher(const std::string& line) {
   static const std::regex mpich_signal(R"(.*EXIT STRING: (.*) \(signal (\d+)\).*)");
   static const std::regex slurm_end(R"(srun: error: (\S+): tasks? (\d+)[^:]*: (.*))");
   std::smatch match;
-  const auto kills = [](int signal) { return signal == 9 || signal == 7; };  // SIGKILL: out of memory, a power cut; SIGBUS: bad memory
   if (std::regex_match(line, match, by_signal)) {
     death_ = Death{std::stoi(match[1]), match[2], match[3], kills(std::stoi(match[4]))};
   } else if (std::regex_match(line, match, process)) {
@@ -301,6 +321,19 @@ void FailureRecord::read_launcher(const std::string& line) {
 std::optional<Death> FailureRecord::death() const {
   if (!death_ && !code_.empty()) return Death{{}, host_, concat("exit code ", code_), false};
   return death_;
+}
+
+Death FailureRecord::at_exit(std::optional<int> exit_code, const std::string& failure) const {
+  if (const auto known = death() ? death() : suspected_) return *known;
+  // Open MPI's launcher ends with the exit code of the first rank that failed, or with 128 and its signal.
+  const int signal = exit_code.value_or(0) - 128;
+  if (!ended_ || (ended_->by_signal && signal <= 0)) return {.why = failure};
+  Death first{.rank = ended_->rank, .host = ended_->host, .why = failure};
+  if (ended_->by_signal) {
+    first.why = concat("signal ", signal, " (", ::strsignal(signal), ")");
+    first.of_host = kills(signal);
+  }
+  return first;
 }
 
 NextStart next_start(const LaunchOptions& options, const RestartPolicy& policy, const Death& death, int restarts, std::optional<bool> progressed) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "state_report.hpp"
+
 namespace tw::tool {
 
 enum class Launcher { open_mpi, mpich, slurm };
@@ -48,12 +50,13 @@ std::string quoted(const std::vector<std::string>& words);
 struct JobLine {
   std::optional<int> rank;
   std::string text;
+  bool is_state_report = false;  ///< of Open MPI's daemons, for FailureRecord alone
   bool operator==(const JobLine&) const = default;
 };
 JobLine parse_line(Launcher launcher, const std::string& line);
 
 /// Puts together the lines that each rank prints. Open MPI labels every 4 KiB that it reads from a rank, even in the middle of a line. If such a
-/// piece has no line end, output of another rank may follow in the same line.
+/// piece has no line end, output of another rank or a state report may follow in the same line.
 class JobOutput {
  public:
   explicit JobOutput(Launcher launcher) : launcher_(launcher) {}
@@ -63,6 +66,8 @@ class JobOutput {
   std::vector<JobLine> finish();
 
  private:
+  std::vector<JobLine> read_ranks(const std::string& line, bool is_ended);
+
   Launcher launcher_;
   std::map<std::pair<int, bool>, std::string> unfinished_;  // by rank, and whether it is standard error
 };
@@ -83,8 +88,10 @@ class FailureRecord {
   explicit FailureRecord(Launcher launcher) : launcher_(launcher) {}
   void read(const JobLine& line);
   std::optional<Death> death() const;
-  /// A rank to which others lost the connection; used if no death is reported.
-  const std::optional<Death>& suspected() const noexcept { return suspected_; }
+  /// What ended the job, once the launcher has failed: the death that it named, otherwise a rank to which others lost the connection, otherwise what
+  /// its daemons reported. Open MPI's launcher names no death from before all ranks ran.
+  /// @param exit_code of the launcher. @param failure how the launcher ended, such as "exit code 3"
+  Death at_exit(std::optional<int> exit_code, const std::string& failure) const;
 
  private:
   struct Waiting {
@@ -100,6 +107,7 @@ class FailureRecord {
   std::optional<Death> death_;
   bool late_one_waits_ = false;  // the rank in `death_` may itself wait for another one
   std::optional<Death> suspected_;
+  std::optional<ReportedEnd> ended_;
   std::optional<int> named_;        // the rank that the next line is about
   bool unconnected_ = false;        // a later line names a host without a connection
   std::string host_;                // from MPICH's lines

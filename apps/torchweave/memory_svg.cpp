@@ -23,7 +23,7 @@ constexpr double plot_width = width - left - 170;
 constexpr double plot_height = 260;
 
 // Colours that the colour-blind can tell apart. Ref: Okabe & Ito 2008. By use.
-constexpr std::array<const char*, train::memory_uses> colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6c35c"};
+constexpr std::array<const char*, memory_uses> colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6c35c"};
 
 std::string mib(int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); }
 
@@ -57,7 +57,7 @@ class Drawing {
               concat("memory of rank ", step_.rank, " in step ", step_.step + 1, ": at most ", mib(worst_.held.together()), " MiB"),
               {{"font-size", "15"}, {"font-weight", "bold"}});
     draw_axes();
-    for (size_t use = 0; use < train::memory_uses; ++use) draw_use(use);
+    for (size_t use = 0; use < memory_uses; ++use) draw_use(use);
     draw_phases();
     return svg_.file();
   }
@@ -94,9 +94,9 @@ class Drawing {
       }
     }
     above.insert(above.end(), below.rbegin(), below.rend());
-    const std::string name = name_of(static_cast<train::MemoryUse>(use));
+    const std::string name = name_of(static_cast<MemoryUse>(use));
     svg_.area(above, colours[use], name);
-    const double y = top + 20 * static_cast<double>(train::memory_uses - 1 - use);
+    const double y = top + 20 * static_cast<double>(memory_uses - 1 - use);
     svg_.rect({left + plot_width + 20, y}, 12, 12, colours[use]);
     svg_.text({left + plot_width + 38, y + 10}, "start", concat(name, ' ', mib(worst_.held.bytes[use])));
   }

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
+#include <torch/optim/optimizer.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <fstream>
 #include <optional>
 #include <ostream>
-#include <tuple>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/number_text.hpp>
@@ -23,8 +23,9 @@
 #include <tw/data/loader.hpp>
 #include <tw/data/sharded_dataset.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
+#include <tw/state/optimizer_memory.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
-#include <tw/train/memory_account.hpp>
 #include <tw/train/mixed_precision.hpp>
 #include <tw/train/strategy_memory.hpp>
 
@@ -34,17 +35,6 @@
 
 namespace tw::tool {
 namespace {
-
-// For each parameter: the number of tensors that the optimizer keeps, and of temporary tensors in its step.
-std::pair<int, int> tensors_of_rule(const OptimizerOptions& options) {
-  const int decayed = options.weight_decay > 0 ? 1 : 0;
-  const int momentum = options.momentum > 0 ? 1 : 0;
-  if (options.name == "adam") return {2, 2 + decayed};
-  if (options.name == "adamw") return {2, 2};
-  if (options.name == "rmsprop") return {1 + momentum, 1 + decayed};
-  if (options.name == "adagrad") return {1, 1 + decayed};
-  return {momentum, decayed + (options.nesterov ? 1 : 0)};
-}
 
 // MemAvailable of /proc/meminfo, in bytes; 0 if it is unknown.
 int64_t available_memory() {
@@ -110,8 +100,8 @@ struct Rehearsal {
   std::optional<std::vector<int64_t>> outputs;
   double loss = 0;
   int64_t batch_bytes = 0;
-  train::MemoryPeak pass;
-  train::MemoryPeak evaluation;
+  MemoryPeak pass;
+  MemoryPeak evaluation;
 };
 
 Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int ranks, const train::StrategyMemory& memory) {
@@ -120,20 +110,20 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     if (each.tensor.requires_grad() && memory.gradients_are_kept) each.tensor.mutable_grad() = at::zeros_like(each.tensor);
   }
   const auto held_in = [&](const char* phase, const auto& call) {
-    train::MemoryAccount account(setup.model.device().type());
+    MemoryAccount account(setup.model.device().type());
     account.begin();
     account.phase(phase);
     call(account);
-    train::KnownMemory known;
+    KnownMemory known;
     for (const NamedTensor& each : setup.model.parameters) {
-      known.add(train::MemoryUse::parameters, each.tensor);
-      known.add(train::MemoryUse::gradients, each.tensor.grad());
+      known.add(MemoryUse::parameters, each.tensor);
+      known.add(MemoryUse::gradients, each.tensor.grad());
     }
-    for (const NamedTensor& each : setup.model.buffers) known.add(train::MemoryUse::buffers, each.tensor);
+    for (const NamedTensor& each : setup.model.buffers) known.add(MemoryUse::buffers, each.tensor);
     account.end(0, known);
     return account.peak();
   };
-  rehearsal.pass = held_in("forward", [&](train::MemoryAccount& account) {
+  rehearsal.pass = held_in("forward", [&](MemoryAccount& account) {
     const Batch batch = first_samples(*setup.data.train_set, rows_of_a_pass(config, ranks), setup.model.device());
     rehearsal.batch_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
     rehearsal.inputs = batch.inputs.sizes().slice(1).vec();
@@ -151,7 +141,7 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
     });
     if (outputs.defined()) rehearsal.outputs = outputs.sizes().slice(1).vec();
   });
-  rehearsal.evaluation = held_in("evaluation", [&](train::MemoryAccount&) {
+  rehearsal.evaluation = held_in("evaluation", [&](MemoryAccount&) {
     try_evaluation(config, setup, ranks, "validation", setup.data.validation_set.get());
     try_evaluation(config, setup, ranks, "test", setup.data.test_set.get());
   });
@@ -163,7 +153,7 @@ Rehearsal rehearse_pass(const TrainConfig& config, const TrainSetup& setup, int 
   return rehearsal;
 }
 
-train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& setup) {
+train::ModelMemory memory_of_model(const TrainSetup& setup) {
   train::ModelMemory memory;
   for (const NamedTensor& each : setup.model.parameters) {
     if (each.tensor.requires_grad()) {
@@ -173,33 +163,36 @@ train::ModelMemory memory_of_model(const TrainConfig& config, const TrainSetup& 
     }
   }
   for (const NamedTensor& each : setup.model.buffers) memory.buffer_bytes += static_cast<int64_t>(each.tensor.nbytes());
-  std::tie(memory.state_tensors, memory.temporary_tensors) = tensors_of_rule(config.optimizer);
+  const OptimizerTensors of_optimizer = optimizer_tensors(setup.optimizer->param_groups().front().options());
+  memory.state_tensors = of_optimizer.state;
+  memory.temporary_tensors = of_optimizer.temporary;
   return memory;
 }
 
 // The phase in which a rank will hold the most memory.
-train::MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal) {
-  using train::MemoryUse;
+MemoryPeak peak_of_rank(const TrainConfig& config, const train::StrategyMemory& memory, const Rehearsal& rehearsal, bool validates) {
   const train::CheckpointPolicy& files = config.run.checkpoint;
   const bool has_files = files.every_epochs > 0 || files.every_steps > 0;
-  const int64_t gathered = has_files ? memory.gathered : 0;
+  const bool keeps_best = has_files && validates;
   const bool trains_after_one = files.every_steps > 0 || (files.every_epochs > 0 && files.every_epochs < config.run.epochs);
+  const bool trains_after_best = config.run.evaluate_every < config.run.epochs;
   const int64_t ahead = config.run.loader_workers > 0 ? LoaderOptions().prefetch * rehearsal.batch_bytes : 0;
-  train::MemoryPeak worst;
-  const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file) {
-    train::MemoryPeak peak{memory.kept, during, 0};
+  MemoryPeak worst;
+  const auto consider = [&](const std::string& during, int64_t gradients, int64_t activations, bool has_file, bool has_best) {
+    MemoryPeak peak{memory.kept, during, 0};
     peak.held[MemoryUse::gradients] = gradients;
     peak.held[MemoryUse::activations] = activations + ahead;
     if (has_file && has_files) peak.held[MemoryUse::buffers] += memory.checkpoint;
+    if (has_best && keeps_best) peak.held[MemoryUse::buffers] += memory.best_model;
     if (peak.held.together() > worst.held.together()) worst = peak;
   };
   const int64_t all = memory.kept[MemoryUse::gradients];
-  const train::MemoryByUse& pass = rehearsal.pass.held;
+  const MemoryByUse& pass = rehearsal.pass.held;
   consider(rehearsal.pass.during, memory.gradients_are_kept ? all : pass[MemoryUse::gradients], pass[MemoryUse::activations] + memory.backward,
-           trains_after_one);
-  consider("update", all, memory.update + rehearsal.batch_bytes, trains_after_one);
-  consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one);
-  consider("checkpoint", all, gathered + rehearsal.batch_bytes, trains_after_one || gathered == 0);
+           trains_after_one, trains_after_best);
+  consider("update", all, memory.update + rehearsal.batch_bytes, trains_after_one, trains_after_best);
+  consider("evaluation", all, rehearsal.evaluation.held[MemoryUse::activations] + rehearsal.batch_bytes, trains_after_one, trains_after_best);
+  consider("checkpoint", all, (keeps_best ? memory.exported : 0) + rehearsal.batch_bytes, true, true);
   return worst;
 }
 
@@ -218,12 +211,13 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
   const Communicator* const parts = axes.empty() ? nullptr : &mesh[axes.front()];
   const train::MeshSizes sizes{
       .data = mesh["data"].size(), .shard = size_along(mesh.shape(), "shard"), .parts = parts != nullptr ? parts->size() : 1};
-  const train::StrategyMemory memory = strategy_memory(config.run.shard, config.run.replicas, sizes, memory_of_model(config, setup));
+  expect_none(contradictions(config.run.shard, config.run.replicas, sizes));
+  const train::StrategyMemory memory = strategy_memory(config.run.shard, config.run.replicas, sizes, memory_of_model(setup));
   const Rehearsal rehearsal =
       revoke_on_exception(parts != nullptr ? *parts : mesh.comm(), [&] { return rehearse_pass(config, setup, ranks, memory); });
-  const train::MemoryPeak mine = peak_of_rank(config, memory, rehearsal);
+  const MemoryPeak mine = peak_of_rank(config, memory, rehearsal, setup.data.validation_set != nullptr);
   int64_t elements = setup.model.trained_elements();
-  std::vector<train::MemoryPeak> peaks{mine};
+  std::vector<MemoryPeak> peaks{mine};
   if (parts != nullptr) {
     on_all_ranks(*parts, "dividing the model among ranks", [&] {
       if (elements == 0) throw Error(concat("this rank has no layers to train: mesh.", axes.front(), " is too large for this model"));
@@ -234,7 +228,7 @@ void rehearse(const TrainConfig& config, TrainSetup setup, const Mesh& mesh, std
     peaks = train::peaks_of_ranks(*parts, mine);
   }
   int64_t of_all = 0;
-  for (const train::MemoryPeak& peak : peaks) of_all += peak.held.together() * ranks;
+  for (const MemoryPeak& peak : peaks) of_all += peak.held.together() * ranks;
   const int64_t available = available_memory();
   const int64_t batch_size = divide_up(global_batch_of(config, ranks), ranks);
   out << "rehearsal: configuration, data and model fit together; nothing was written\n"

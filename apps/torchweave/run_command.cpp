@@ -38,7 +38,7 @@ End explain(const CLI::App& app, const CLI::ParseError& error, bool first_rank) 
   if (wants_command && !rest.empty() && !rest.front().starts_with('-')) {
     std::vector<std::string> names;
     for (const CLI::App* command : asked.get_subcommands(nullptr)) names.push_back(command->get_name());
-    return {concat("there is no command '", rest.front(), "'; did you mean '", nearest_name(rest.front(), names), "'?"), error.get_exit_code()};
+    return {concat("there is no command '", rest.front(), '\'', suggestion(rest.front(), names)), error.get_exit_code()};
   }
   TextWriter out;
   TextWriter err;

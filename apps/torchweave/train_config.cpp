@@ -134,9 +134,10 @@ void visit(Training<Options>& training, OptionVisitor& visitor) {
 // "a" or "b" or "c", with the quotes.
 std::string any_of(const std::vector<std::string>& names) { return '"' + joined(names, "\" or \"") + '"'; }
 
-// Numbers of ranks, as far as they are known before MPI starts: "all remaining ranks" count as two along `shard`, and as one along `data`.
-train::MeshSizes known_sizes(const MeshOptions& mesh) {
-  return {.data = static_cast<int>(std::max<int64_t>(1, mesh.data)),
+// Numbers of ranks, as far as they are known before MPI starts: "all remaining ranks" count as two along `shard`, and as one group along `data`.
+train::MeshSizes known_sizes(const MeshOptions& mesh, const train::ReplicaOptions& replicas) {
+  const int64_t remaining = mesh.shard == 0 ? 1 : replicas.ranks_per_group;
+  return {.data = static_cast<int>(mesh.data > 0 ? mesh.data : remaining),
           .shard = mesh.shard == 0 ? 2 : static_cast<int>(mesh.shard),
           .parts = static_cast<int>(std::max(mesh.stage, mesh.layer))};
 }
@@ -166,7 +167,7 @@ std::vector<Problem> contradictions(const TrainConfig& read) {
   if (read.mesh.stage > 1 && !kind.supports_stages) {
     found.push_back({"mesh.stage", concat("is not supported for model.name = \"", read.model.name, "\", which cannot be cut into stages"), "1"});
   }
-  std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh)), std::back_inserter(found));
+  std::ranges::move(train::contradictions(run.shard, run.replicas, known_sizes(read.mesh, run.replicas)), std::back_inserter(found));
   if (run.precision.compute != ComputeType::float32 && read.model.dtype != "float32") {
     found.push_back({"precision.compute", concat("is for model.dtype = \"float32\", not \"", read.model.dtype, '"'), "\"float32\""});
   }

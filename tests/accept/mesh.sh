@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # mesh.sh BUILD: the table of models and meshes, on 1 to 8 ranks, with several settings a cell, and forty random modules: each equal to one process, or
-# refused. Checkpoints of every mesh are loaded on others, and 1,000 updates leak nothing.
+# refused. Checkpoints of every mesh are loaded on others, 1,000 updates leak nothing, and the memory of a rank is predicted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
@@ -12,7 +12,7 @@ run() {
   local ranks=$1 file=$2
   shift 2
   "$build/mpirun" -n "$ranks" "$build/bin/composition_mpi_tests" --file="$file" "$@" > "$TEST_TMPDIR/output" || { cat "$TEST_TMPDIR/output"; exit 1; }
-  sed -nE "s/^(.*(cells equal|checkpoints loaded|updates on).*)/$ranks ranks: \1/p" "$TEST_TMPDIR/output"
+  sed -nE "s/^(.*(cells equal|checkpoints loaded|updates on|memory of).*)/$ranks ranks: \1/p" "$TEST_TMPDIR/output"
 }
 
 for ranks in 1 2 3 4 6 8; do
@@ -21,6 +21,7 @@ for ranks in 1 2 3 4 6 8; do
 done
 for ranks in 4 6 8; do run "$ranks" mesh_checkpoint_test; done  # four ranks: also those of fewer ranks
 run 4 mesh_leaks_test
+run 4 mesh_memory_test
 run 4 mesh_device_test --device=simulated
 run 4 mesh_precision_test
 run 4 mesh_failures_test

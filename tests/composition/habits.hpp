@@ -280,7 +280,9 @@ inline const std::vector<Habit>& all_habits() {
   static const Outcome over_slices = error("FullySharded::slices()");
   static const Outcome no_closure = absent("`step()` takes no closure");
   static const Outcome own = other("each rank's own");
-  static const Outcome of_rank = other("of each rank's tensors alone");
+  static const Outcome clip_pipeline = error("clip by Pipeline::clip_grad_norm()", 2);
+  static const Outcome clip_layers = error("clip by tw::clip_gradient_norm(comm, gradients, max_norm)", 2);
+  static const Outcome no_lbfgs = error("LBFGS", 2);
   static const Outcome once = error("accumulate under no_sync()");
   static const Outcome make_after = error("make it after all changes of the model");
   static const Outcome other_part = error("replicate it over the ranks that have the same part", 2);
@@ -299,17 +301,17 @@ inline const std::vector<Habit>& all_habits() {
        {right, its_own_zero_grad, over_slices, right, right, right, right, right, sharded, right}},
       {"`clip_grad_norm_()` of `model->parameters()`",
        [](Loop& loop) { clip(loop, loop.module().parameters()); },
-       {right, clip_in_optimizer, error("FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank, right, sharded, sharded}},
+       {right, clip_in_optimizer, error("FullySharded::clip_gradient_norm()"), own, own, clip_pipeline, clip_layers, right, sharded, sharded}},
       {"`clip_grad_norm_()` of the optimizer's tensors",
        [](Loop& loop) { clip(loop, loop.updated); },
-       {right, no_effect, error("clip by FullySharded::clip_gradient_norm()"), own, own, of_rank, of_rank, right, sharded, sharded}},
+       {right, no_effect, error("clip by FullySharded::clip_gradient_norm()"), own, own, clip_pipeline, clip_layers, right, sharded, sharded}},
       {"`clip_grad_value_()` of the optimizer's tensors", &clip_values, {right, no_effect, right, own, own, right, right, right, right, right}},
       {"`optimizer.step(closure)`",
        [](Loop& loop) { by_closure(loop, *loop.optimizer); },
        {right, no_closure, right, right, right, right, right, right, right, right}},
       {"LBFGS, whose closure returns `tw::reduced()`",
        &by_lbfgs,
-       {right, absent("refused when it is made"), error("LBFGS"), own, own, of_rank, of_rank, right, error("LBFGS", 2), error("LBFGS", 2)}},
+       {right, absent("refused when it is made"), error("LBFGS"), own, own, no_lbfgs, no_lbfgs, right, no_lbfgs, no_lbfgs}},
       {"several losses and backward passes", &two_losses, {right, once, right, right, right, own_pass, right, own_step, own_step, own_step}},
       {"two passes, and then an update", &two_passes, {right, once, right, right, right, right, right, right, right, right}},
       {"`backward()` with `retain_graph`", &retain_graph, {right, once, right, right, right, own_pass, right, own_step, own_step, own_step}},

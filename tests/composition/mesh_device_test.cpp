@@ -32,4 +32,19 @@ TEST(MeshDevice, CoreOfTheTableEqualsTheCpu) {
   count.print("on devices");
 }
 
+TEST(MeshDevice, RefusesOneCopyOfParametersInTheMemoryOfTheHost) {
+  const TableModel model = table_models({.on_device = true}).front();
+  const tw::Mesh mesh(world(), {{"shard", -1}});
+  const std::string error = tw::testing::message_of([&] { (void)model.parallel(mesh, {.one_copy_per_node = true}); });
+  EXPECT_NE(error.find("one_copy_per_node needs parameters on the CPU"), std::string::npos) << error;
+}
+
+TEST(MeshDevice, SplitLayersInStagesEqualTheCpu) {
+  Count count;
+  const std::vector<TableModel> models = table_models({.on_device = true});
+  const auto model = std::ranges::find(models, "split module", &TableModel::name);
+  run_cell(*model, {4, {{"stage", 2}, {"tensor", 2}}}, Settings::drawn(1), count);
+  EXPECT_EQ(count.equal, 1);
+}
+
 }  // namespace mesh_device_test

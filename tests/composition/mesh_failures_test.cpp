@@ -93,14 +93,21 @@ int rank_with_loss(const tw::MeshShape& shape) {
   return 0;
 }
 
+/// Split layers communicate on the user's mesh, where nothing can be made again, unless they were captured.
+bool can_go_on(const TableModel& model, const tw::MeshShape& shape) {
+  return along(shape, "tensor") == 1 || (model.kind == Kind::split_module && along(shape, "stage") > 1);
+}
+
 // Training goes on with the same object, as if the failed steps had not been: to the bit. On half of the meshes, or with TW_ALL_CELLS on all.
 TEST(MeshFailures, OfOneRankLeaveNoTrace) {
   const bool all = std::getenv("TW_ALL_CELLS") != nullptr;
   size_t cell = 0;
   for (const TableModel& model : table_models()) {
-    if (model.name != "gpt" && model.name != "residual" && model.name != "tied" && model.name != "layers") continue;
+    const bool is_split = model.name == "split module";
+    if (model.name != "gpt" && model.name != "residual" && model.name != "tied" && model.name != "layers" && !is_split) continue;
     for (const tw::MeshShape& shape : shapes_of(world().size())) {
-      if (promise_of(model, shape).kind != Promise::Kind::equal || along(shape, "tensor") > 1) continue;
+      if (promise_of(model, shape).kind != Promise::Kind::equal || !can_go_on(model, shape)) continue;
+      if (is_split && along(shape, "tensor") == 1) continue;
       if (++cell % 2 == 0 && !all) continue;
       SCOPED_TRACE(model.name + " on " + shape.describe());
       const int last = rank_with_loss(shape);
@@ -141,13 +148,12 @@ TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
   expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "make a new one");
 }
 
-// Split layers communicate on the user's mesh, where nothing can be made again.
 TEST(MeshFailures, OfOneRankEndModelsWithSplitLayers) {
   const int last = world().size() - 1;
   for (const TableModel& model : table_models()) {
-    if (model.name != "split blocks") continue;
+    if (model.name != "split blocks" && model.name != "split module") continue;
     for (const tw::MeshShape& shape : shapes_of(world().size())) {
-      if (promise_of(model, shape).kind != Promise::Kind::equal || along(shape, "tensor") == 1) continue;
+      if (promise_of(model, shape).kind != Promise::Kind::equal || can_go_on(model, shape)) continue;
       SCOPED_TRACE(model.name + " on " + shape.describe());
       const tw::Mesh mesh(world(), shape.axes());
       const Settings settings{.seed = 3, .micro_batches = 2};

@@ -94,6 +94,7 @@ TEST(MeshLeaks, UpdatesLeakNothing) {
     cells.push_back({"gpt", {{"data", 4}}});
     cells.push_back({"gpt", {{"shard", 4}}});
     cells.push_back({"layers", {{"data", 2}, {"layer", 2}}});
+    cells.push_back({"split module", {{"stage", 2}, {"tensor", 2}}});
   }
   const std::vector<TableModel> models = table_models();
   for (const auto& [name, axes] : cells) {

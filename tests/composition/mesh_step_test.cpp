@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <tw/data_parallel/data_parallel.hpp>
 #include <tw/gradients/compression.hpp>
 
 #include "mesh/compare.hpp"
@@ -137,7 +139,116 @@ TEST(MeshCompression, IsRefusedWhereItCannotBe) {
   EXPECT_NE(refusal({"shard", world().size()}, {.compressor = halves}).find("gradients along `shard` cannot be compressed"), std::string::npos);
   EXPECT_NE(refusal({"data", world().size()}, {.replicas = tw::ReplicaSync::independent, .compressor = halves}).find("train independently"),
             std::string::npos);
-  EXPECT_NE(refusal({"data", world().size()}, {.compressor = tw::top_k_compression()}).find("without residuals only"), std::string::npos);
+}
+
+using MakeCompressor = std::function<std::shared_ptr<tw::Compressor>()>;
+
+TEST(MeshCompression, RefusesResidualsOnEveryMesh) {
+  const std::vector<MakeCompressor> all{[] { return tw::top_k_compression(); }, [] { return tw::power_sgd_compression(); }};
+  size_t cell = 0;
+  for_each_cell([&](const TableModel& model, const tw::MeshShape& shape) {
+    const bool has_shard = along(shape, "shard") > 1;
+    if (along(shape, "data") == 1 && !has_shard) return;
+    const std::string error = message_of([&] { Training(model, shape, {.micro_batches = 2, .compressor = all[cell++ % all.size()]()}); });
+    EXPECT_NE(error.find(has_shard ? "gradients along `shard` cannot be compressed" : "without residuals only"), std::string::npos) << error;
+  });
+}
+
+/// A model in parts beside an axis `data`, which a DataParallel of the user's reduces.
+struct Parts {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<void(const at::Tensor& x, const at::Tensor& t, tw::DataParallel& parallel)> pass;
+};
+
+/// Split layers, layers in parallel, and stages, as the second axis of `mesh` requires.
+Parts parts_on(const tw::Mesh& mesh) {
+  const std::string axis = mesh.shape().axes().back().name;
+  torch::manual_seed(14);
+  if (axis == "tensor") {
+    torch::nn::Sequential net(Ends(6, 8), Branch(&mesh[axis], 0), Ends(8, 6));
+    net->to(torch::kDouble);
+    return {net.ptr(),
+            [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel&) mutable { torch::mse_loss(net->forward(x), t).backward(); }};
+  }
+  if (axis == "layer") {
+    const auto net = std::make_shared<tw::layer_parallel::LayerParallel>(mesh[axis], layer_blocks(nullptr, 0, TensorType()), exact_layers());
+    return {net, [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel&) { torch::mse_loss(net->forward(x), t).backward(); }};
+  }
+  const auto net = std::make_shared<tw::pipeline::Pipeline>(
+      mesh[axis], branches(nullptr, 0, TensorType()),
+      tw::pipeline::PipelineOptions{.schedule = tw::pipeline::one_forward_one_backward(mesh[axis].size(), 2)});
+  return {net, [net](const at::Tensor& x, const at::Tensor& t, tw::DataParallel& parallel) {
+            {
+              const auto held = parallel.no_sync();
+              net->run(x, t, [](const at::Tensor& y, const at::Tensor& u) { return torch::mse_loss(y, u); });
+            }
+            parallel.join_backward();
+          }};
+}
+
+/// What the ranks of an axis have left out of a gradient's sum.
+at::Tensor left_out(const tw::Communicator& data, const std::shared_ptr<tw::Compressor>& compressor, const tw::NamedTensor& parameter) {
+  const at::Tensor all = torch::zeros_like(parameter.tensor.detach());
+  for (const tw::NamedShard& each : compressor ? compressor->shards() : std::vector<tw::NamedShard>()) {
+    if (each.name == "compression/" + parameter.name + "/residual") all.add_(each.tensor);
+  }
+  tw::allreduce(data, all, tw::ReduceOp::sum);
+  return all;
+}
+
+/// The parameters after some updates. All holders of one must have the same bits, and nothing may be lost: less what residuals hold, the sum of all
+/// updates is that of all gradients. (Of a parameter that ranks along `tensor` replicate, the first holder's residuals count.)
+std::vector<at::Tensor> trained_with(const tw::Mesh& mesh, const std::shared_ptr<tw::Compressor>& compressor) {
+  constexpr double rate = 0.05;
+  const tw::Communicator& data = mesh["data"];
+  const Parts parts = parts_on(mesh);
+  tw::DataParallel parallel(data, *parts.module, {.reduction = tw::Reduction::mean, .compressor = compressor});
+  const std::vector<tw::NamedTensor>& parameters = parallel.parameters();
+  std::vector<at::Tensor> expected;
+  for (const auto& [name, tensor] : parameters) {
+    expected.push_back(tensor.detach().clone());
+    tensor.register_hook([sum = expected.back(), ranks = data.size()](const at::Tensor& gradient) { sum.sub_(gradient.detach(), rate / ranks); });
+    if (data.rank() > 0) expected.back().zero_();
+  }
+  torch::optim::SGD sgd(parts.module->parameters(), rate);
+  for (int update = 0; update < 4; ++update) {
+    torch::manual_seed(static_cast<uint64_t>(10 * update + data.rank()));
+    const at::Tensor x = torch::randn({4, 6}, torch::kDouble);
+    sgd.zero_grad();
+    parts.pass(x, torch::sin(x), parallel);
+    sgd.step();
+  }
+  const auto slices = tw::slices_by_name(*parts.module);
+  const tw::ModelPartsList model = tw::model_parts(*parts.module);
+  std::vector<tw::NamedShard> shards;
+  std::vector<at::Tensor> values;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    values.push_back(tensor.detach().clone());
+    tw::allreduce(data, expected[i], tw::ReduceOp::sum);
+    expected[i].add_(left_out(data, compressor, parameters[i]), rate);
+    if (!tw::is_counted_elsewhere(model, name)) {
+      EXPECT_LE((values[i] - expected[i]).norm().item<double>(), 1e-12 * std::max(1.0, expected[i].norm().item<double>())) << name;
+    }
+    shards.push_back(tw::whole(name, values[i], tw::ShardKind::parameter));
+    if (const auto slice = slices.find(name); slice != slices.end()) shards.back().offsets = slice->second.offsets;
+  }
+  EXPECT_EQ(differing(slices.empty() ? data : world(), shards), "");
+  return values;
+}
+
+TEST(MeshCompression, WithResidualsLosesNothingBesideParts) {
+  for (const char* axis : {"tensor", "layer", "stage"}) {
+    const tw::Mesh mesh(world(), {{"data", 2}, {axis, 2}});
+    const std::vector<at::Tensor> exact = trained_with(mesh, nullptr);
+    for (const auto& compressor : {tw::top_k_compression({.fraction = 1}), tw::power_sgd_compression({.rank = 100}),
+                                   tw::top_k_compression({.fraction = 0.2}), tw::power_sgd_compression({.rank = 1})}) {
+      SCOPED_TRACE(tw::concat(mesh.shape().describe(), ", ", compressor->describe()));
+      const bool leaves_out = compressor->describe() != "top-k 1" && compressor->describe() != "PowerSGD of rank 100, seed 0";
+      const double difference = distance(trained_with(mesh, compressor), exact);
+      EXPECT_TRUE(leaves_out ? difference > 1e-6 : difference <= 1e-12) << difference;
+    }
+  }
 }
 
 }  // namespace mesh_step_test

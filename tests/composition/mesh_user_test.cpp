@@ -222,6 +222,30 @@ TEST(MeshUser, RefusesToCombineTheGradientsOfAPart) {
   });
 }
 
+// Along `layer`, where another rank has other steps of a block.
+TEST(MeshUser, RefusesToCombineTheGradientsOfLayers) {
+  using namespace tw::layer_parallel;
+  const auto linear = [](int64_t in, int64_t out) { return block([=] { return torch::nn::Linear(in, out); }, 1); };
+  const Block steps = block([] { return torch::nn::Sequential(torch::nn::Linear(8, 8), torch::nn::Tanh()); }, 8);
+  const std::vector<Block> blocks{linear(6, 8), steps, linear(8, 8), steps, linear(8, 3)};
+  for (const Axes& axes :
+       {Axes{{"layer", -1}}, Axes{{"data", 2}, {"layer", 2}}, Axes{{"shard", 2}, {"layer", 2}}, Axes{{"stage", 2}, {"layer", 2}}}) {
+    SCOPED_TRACE(tw::MeshShape(world().size(), axes).describe());
+    const at::Tensor x = rows().to(torch::kFloat);
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), blocks, {x}, {.coarsening = 2, .min_coarse = 1});
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    for (int update = 0; update < 2; ++update) {
+      sgd.zero_grad(update == 1);
+      model.train_step(x, labels(), loss());
+      expect_error("clip_grad_norm() of a ParallelModel", [&] { torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0); });
+      torch::optim::LBFGS lbfgs(model.parameters());
+      expect_error("(LBFGS)", [&] { lbfgs.step([] { return torch::zeros({}); }); });
+      EXPECT_GT(model.clip_grad_norm(1.0), 0);
+    }
+    world().barrier();
+  }
+}
+
 TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
   on_each_mesh([](const Axes& axes) {
     Net plain = make_net();
@@ -535,13 +559,33 @@ TEST(MeshUser, RefusesHooksThatNobodyCalls) {
   expect_error("has a hook, which no backward pass calls", [&] { model.train_step(rows(), labels(), loss()); });
 }
 
-TEST(MeshUser, RefusesSparseGradientsOfReplicatedStages) {
-  torch::nn::Sequential words(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)), torch::nn::Linear(6, 6), torch::nn::Linear(6, 6));
-  for (const char* axis : {"data", "shard"}) {
-    const tw::Mesh mesh(world(), {{axis, 2}, {"stage", 2}});
-    expect_error("'0.weight' has sparse gradients, which stages do not sum",
-                 [&] { (void)tw::parallelize(mesh, *words, {torch::zeros({4}, torch::kLong)}); });
+torch::nn::Embedding sparse_words() { return torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 6).sparse(true)); }
+
+/// Looks up the words of a table, and compares with all of them.
+struct TiedWordsImpl : torch::nn::Module {
+  TiedWordsImpl() : words(register_module("words", sparse_words())), middle(register_module("middle", torch::nn::Linear(6, 6))) {}
+  at::Tensor forward(const at::Tensor& x) { return torch::matmul(torch::tanh(middle(words(x))), words->weight.t()); }
+  torch::nn::Embedding words;
+  torch::nn::Linear middle;
+};
+TORCH_MODULE(TiedWords);
+
+TEST(MeshUser, RefusesSparseGradientsWhereTheyCannotBeSummed) {
+  const at::Tensor example = torch::zeros({4}, torch::kLong);
+  const auto linear = [] { return torch::nn::Linear(6, 6); };
+  for (const Axes& axes : {Axes{{"shard", -1}}, Axes{{"data", 2}, {"shard", 2}}, Axes{{"shard", 2}, {"stage", 2}}}) {
+    const tw::Mesh mesh(world(), axes);
+    SCOPED_TRACE(mesh.shape().describe());
+    torch::nn::Sequential words(sparse_words(), linear(), linear());
+    const std::string refusal = "'0.weight' has sparse gradients, which ranks along `shard` cannot divide";
+    expect_error(refusal, [&] { (void)tw::parallelize(mesh, *words, {example}); });
+    using tw::pipeline::block;
+    const std::vector<tw::pipeline::BlockFactory> blocks{block(&sparse_words), block(linear), block(linear)};
+    expect_error(refusal, [&] { (void)tw::parallelize(mesh, blocks, {example}); });
   }
+  TiedWords tied;
+  expect_error("parameter 'words.weight' has sparse gradients, but several stages use it",
+               [&] { (void)tw::parallelize(tw::Mesh(world(), {{"data", 2}, {"stage", 2}}), *tied, {example}); });
 }
 
 struct ScaledImpl : torch::nn::Module {
@@ -797,22 +841,29 @@ TEST(MeshUser, ChecksMasksOfPlacesWithRows) {
   }
 }
 
+// Whether a stage runs its blocks, or captured operators, for which the interpreter draws.
 TEST(MeshUser, RefusesOneMaskForAllSlicesOfAStage) {
-  for (const Drop where : {Drop::slices_apart, Drop::whole, Drop::slices}) {
-    const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
-    torch::manual_seed(5);
-    const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block([&] { return SplitNet(mesh["tensor"], where); }),
-                                                         tw::pipeline::block([] {
-                                                           torch::nn::Sequential last(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
-                                                           last->to(torch::kDouble);
-                                                           return last;
-                                                         })};
-    ParallelModel model = tw::parallelize(mesh, blocks, {rows()}, {.micro_batches = 2, .recompute = tw::pipeline::Recompute::full});
-    const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
-    if (where == Drop::slices) {
-      expect_error(same_mask, step);
-    } else {
-      EXPECT_GT(step(), 0);
+  for (const bool is_captured : {false, true}) {
+    for (const Drop where : {Drop::slices_apart, Drop::whole, Drop::slices}) {
+      const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
+      const tw::ParallelOptions options{.micro_batches = 2, .recompute = tw::pipeline::Recompute::full};
+      torch::manual_seed(5);
+      const auto make_last = [] {
+        torch::nn::Sequential last(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+        last->to(torch::kDouble);
+        return last;
+      };
+      const auto first = [&] { return SplitNet(mesh["tensor"], where); };
+      const std::vector<tw::pipeline::BlockFactory> blocks{tw::pipeline::block(first), tw::pipeline::block(make_last)};
+      torch::nn::Sequential whole(first(), torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+      whole->to(torch::kDouble);
+      ParallelModel model = is_captured ? tw::parallelize(mesh, *whole, {rows()}, options) : tw::parallelize(mesh, blocks, {rows()}, options);
+      const auto step = [&] { return model.train_step(rows(), labels(), loss()); };
+      if (where == Drop::slices) {
+        expect_error(same_mask, step);
+      } else {
+        EXPECT_GT(step(), 0) << is_captured;
+      }
     }
   }
 }

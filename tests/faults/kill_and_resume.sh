@@ -19,6 +19,7 @@ compare() {
   local last
   last=$(ls "$folder/whole/checkpoints" | tail -n 1)
   diff -r "$folder/whole/checkpoints/$last" "$folder/killed/checkpoints/$last" || { echo "the last checkpoints differ"; exit 1; }
+  diff -r "$folder/whole/best" "$folder/killed/best" || { echo "the best models differ"; exit 1; }
   cmp "$folder/whole/best.safetensors" "$folder/killed/best.safetensors"
   diff <(figures whole) <(figures killed) || { echo "the metrics differ"; exit 1; }
 }

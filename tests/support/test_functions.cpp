@@ -196,7 +196,7 @@ TestFunction test_function(std::string_view name, size_t dimensions) {
     TW_EXPECTS(n > 1 || (entry.value != rosenbrock && entry.value != bisphere && entry.value != birastrigin), name, " needs two dimensions at least");
     return of_entry(entry, n);
   }
-  TW_EXPECTS(false, "there is no function '", name, "'; did you mean '", nearest_name(name, names), "'?");
+  TW_EXPECTS(false, "there is no function '", name, '\'', suggestion(name, names));
   return {};
 }
 

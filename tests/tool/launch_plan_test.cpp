@@ -33,7 +33,8 @@ TEST(Launch, ReadsHosts) {
 
 TEST(Launch, SpeaksEachLaunchersLanguage) {
   const std::string in_60_s =
-      "--mca oob_tcp_keepalive_time 30 --mca oob_tcp_keepalive_intvl 10 --mca oob_tcp_keepalive_probes 3 --tag-output prog a b";
+      "--mca oob_tcp_keepalive_time 30 --mca oob_tcp_keepalive_intvl 10 --mca oob_tcp_keepalive_probes 3 --tag-output "
+      "--mca state_base_verbose 1 -x OMPI_MCA_state_base_verbose=0 prog a b";
   EXPECT_EQ(line(Launcher::open_mpi, job(2)), "run -n 2 --bind-to core --map-by slot " + in_60_s);
   EXPECT_EQ(line(Launcher::open_mpi, job(8)), "run -n 8 --bind-to none --oversubscribe --mca mpi_yield_when_idle 1 " + in_60_s);
   EXPECT_EQ(line(Launcher::open_mpi, job(0, "a:2,b:2")), "run -n 4 -host a:2,b:2 --bind-to core --map-by slot " + in_60_s);
@@ -84,6 +85,23 @@ TEST(Launch, PutsTogetherWhatOpenMpiCutsAndMixes) {
   EXPECT_EQ(output.finish(), (Lines{{1, "other"}}));
   EXPECT_TRUE(output.finish().empty());
   EXPECT_EQ(JobOutput(Launcher::mpich).read("[3] text [4] more"), (Lines{{3, "text [4] more"}}));
+}
+
+TEST(Launch, TellsStateReportsFromWhatRanksPrint) {
+  using Lines = std::vector<JobLine>;
+  const std::string report = "[n-1.x:00046] [[5,0],0] ACTIVATE PROC [[5,1],0] STATE IOF COMPLETE AT ../orte/mca/iof/hnp/iof_hnp_read.c:306";
+  const JobLine of_daemon{.rank = {}, .text = report, .is_state_report = true};
+  JobOutput output(Launcher::open_mpi);
+  EXPECT_EQ(output.read(report), (Lines{of_daemon}));
+  EXPECT_EQ(output.read("[1,0]<stdout>:begin" + report), (Lines{of_daemon}));
+  EXPECT_EQ(output.read("[1,0]<stdout>: and end"), (Lines{{0, "begin and end"}}));
+  EXPECT_EQ(output.read("[1,1]<stdout>:a[1,0]<stdout>:b" + report), (Lines{of_daemon}));
+  EXPECT_EQ(output.read("mpirun: " + report), (Lines{{{}, "mpirun: "}, of_daemon}));
+  EXPECT_EQ(output.read("[1,2]<stderr>:" + report), (Lines{{2, report}})) << "a rank that itself runs mpirun";
+  EXPECT_EQ(output.read("[1,2]<stdout>:ACTIVATE JOB [a:1] STATE"), (Lines{{2, "ACTIVATE JOB [a:1] STATE"}}));
+  EXPECT_EQ(output.finish(), (Lines{{0, "b"}, {1, "a"}}));
+  const std::string long_text(1 << 20, '[');
+  EXPECT_EQ(output.read("[1,0]<stdout>:" + long_text + " " + report).back(), of_daemon);
 }
 
 TEST(Launch, NoticesALauncherThatMpiDoesNotKnow) {
@@ -138,6 +156,45 @@ TEST(Launch, KnowsWhoDiedFirstAndOfWhat) {
   EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: tasks 4-7: Killed"}), (Death{4, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"srun: error: n3: task 5: Killed"}), (Death{5, "n3", "Killed", true}));
   EXPECT_EQ(death(Launcher::slurm, {"loss: 3"}), std::nullopt);
+}
+
+// What Open MPI 4.1.4 prints, in this order, if the launcher knows of a death before it knows that all ranks run.
+Words death_at_the_start(const std::string& state) {
+  const auto report = [](const std::string& daemon, const std::string& process, const std::string& what) {
+    return daemon + " ACTIVATE PROC " + process + " STATE " + what + ":352";
+  };
+  const std::string first = "[a:00046] [[5,0],0]", second = "[b:00053] [[5,0],1]";
+  const std::string by_another = " AT ../orte/mca/plm/base/plm_base_receive.c", by_itself = " AT ../orte/mca/odls/base/odls_base_default_fns.c";
+  return {report(second, "[[5,1],1]", "RUNNING" + by_itself),
+          report(first, "[[5,1],0]", "RUNNING" + by_itself),
+          report(first, "[[5,1],1]", state + by_another),
+          report(second, "[[5,1],1]", state + by_itself),
+          "Primary job  terminated normally, but 1 process returned",
+          "a non-zero exit code. Per user-direction, the job has been aborted.",
+          "[a:00046] [[5,0],0] ACTIVATE JOB [5,1] STATE RUNNING AT ../orte/mca/state/base/state_base_fns.c:692",
+          report(first, "[[5,1],0]", "NORMALLY TERMINATED AT ../orte/mca/state/base/state_base_fns.c"),
+          report(second, "[[5,1],1]", "KILLED BY INTERNAL COMMAND" + by_itself)};
+}
+
+Death death_at_exit(const Words& lines, int code) {
+  JobOutput output(Launcher::open_mpi);
+  FailureRecord failure_record(Launcher::open_mpi);
+  for (const std::string& text : lines) {
+    for (const JobLine& each : output.read(text)) failure_record.read(each);
+  }
+  return failure_record.at_exit(code, tw::concat("exit code ", code));
+}
+
+TEST(Launch, KnowsWhoDiedBeforeAllRanksRan) {
+  const Words by_signal = death_at_the_start("ABORTED BY SIGNAL");
+  EXPECT_EQ(death_at_exit(by_signal, 137), (Death{1, "b", "signal 9 (Killed)", true}));
+  EXPECT_EQ(death_at_exit(by_signal, 139), (Death{1, "b", "signal 11 (Segmentation fault)", false}));
+  EXPECT_EQ(death_at_exit(by_signal, 1), (Death{.why = "exit code 1"})) << "not the signal's";
+  EXPECT_EQ(death_at_exit(death_at_the_start("EXITED WITH NON-ZERO STATUS"), 3), (Death{1, "b", "exit code 3", false}));
+  EXPECT_EQ(death_at_exit(death_at_the_start("WAITPID FIRED"), 3), (Death{.why = "exit code 3"}));
+  Words named = by_signal;
+  named.emplace_back("mpiexec noticed that process rank 0 with PID 7 on node a exited on signal 9 (Killed).");
+  EXPECT_EQ(death_at_exit(named, 137), (Death{0, "a", "signal 9 (Killed)", true})) << "its launcher knows better";
 }
 
 TEST(Launch, KnowsHostsThatCannotBeReached) {
@@ -199,7 +256,7 @@ TEST(Launch, SuspectsWhomOthersLost) {
   for (const char* text : {"  Local host: b", "  PID:        176", "  Message:    connect() to 10.77.0.1:1024 failed", "  Peer host:  c"})
     failure_record.read({{}, text});
   EXPECT_EQ(failure_record.death(), std::nullopt);
-  EXPECT_EQ(failure_record.suspected(), (Death{{}, "10.77.0.1", "other ranks lost the connection to a rank there", false}));
+  EXPECT_EQ(failure_record.at_exit(1, "exit code 1"), (Death{{}, "10.77.0.1", "other ranks lost the connection to a rank there", false}));
 }
 
 TEST(Launch, StartsAgainAsLongAsThatHelps) {

@@ -92,6 +92,10 @@ const Refused refused[] = {
      {"--set: mesh.layer must be at most 2147483647, got 4294967297; the nearest valid value is 2147483647"}},
     {{"layer_parallel.levels=4294967297"},
      {"--set: layer_parallel.levels must be at most 2147483647, got 4294967297; the nearest valid value is 2147483647"}},
+    {{"mesh.data=4", "replicas.meet=local_sgd", "replicas.ranks_per_group=3"},
+     {"--set: replicas.ranks_per_group is 3, which does not divide the number of ranks along mesh.data, 4; the nearest valid value is 2"}},
+    {{"mesh.shard=0", "replicas.meet=local_sgd", "replicas.ranks_per_group=2"},
+     {"--set: replicas.ranks_per_group is 2, which does not divide the number of ranks along mesh.data, 1; the nearest valid value is 1"}},
     {{"replicas.outer_momentum=1"}, {"--set: replicas.outer_momentum must be below 1, got 1; the nearest valid value is 0.99"}},
     {{"precision.compute=bf16"},
      {"--set: precision.compute is \"bf16\", but must be one of \"float32\", \"bfloat16\", \"float16\"; the nearest is \"bfloat16\""}},
@@ -189,7 +193,11 @@ const InVain in_vain[] = {
     {{"shard.unit_bytes=3"}, {"--set: shard.unit_bytes has no effect with mesh.shard = 1"}},
     {{"shard.unit_bytes=3", "mesh.shard=0", "shard.what=optimizer"},
      {"--set: shard.unit_bytes has no effect with shard.what = \"optimizer\"; it is for \"parameters\""}},
-    {{"replicas.period=3", "replicas.meet=local_sgd"}, {}},  // whatever the algorithm, which has itself no effect
+    {{"replicas.ranks_per_group=2"},
+     {"--set: replicas.ranks_per_group has no effect with replicas.meet = \"every_step\"; it is for \"local_sgd\" or \"diloco\" or "
+      "\"parameter_server\""}},
+    {{"replicas.ranks_per_group=3", "replicas.meet=diloco"}, {}},  // of all remaining ranks, whose number is unknown
+    {{"replicas.period=3", "replicas.meet=local_sgd"}, {}},        // whatever the algorithm, which has itself no effect
     {{"replicas.period=3", "replicas.meet=parameter_server", "replicas.algorithm=ssp"},
      {"--set: replicas.period has no effect with replicas.algorithm = \"ssp\"; it is for \"downpour\" or \"easgd\" or \"eamsgd\""}},
 };

@@ -48,7 +48,7 @@ void expect_keys(const toml::table& table, const std::vector<std::string>& known
   for (const auto& [key, value] : table) {
     const std::string name(key.str());
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      problems.add(&value, "unknown key '", name, "'; did you mean '", nearest_name(name, known), "'?");
+      problems.add(&value, "unknown key '", name, '\'', suggestion(name, known));
     }
   }
 }
@@ -64,7 +64,7 @@ Choice read_choice(const toml::table& table, const std::vector<std::string>& bac
     problems.add(&table, "operation is '", operation, "', but must be one of ",
                  joined(selected_collectives, ", ", [](Collective each) { return name_of(each); }));
   if (std::find(backends.begin(), backends.end(), choice.backend) == backends.end()) {
-    problems.add(&table, "unknown backend '", choice.backend, "'; did you mean '", nearest_name(choice.backend, backends), "'?");
+    problems.add(&table, "unknown backend '", choice.backend, '\'', suggestion(choice.backend, backends));
   }
   if (const toml::node* limit = table.get("up_to_bytes")) {
     choice.largest_bytes = limit->value<int64_t>().value_or(-1);

@@ -6,22 +6,10 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
-#include <memory>
-#include <type_traits>
-#include <utility>
+#include <tw/autograd/graph_node.hpp>
 #include <vector>
 
 namespace tw {
-
-/// A new node, in the pointer type of this LibTorch version.
-template <class T, class Pointer = decltype(torch::autograd::Edge::function), class... Arguments>
-Pointer make_graph_node(Arguments&&... arguments) {
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
-    return std::make_shared<T>(std::forward<Arguments>(arguments)...);
-  } else {
-    return c10::make_intrusive<T>(std::forward<Arguments>(arguments)...);
-  }
-}
 
 /// Distinguishes nodes that this thread has made since construction from all others.
 class NodesMadeSince {

@@ -282,7 +282,7 @@ void Config::finish() const {
     if (const auto renamed = renamed_.find(key); renamed != renamed_.end()) {
       problems.push_back(concat(setting.origin, ": ", key, " is now called ", renamed->second));
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
-      problems.push_back(concat(setting.origin, ": unknown key ", key, "; did you mean ", nearest_name(key, known), "?"));
+      problems.push_back(concat(setting.origin, ": unknown key ", key, suggestion(key, known, "")));
     }
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/base/process.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace tw {
@@ -21,6 +25,18 @@ std::string process_label() {
 std::string without_process_label(const std::string& message) {
   const std::string label = process_label() + ": ";
   return message.starts_with(label) ? message.substr(label.size()) : message;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string process_identity() {
+  std::string identity = std::to_string(::getpid()) + '_' + host_name();
+  std::ranges::replace(identity, '/', '_');  // it is part of a file's name
+  return identity;
 }
 
 }  // namespace tw

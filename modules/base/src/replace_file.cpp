@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
+#include <tw/base/process.hpp>
 
 namespace tw {
 namespace {
-constexpr const char* partial_suffix = ".partial";  // followed by the process id
+constexpr const char* partial_suffix = ".partial";  // followed by process_identity(), in older versions by the process id
 
 bool is_written_in_place(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -35,7 +36,7 @@ void replace_file(const std::filesystem::path& path, const std::function<void(co
   std::error_code ignored;
   if (is_written_in_place(path)) return write(path);
   const std::filesystem::path target = end_of_links(path);
-  const std::filesystem::path partial = concat(target.string(), partial_suffix, ::getpid());
+  const std::filesystem::path partial = concat(target.string(), partial_suffix, process_identity());
   std::error_code code;
   try {
     write(partial);
@@ -68,9 +69,9 @@ std::vector<std::string> remove_partials_of(const std::filesystem::path& path) {
   std::error_code code;
   for (const auto& entry : std::filesystem::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
-    const bool is_partial =
-        name.size() > begin.size() && name.starts_with(begin) && name.find_first_not_of("0123456789", begin.size()) == std::string::npos;
-    if (!is_partial) continue;
+    if (!name.starts_with(begin)) continue;
+    const size_t end_of_id = std::min(name.size(), name.find_first_not_of("0123456789", begin.size()));
+    if (end_of_id == begin.size() || (end_of_id < name.size() && name[end_of_id] != '_')) continue;
     if (!std::filesystem::remove(entry.path(), code) && code) failures.push_back(concat(entry.path().string(), ": ", code.message()));
   }
   return failures;

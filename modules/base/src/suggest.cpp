@@ -39,6 +39,10 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   return best;
 }
 
+std::string suggestion(std::string_view name, std::span<const std::string> candidates, std::string_view quote) {
+  return candidates.empty() ? "" : concat("; did you mean ", quote, nearest_name(name, candidates), quote, '?');
+}
+
 std::string unknown_text(std::string_view name, std::span<const std::string> choices) {
   return concat("is \"", name, "\", but must be one of \"", joined(choices, "\", \""), '"');
 }

@@ -112,6 +112,13 @@ TEST(NearestName, PicksTheSmallestEditDistance) {
   EXPECT_EQ(tw::nearest_name("anything", {}), "");
 }
 
+TEST(Suggestion, NeedsCandidates) {
+  const std::vector<std::string> names{"row", "column"};
+  EXPECT_EQ(tw::suggestion("colum", names), "; did you mean 'column'?");
+  EXPECT_EQ(tw::suggestion("colum", names, ""), "; did you mean column?");
+  EXPECT_EQ(tw::suggestion("colum", {}), "");
+}
+
 TEST(Terminal, WaitsUntilItsPipeIsRead) {
   int ends[2] = {};
   ASSERT_EQ(::pipe(ends), 0);

@@ -237,6 +237,17 @@ TEST(Config, ReportsAllProblemsAtOnceWithTheNearestName) {
   }
 }
 
+TEST(Config, SuggestsNothingWhereNoKeyIsKnown) {
+  tw::Config config;
+  config.set("epoch=3");
+  try {
+    config.finish();
+    FAIL() << "no exception";
+  } catch (const tw::ConfigError& error) {
+    EXPECT_EQ(error.problems(), std::vector<std::string>{"--set: unknown key epoch"});
+  }
+}
+
 TEST(Config, ASyntaxErrorNamesLineAndColumn) {
   try {
     tw::Config::from_file(write_file("broken.toml", "epochs = 3\nname = = 1\n"));

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
+#include <tw/base/process.hpp>
 
 namespace replace_file_test {
 
@@ -93,14 +95,26 @@ TEST(ReplaceFile, WritesIntoDevices) {
   EXPECT_EQ(files_in(folder), 1);
 }
 
+// In a folder that hosts share, processes of two hosts may have the same id.
+TEST(ReplaceFile, PartialsAreNamedAfterProcessAndHost) {
+  const fs::path folder = fresh_folder("named");
+  std::string name;
+  tw::replace_file(folder / "a", [&](const fs::path& partial) {
+    name = partial.filename().string();
+    std::ofstream(partial) << "x";
+  });
+  EXPECT_EQ(name, tw::concat("a.partial", getpid(), '_', tw::host_name()));
+}
+
 TEST(ReplaceFile, PartialsOfKilledProcessesAreRemoved) {
   const fs::path folder = fresh_folder("killed");
   const auto make = [&] {
-    for (const char* name : {"a", "a.partial1", "a.partial22", "a.partial.mine", "b.partial1"}) std::ofstream(folder / name) << "x";
+    for (const char* name : {"a", "a.partial1", "a.partial22_node7", "a.partial.mine", "a.partial3.mine", "b.partial1"})
+      std::ofstream(folder / name) << "x";
   };
   const auto expect_removed = [&] {
-    for (const char* name : {"a", "a.partial.mine", "b.partial1"}) EXPECT_TRUE(fs::exists(folder / name)) << name;
-    EXPECT_EQ(files_in(folder), 3);
+    for (const char* name : {"a", "a.partial.mine", "a.partial3.mine", "b.partial1"}) EXPECT_TRUE(fs::exists(folder / name)) << name;
+    EXPECT_EQ(files_in(folder), 4);
   };
   make();
   EXPECT_TRUE(tw::remove_partials_of(folder / "a").empty());

@@ -2,6 +2,7 @@
 #include <tw/comm/mesh.hpp>
 
 #include <algorithm>
+#include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <tw/mpi/topology.hpp>
@@ -11,9 +12,9 @@
 namespace tw {
 namespace {
 
-// A group's color is its lowest rank. @param key orders the ranks of the group in the new communicator
+// A group's color is its lowest rank; its name those of its axes. @param key orders the ranks of the group in the new communicator
 Communicator split_off(const Communicator& comm, const MeshShape& shape, const std::vector<std::string>& names, int key) {
-  return comm.split(shape.group_of(comm.rank(), names).front(), key);
+  return comm.split(shape.group_of(comm.rank(), names).front(), key, joined(names, "+"));
 }
 
 std::vector<Communicator> lines_of(const Communicator& comm, const MeshShape& shape) {

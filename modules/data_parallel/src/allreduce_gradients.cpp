@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <tw/data_parallel/allreduce_gradients.hpp>
+#include <tw/gradients/part_gradients.hpp>
 
 namespace tw {
 
@@ -21,11 +22,11 @@ void allreduce_gradients(const Communicator& comm, const std::vector<NamedTensor
   reduce_gradients(reducer, parameters, samples);
   for (int64_t id = 0; id < reducer.size(); ++id) {
     if (!reducer.used(id)) continue;
-    at::Tensor& gradient = at::Tensor(parameters[static_cast<size_t>(id)].tensor).mutable_grad();
-    if (gradient.defined()) {
-      gradient.copy_(reducer.gradient(id));
+    const at::Tensor& parameter = parameters[static_cast<size_t>(id)].tensor;
+    if (parameter.grad().defined()) {
+      parameter.mutable_grad().copy_(reducer.gradient(id));
     } else {
-      gradient = reducer.gradient(id).clone();
+      set_gradient(parameter, reducer.gradient(id).clone());
     }
   }
 }

@@ -21,6 +21,7 @@
 #include <tw/comm/step_communicator.hpp>
 #include <tw/data_parallel/data_parallel.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
 #include <tw/gradients/trainable_model.hpp>
 #include <tw/mpi/library.hpp>
@@ -280,24 +281,23 @@ class DataParallel::Hooks {
     TW_EXPECTS(!reducer_.marked(id), "the gradient of ", parameters_[static_cast<size_t>(id)].name,
                " was marked ready twice in one backward pass. If a backward pass inside the backward pass recomputes a part of the model, use "
                "tw::recomputed(), or make the pass under no_sync() and call join_backward() afterwards");
-    at::Tensor& gradient = parameter(id).mutable_grad();
-    reducer_.mark_ready(id, gradient);
+    reducer_.mark_ready(id, gradient_of(parameter(id)));
     if (sharded_) {
-      gradient = at::Tensor();
+      parameter(id).mutable_grad() = at::Tensor();
     } else if (!reducer_.is_sparse(id)) {
-      gradient = reducer_.gradient(id);
+      set_gradient(parameter(id), reducer_.gradient(id));
     }
   }
 
   // In local passes, lets later passes add to the bucket itself. The reduction then has nothing to copy.
   void gather(int64_t id) {
-    at::Tensor& gradient = parameter(id).mutable_grad();
+    const at::Tensor gradient = gradient_of(parameter(id));
     if (sharded_ || reducer_.is_sparse(id) || !gradient.defined() || gradient.is_sparse()) return;
     const at::Tensor& place = reducer_.gradient(id);
     const bool fits = gradient.sizes() == place.sizes() && gradient.scalar_type() == place.scalar_type();  // otherwise the next reduction reports it
     if (!fits || gradient.is_same(place)) return;
     place.copy_(gradient);
-    gradient = place;
+    set_gradient(parameter(id), place);
   }
 
   void end_pass() {
@@ -308,7 +308,7 @@ class DataParallel::Hooks {
       if (placeholders_) placeholders_->remove(static_cast<size_t>(id));
       if (parameter(id).grad().defined()) {  // left by an earlier pass; other ranks may add to it
         make_local(id);
-        reducer_.mark_ready(id, parameter(id).grad());
+        reducer_.mark_ready(id, gradient_of(parameter(id)));
         if (sharded_) parameter(id).mutable_grad() = at::Tensor();
       } else {
         reducer_.mark_unused(id);
@@ -323,7 +323,7 @@ class DataParallel::Hooks {
         placeholders_->put(static_cast<size_t>(id));
         continue;
       }
-      parameter(id).mutable_grad() = reducer_.gradient(id);
+      set_gradient(parameter(id), reducer_.gradient(id));
       reduced_.note(static_cast<size_t>(id), ReducedGradients::ReducedBy::this_one);
     }
     if (on_end_) on_end_();

@@ -12,6 +12,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/distributed_optimizer.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <unordered_set>
 
 namespace tw {
@@ -107,7 +108,7 @@ void DistributedOptimizer::step() {
     const at::NoGradGuard no_grad;
     reduce_gradients(*reducer_, parameters_, samples_.value_or(1));
     for (int64_t id = 0; id < reducer_->size(); ++id) {
-      if (reducer_->used(id)) parameters_[static_cast<size_t>(id)].tensor.mutable_grad() = reducer_->gradient(id);
+      if (reducer_->used(id)) set_gradient(parameters_[static_cast<size_t>(id)].tensor, reducer_->gradient(id));
     }
   }
   optimizer_.step();

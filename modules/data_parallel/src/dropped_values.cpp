@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/data_parallel/dropped_values.hpp>
 
+#include <tw/autograd/operator_watch.hpp>
 #include <tw/base/contract.hpp>
-
-#include "operator_watch.hpp"
 
 namespace tw {
 

@@ -2,7 +2,6 @@
 #include "gradient_placeholders.hpp"
 #include "module_tensors.hpp"
 #include "parameter_slices.hpp"
-#include "slice_gradients.hpp"
 #include "unit_values.hpp"
 
 #include <ATen/SequenceNumber.h>
@@ -24,6 +23,7 @@
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/topology.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 
@@ -97,6 +97,10 @@ class FullySharded::Impl final : public MemoryOwner {
                                       .groups = groups,
                                       .parts = parts_};
     TW_EXPECTS(!parameters.empty(), "FullySharded needs at least one parameter that requires a gradient");
+    for (const NamedTensor& each : all) {
+      TW_EXPECTS(!options_.one_copy_per_node || each.tensor.is_cpu() || each.tensor.is_meta(), "one_copy_per_node needs parameters on the CPU, got ",
+                 each.name, " on ", each.tensor.device().str());
+    }
     make_equal(all, setup.initial);
     expect_memory_of_their_own(all);
     const Arrangement arrangement{.slices = comm_.size(), .groups = groups};
@@ -114,6 +118,7 @@ class FullySharded::Impl final : public MemoryOwner {
       all.erase(buffers, all.end());
     }
     if (!all.empty()) slices_.add(all, plan_buckets(computed(all), reducer.buckets, {.slices = comm_.size()}), setup.initial);
+    for (const NamedTensor& slice : trained_slices()) guard_gradient(slice.tensor, "FullySharded::clip_gradient_norm()");
     placeholders_ = std::make_shared<GradientPlaceholders>(parameters, in_slices);
     // not make_unique: the constructor is private
     const DataParallel::NoInitialBroadcast part{placeholders_, [this] { begin_pass(); }, [this] { before_reduction(); }, [this] { end_pass(); }};
@@ -184,9 +189,8 @@ class FullySharded::Impl final : public MemoryOwner {
   std::shared_ptr<OrderCheck> orders_;  // null where nothing is gathered
   std::unique_ptr<UnitValues> values_;
   std::vector<at::Tensor> reduced_;  // by slice, the reducer's memory for its gradient
-  SliceGradients slice_gradients_;
-  int64_t over_replicas_ = 0;  // bytes passed to collectives
-  bool finite_ = true;         // gradients of the last pass
+  int64_t over_replicas_ = 0;        // bytes passed to collectives
+  bool finite_ = true;               // gradients of the last pass
   bool in_train_step_ = false;
   bool has_failed_ = false;                    // the last train_step() failed
   std::vector<at::Tensor> buffers_;            // of the module
@@ -333,8 +337,8 @@ void FullySharded::Impl::begin_pass() {
     TW_EXPECTS(!has_hook(slice), "the slice of ", trained_slices()[i].name,
                " has a hook, which no backward pass calls: register hooks on the module's parameters");
     drop_where_dropped(i);
-    at::Tensor& gradient = slice.mutable_grad();
-    if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) gradient = slice_gradients_.watched(gradient.clone());
+    const at::Tensor gradient = gradient_of(slice);
+    if (gradient.defined() && gradient.const_data_ptr() == reduced_[i].const_data_ptr()) set_gradient(slice, gradient.clone());
   }
 }
 
@@ -355,12 +359,11 @@ void FullySharded::Impl::end_pass() {
   for (size_t i = 0; i < reduced_.size(); ++i) {
     if (used[i] == 0) continue;
     const at::Tensor& slice = trained_slices()[i].tensor;
-    at::Tensor& gradient = slice.mutable_grad();
     const at::Tensor reduced = reduced_[i].to(slice.scalar_type());
-    if (gradient.defined()) {
-      gradient.add_(reduced);
+    if (slice.grad().defined()) {
+      slice.mutable_grad().add_(reduced);
     } else {
-      gradient = slice_gradients_.watched(reduced);
+      set_gradient(slice, reduced);
     }
   }
 }

@@ -2,10 +2,9 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <tw/autograd/operator_watch.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
-
-#include "operator_watch.hpp"
 
 namespace tw {
 

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tw/autograd/operator_watch.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/random.hpp>
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/graph/operator_listener.hpp>
 #include <vector>
-
-#include "operator_watch.hpp"
 
 namespace tw {
 namespace {

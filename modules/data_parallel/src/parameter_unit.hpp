@@ -3,10 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <tw/autograd/operator_watch.hpp>
 #include <tw/tensor/named_tensor.hpp>
 #include <vector>
-
-#include "operator_watch.hpp"
 
 namespace tw {
 

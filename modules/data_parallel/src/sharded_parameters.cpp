@@ -5,6 +5,7 @@
 #include <tw/data_parallel/initial_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/places_in_model.hpp>
+#include <tw/tensor/known_memory.hpp>
 
 #include "expect_replicable.hpp"
 
@@ -24,6 +25,7 @@ class ShardedParameters : public GradientSums {
     const FullyShardedSetup fully_sharded_setup{.replicas = ranks.data, .initial = setup.initial};
     const ModelTensors tensors = model.tensors();
     expect_replicable(ranks, tensors);
+    expect_dense(ranks, tensors);
     const std::vector<NamedTensor> filled = with_memory(tensors.all_tensors());
     if (ranks.data != nullptr) synchronize(*ranks.data, filled);
     synchronize(*ranks.shard, filled);
@@ -75,12 +77,18 @@ class ShardedParameters : public GradientSums {
     for (NamedShard& each : sharded_->shards()) all.push_back(places_.in_whole(std::move(each)));
     return all;
   }
+  void account(KnownMemory& known) const override {
+    for (const NamedShard& each : parameters()) known.add(MemoryUse::parameters, each.tensor);
+    if (!sharded_) return;
+    for (const at::Tensor& each : sharded_->slices()) known.add(MemoryUse::gradients, each.grad());
+    known.add(MemoryUse::buffers, sharded_->buffer_bytes());
+    sharded_->parallel().reducer().account(known);
+  }
 
   DataParallel* parallel() const override { return sharded_ ? &sharded_->parallel() : nullptr; }
   bool gradients_finite() const override { return !sharded_ || sharded_->gradients_finite(); }
   Seconds exposed_time() const override { return sharded_ ? sharded_->exposed_time() : Seconds(0); }
   int64_t payload_bytes() const override { return sharded_ ? sharded_->payload_bytes() : 0; }
-  int64_t buffer_bytes() const override { return sharded_ ? sharded_->buffer_bytes() : 0; }
 
  private:
   PlacesInModel places_;                   // before sharding

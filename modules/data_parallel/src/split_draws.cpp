@@ -74,18 +74,26 @@ bool are_alike(const Draw& a, const Draw& b) {
 }  // namespace
 
 void SplitDraws::call(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack& stack) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded) && draws_.size() < max_draws) {
+  if (!paused_ && op.hasTag(at::Tag::nondeterministic_seeded)) {
     const Arguments arguments = torch::jit::last(stack, op.schema().arguments().size()).vec();
-    const at::Tensor tensor = graph::draws(op, arguments) ? tensor_of(op, arguments) : at::Tensor();
-    if (tensor.defined() && is_comparable(tensor)) {
-      without_listening([&] {
-        const at::NoGradGuard no_grad;
-        const at::Tensor state = states_of({generator_of(arguments, tensor)}).front();
-        draws_.push_back({op.operator_name().name, tensor.sizes().vec(), values_of(tensor), tolerance_for(tensor), content_hash(state)});
-      });
+    if (graph::draws(op, arguments)) {
+      add(op, arguments, [&](const at::Tensor& tensor) { return content_hash(states_of({generator_of(arguments, tensor)}).front()); });
     }
   }
   execute(op, stack);
+}
+
+void SplitDraws::draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed) {
+  if (!paused_) add(op, arguments, [&](const at::Tensor& /*tensor*/) { return seed; });
+}
+
+void SplitDraws::add(const c10::OperatorHandle& op, const Arguments& arguments, const std::function<uint64_t(const at::Tensor&)>& generator) {
+  const at::Tensor tensor = tensor_of(op, arguments);
+  if (draws_.size() >= max_draws || !tensor.defined() || !is_comparable(tensor)) return;
+  without_listening([&] {
+    const at::NoGradGuard no_grad;
+    draws_.push_back({op.operator_name().name, tensor.sizes().vec(), values_of(tensor), tolerance_for(tensor), generator(tensor)});
+  });
 }
 
 std::string problem_of(const std::vector<std::vector<Draw>>& of_ranks) {

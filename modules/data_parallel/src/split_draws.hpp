@@ -2,6 +2,7 @@
 // The draws that SplitDrawsCheck compares.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <tw/graph/operator_listener.hpp>
@@ -15,7 +16,7 @@ struct Draw {
   std::vector<int64_t> shape;  ///< shape of the tensor
   std::vector<double> values;  ///< some elements, then the mean magnitude
   double tolerance = 0;        ///< largest difference between equal values, relative to their magnitude or the mean one, whichever is larger
-  uint64_t generator = 0;      ///< hash of the generator's state before the call
+  uint64_t generator = 0;      ///< hash of the generator's state before the call; in a captured graph, the seed
 
   static constexpr auto fields = std::tuple(&Draw::op, &Draw::shape, &Draw::values, &Draw::tolerance, &Draw::generator);
 };
@@ -24,10 +25,17 @@ struct Draw {
 class SplitDraws final : public graph::OperatorListener {
  public:
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) override;
+  void draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed) override;
 
+  /// While paused, it records nothing.
+  void pause(bool paused) noexcept { paused_ = paused; }
   const std::vector<Draw>& draws() const noexcept { return draws_; }
 
  private:
+  /// @param generator of the tensor's numbers, as in Draw
+  void add(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, const std::function<uint64_t(const at::Tensor&)>& generator);
+
+  bool paused_ = false;
   std::vector<Draw> draws_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flat_buckets.hpp"
 #include "module_tensors.hpp"
-#include "operator_watch.hpp"
 
+#include <tw/autograd/operator_watch.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>

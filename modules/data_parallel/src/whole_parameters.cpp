@@ -2,24 +2,17 @@
 #include <memory>
 #include <string>
 #include <tw/data_parallel/gradient_sums.hpp>
+#include <tw/gradients/part_gradients.hpp>
+#include <tw/tensor/known_memory.hpp>
 
 #include "expect_replicable.hpp"
-#include "slice_gradients.hpp"
 
 namespace tw {
 namespace {
 
-bool can_be_watched(const at::Tensor& gradient) {
-  if (!gradient.defined() || gradient.is_sparse()) return false;
-  return gradient.is_non_overlapping_and_dense() && !gradient.is_conj() && !gradient.is_neg();
-}
-
 class WholeParameters : public GradientSums {
  public:
   WholeParameters(const SumRanks& ranks, TrainableModel& model, DataParallelOptions options) : model_(model), options_(std::move(options)) {
-    if (ranks.model != nullptr) {
-      for (const OptimizedTensor& each : model.optimized_tensors()) tensors_of_part_.push_back(each.tensor);
-    }
     if (ranks.data == nullptr) return;
     const ModelTensors tensors = model.tensors();
     if (ranks.data->size() > 1) expect_replicable(ranks, tensors);
@@ -38,16 +31,7 @@ class WholeParameters : public GradientSums {
     otherwise_ = otherwise;
     if (parallel_) parallel_->only_in_updates(otherwise);
   }
-  std::shared_ptr<void> update() override {
-    for (const at::Tensor& each : tensors_of_part_) each.mutable_grad() = part_gradients_.unwatched(each.grad());
-    return parallel_ ? parallel_->update() : nullptr;
-  }
-  void guard_gradients() override {
-    for (const at::Tensor& each : tensors_of_part_) {
-      at::Tensor& gradient = each.mutable_grad();
-      if (can_be_watched(gradient)) gradient = part_gradients_.watched(gradient);
-    }
-  }
+  std::shared_ptr<void> update() override { return parallel_ ? parallel_->update() : nullptr; }
   std::shared_ptr<void> hold() override {
     if (!parallel_) return nullptr;
     return std::make_shared<DataParallel::NoSync>(parallel_->no_sync());
@@ -60,6 +44,13 @@ class WholeParameters : public GradientSums {
     std::vector<NamedShard> shards = model_.shards();
     std::erase_if(shards, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter; });
     return shards;
+  }
+  void account(KnownMemory& known) const override {
+    for (const NamedTensor& each : model_.tensors().parameters) {
+      known.add(MemoryUse::parameters, each.tensor);
+      known.add(MemoryUse::gradients, gradient_of(each.tensor));
+    }
+    if (parallel_) parallel_->reducer().account(known);
   }
 
   DataParallel* parallel() const override { return parallel_.get(); }
@@ -79,8 +70,6 @@ class WholeParameters : public GradientSums {
 
   TrainableModel& model_;
   DataParallelOptions options_;
-  std::vector<at::Tensor> tensors_of_part_;  // that optimizers update; none if this rank has the whole model
-  SliceGradients part_gradients_;
   std::string otherwise_;                   // see only_in_updates()
   std::unique_ptr<DataParallel> parallel_;  // none where nothing is summed
 };

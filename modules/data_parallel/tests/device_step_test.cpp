@@ -108,6 +108,8 @@ TEST(DeviceStep, NamesTheParameterThatLiesElsewhere) {
 TEST(DeviceStep, RefusesWhatIsNotThereYet) {
   const at::Tensor w = torch::zeros({3}).to(device()).set_requires_grad(true);
   expect_error([&] { tw::DataParallel(world(), {{"w", w}}, {.reduction = Reduction::mean, .sparse = {"w"}}); }, "cannot be sparse yet: w");
+  const auto one_copy = [&] { tw::FullySharded(world(), {{"w", w}}, {.reduction = Reduction::mean, .one_copy_per_node = true}); };
+  expect_error(one_copy, "one_copy_per_node needs parameters on the CPU, got w on " + device().str());
 }
 
 TEST(DeviceStep, RefusesToShardWhereTheGradientsAreNot) {

@@ -7,6 +7,10 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <tw/autograd/compute_type.hpp>
+#include <tw/graph/capture.hpp>
+#include <tw/graph/interpreter.hpp>
+#include <tw/graph/random_stream.hpp>
 
 namespace split_draws_test {
 
@@ -47,6 +51,17 @@ TEST(SplitDraws, FindsEqualGeneratorsForDifferentTensors) {
   EXPECT_NE(problem_with(probabilities, attention()), "");
 }
 
+TEST(SplitDraws, AllowForRoundingUnderAutocast) {
+  const at::Tensor x = torch::randn({4, 6});
+  const at::Tensor rounded = x * (1 + 1e-3);
+  EXPECT_NE(problem_with(x, rounded), "");
+  for (const auto type : {tw::ComputeType::bfloat16, tw::ComputeType::float16}) {
+    const tw::ComputeScope autocast(type, c10::kCPU);
+    EXPECT_EQ(problem_with(x, rounded), "");
+    EXPECT_NE(problem_with(x, x.flip(0)), "");
+  }
+}
+
 TEST(SplitDraws, RecordsOperatorsThatDrawForTheValuesOfATensor) {
   const at::Tensor x = torch::ones({3});
   const auto count = [](const std::function<void()>& run) { return draws_of(run).size(); };
@@ -72,6 +87,25 @@ TEST(SplitDraws, DrawTheSameNumbers) {
   at::Tensor ours;
   (void)draws_of([&] { ours = torch::dropout(x, 0.5, true); });
   EXPECT_TRUE(ours.equal(expected));
+}
+
+// A replay draws its own numbers; their seed stands for the generator.
+TEST(SplitDraws, RecordsDrawsOfCapturedGraphs) {
+  const at::Tensor x = torch::randn({4, 6});
+  const tw::graph::Forward drop = [](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{torch::dropout(in[0], 0.5, true)}; };
+  const auto draws = [&](const at::Tensor& of, uint64_t key, uint64_t stream) {
+    const tw::graph::Graph graph = [&] {
+      const tw::graph::RandomStream its(stream);
+      return tw::graph::capture(drop, {}, {}, {x});
+    }();
+    const tw::graph::Interpreter replay(graph, {});
+    return draws_of([&] { (void)replay.run({of}, {.rows = 4, .key = key}); });
+  };
+  ASSERT_EQ(draws(x, 1, 0).size(), 1U);
+  EXPECT_EQ(problem_of({draws(x, 1, 0), draws(x, 1, 0)}), "");
+  EXPECT_EQ(problem_of({draws(x, 1, 1), draws(x.flip(0), 1, 2)}), "");
+  EXPECT_EQ(problem_of({draws(x, 1, 0), draws(x.flip(0), 2, 0)}), "");
+  EXPECT_NE(problem_of({draws(x, 1, 0), draws(x.flip(0), 1, 0)}), "");
 }
 
 TEST(SplitDraws, ComparesGeneratorsThatArePassed) {

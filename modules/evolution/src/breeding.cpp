@@ -7,6 +7,8 @@
 #include <tw/evolution/draws.hpp>
 #include <utility>
 
+#include "child.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -14,17 +16,6 @@ bool is_better(const Individual* a, const Individual* b) { return std::pair(a->s
 
 void expect_probability(double probability) {
   TW_EXPECTS(probability >= 0 && probability <= 1, "a probability must be from 0 to 1, got ", probability);
-}
-
-/// The child. If there is none yet, it starts as a copy of the first parent or, without parents, as a uniform sample.
-std::vector<double>& child_of(Offspring& offspring) {
-  if (!offspring.child.empty()) return offspring.child;
-  if (offspring.parents.empty()) {
-    uniform_child()(offspring);
-  } else {
-    offspring.child = offspring.parents.front()->values;
-  }
-  return offspring.child;
 }
 
 void draw_gene(Offspring& offspring, size_t gene) { offspring.child[gene] = offspring.space.from_unit(gene, uniform(offspring.random)); }
@@ -67,6 +58,16 @@ void change_genes(Offspring& offspring, size_t n, const Change& change) {
 }
 
 }  // namespace
+
+std::vector<double>& child_of(Offspring& offspring) {
+  if (!offspring.child.empty()) return offspring.child;
+  if (offspring.parents.empty()) {
+    uniform_child()(offspring);
+  } else {
+    offspring.child = offspring.parents.front()->values;
+  }
+  return offspring.child;
+}
 
 Step best(size_t n) {
   return [n](Offspring& offspring) {

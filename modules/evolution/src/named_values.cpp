@@ -16,8 +16,7 @@ void expect_known(const Space& space, const NamedTexts& texts) {
   for (const Parameter& each : space.parameters()) names.push_back(each.name);
   for (const auto& [name, text] : texts) {
     if (std::ranges::find(names, name) != names.end()) continue;
-    const std::string nearest = nearest_name(name, names);
-    throw Error(concat("there is no parameter '", name, "'", nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+    throw Error(concat("there is no parameter '", name, '\'', suggestion(name, names)));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <tw/evolution/breeding.hpp>
 #include <tw/evolution/draws.hpp>
 
+#include "child.hpp"
+
 namespace tw::search {
 namespace {
 
@@ -74,9 +76,9 @@ Step polynomial_mutation(double eta, double n) {
   TW_EXPECTS(eta >= 0 && std::isfinite(eta), "eta must be a finite number of at least 0, got ", eta);
   TW_EXPECTS(n >= 0, "the number of genes must be at least 0, got ", n);
   return [eta, n](Offspring& offspring) {
-    if (offspring.child.empty()) offspring.child = offspring.parents.at(0)->values;
-    const double probability = std::min(1.0, n / static_cast<double>(offspring.child.size()));
-    for (size_t gene = 0; gene < offspring.child.size(); ++gene) {
+    const size_t genes = child_of(offspring).size();
+    const double probability = std::min(1.0, n / static_cast<double>(genes));
+    for (size_t gene = 0; gene < genes; ++gene) {
       if (bernoulli(offspring.random, probability)) mutate(offspring, gene, eta);
     }
   };

@@ -197,7 +197,7 @@ size_t Space::index_of(std::string_view name) const {
   if (found != parameters_.end()) return static_cast<size_t>(found - parameters_.begin());
   std::vector<std::string> names;
   for (const Parameter& p : parameters_) names.push_back(p.name);
-  TW_EXPECTS(false, "there is no parameter '", name, "'; did you mean '", nearest_name(name, names), "'?");
+  TW_EXPECTS(false, "there is no parameter '", name, '\'', suggestion(name, names));
   return 0;
 }
 

@@ -84,6 +84,33 @@ TEST(Breeding, PolynomialMutationReachesTheLimitsAndTheNextValue) {
   EXPECT_NEAR(other, repeats / 2, 190);  // binomial, deviation 32
 }
 
+// As at the start of a search.
+TEST(Breeding, MutationsWithoutParentsStartFromAUniformChild) {
+  const Population nobody;
+  CounterRng random(3);
+  for (const Step& mutation : {point_mutation(), random_point_mutation(1, 2), normal_mutation(), multiscale_mutation(), polynomial_mutation(20, 0)}) {
+    double mean = 0;
+    constexpr int repeats = 1000;
+    for (int i = 0; i < repeats; ++i) {
+      Offspring offspring{plane(), nobody, random};
+      mutation(offspring);
+      ASSERT_TRUE(plane().contains(offspring.child));
+      mean += offspring.child[3] / repeats;
+    }
+    EXPECT_NEAR(mean, 0.5, 6 * 0.29 / std::sqrt(repeats));
+  }
+}
+
+TEST(Breeding, StepsThatCombineParentsDoNothingWithoutThem) {
+  const Population nobody;
+  CounterRng random(3);
+  Offspring offspring{plane(), nobody, random};
+  for (const Step& crossover :
+       {uniform_crossover(), multiple_parent_crossover(), sigmoid_crossover(), simulated_binary_crossover(), differential_mutation()})
+    crossover(offspring);
+  EXPECT_TRUE(offspring.child.empty());
+}
+
 TEST(Breeding, Selects) {
   const Population population = steps(50);
   CounterRng random(1);

@@ -90,6 +90,13 @@ std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& m
   return by_name;
 }
 
+const Communicator* slice_holders(const torch::nn::Module& model) {
+  const std::vector<SlicesOf> all = slices_by_holders(model);
+  TW_EXPECTS(all.size() < 2, "the model's split layers communicate on '", all[0].holders->name(), "' and on '", all[1].holders->name(),
+             "': make all of them with one communicator");
+  return all.empty() ? nullptr : all.front().holders;
+}
+
 ModelPartsList model_parts(const torch::nn::Module& module) {
   ModelPartsList list;
   const ModelTensors tensors = model_tensors(module);

@@ -5,6 +5,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/mpi/topology.hpp>
+#include <tw/tensor/known_memory.hpp>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
@@ -381,10 +382,14 @@ const at::Tensor& Reducer::gradient(int64_t id) const {
   return place;
 }
 
-const at::Tensor& Reducer::kept_buffer() const noexcept { return buffers_->kept_buffer(); }
 at::Tensor Reducer::shard(int64_t bucket) const {
   TW_EXPECTS(bucket >= 0 && bucket < static_cast<int64_t>(progress_.size()), "there is no bucket ", bucket, "; there are ", progress_.size());
   return buffers_->share(static_cast<size_t>(bucket));
+}
+
+void Reducer::account(KnownMemory& known) const {
+  known.add(MemoryUse::buffers, buffers_->kept_buffer());
+  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) known.add(MemoryUse::gradients, buffers_->share(bucket));
 }
 
 std::vector<ShardPiece> Reducer::pieces() const {

@@ -6,7 +6,6 @@
 
 #include <tw/autograd/autocast.hpp>
 #include <tw/base/contract.hpp>
-#include <tw/comm/full_tensors.hpp>
 #include <tw/gradients/model_parts.hpp>
 
 namespace tw {
@@ -76,11 +75,10 @@ std::vector<OptimizedTensor> TrainableModel::trained_tensors() const {
   return tensors;
 }
 
-std::vector<NamedTensor> TrainableModel::whole_on_root(const Communicator& holders) const {
-  if (axes().empty()) return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
-  std::vector<NamedShard> tensors = shards();
-  std::erase_if(tensors, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter && shard.kind != ShardKind::buffer; });
-  return full_tensors_on_root(holders, tensors);
+std::vector<NamedShard> TrainableModel::exported_shards() const {
+  std::vector<NamedShard> exported = shards();
+  std::erase_if(exported, [](const NamedShard& shard) { return shard.kind != ShardKind::parameter && shard.kind != ShardKind::buffer; });
+  return exported;
 }
 
 void TrainableModel::pass(const TrainingPass& pass) {

@@ -2,6 +2,8 @@
 #include "arguments.hpp"
 
 #include <ATen/core/List.h>
+#include <ATen/core/class_type.h>
+#include <ATen/core/function.h>
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
@@ -23,6 +25,16 @@ Device device_of(c10::Device device) {
   if (!at::accelerator::isAccelerator(device.type())) return {device.str()};
   if (device.has_index()) expect_current(device);
   return {c10::DeviceTypeName(device.type(), /*lower_case=*/true)};
+}
+
+/// @param value an instance of a custom class
+Object object_of(const c10::IValue& value) {
+  const std::shared_ptr<c10::ClassType> type = value.toObjectRef().type();
+  torch::jit::Function* const name = type->findMethod("name");
+  if (name == nullptr) throw Error(concat("one of its arguments is of class ", type->name()->name(), ", which has no method name()"));
+  torch::jit::Stack stack{value};
+  name->run(stack);
+  return {.name = stack.back().toStringRef(), .value = value};
 }
 
 c10::Device current(const Device& device) {
@@ -68,6 +80,7 @@ Argument argument_of(const c10::IValue& value, const std::function<int(const at:
     for (const c10::IValue& each : value.toListRef()) refs.push_back({each.isNone() ? -1 : ref(each.toTensor())});
     return refs;
   }
+  if (value.isCustomClass()) return object_of(value);
   throw Error(concat("one of its arguments is a ", value.tagKind(), ", which a graph cannot record"));
 }
 
@@ -131,6 +144,7 @@ c10::IValue ivalue_of(const Argument& argument, int64_t rows) {
     c10::IValue operator()(const std::string& value) const { return value; }
     c10::IValue operator()(const Device& value) const { return current(value); }
     c10::IValue operator()(const Ref&) const { return {}; }
+    c10::IValue operator()(const Object& value) const { return value.value; }
     c10::IValue operator()(const std::vector<Ref>&) const { return {}; }
     c10::IValue operator()(const std::vector<bool>& value) const {
       c10::List<bool> list;

@@ -162,7 +162,7 @@ class Builder {
     if (!op) throw Error("LibTorch's dispatcher does not know this operator");
     if (draws(*op, call.arguments) && !can_draw(call.name.name)) throw Error("it draws random numbers that a graph cannot repeat");
     expect_shape(*op, call);
-    Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient};
+    Node node{.op = call.name.name, .overload = call.name.overload_name, .with_gradient = call.with_gradient, .stream = call.stream};
     for (const c10::IValue& argument : call.arguments)
       node.arguments.push_back(argument_of(argument, [&](const at::Tensor& t) { return value_of(t); }));
     for (size_t i = 0; i < call.arguments.size(); ++i) {

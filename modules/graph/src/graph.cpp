@@ -39,6 +39,7 @@ struct Writer {
   void operator()(double value) const { out << value << (std::isfinite(value) && std::trunc(value) == value ? ".0" : ""); }
   void operator()(const std::string& value) const { out << '"' << value << '"'; }
   void operator()(const Device& value) const { out << value.name; }
+  void operator()(const Object& value) const { out << value.name; }
   void operator()(const Ref& ref) const {
     if (ref.value < 0) {
       out << "none";
@@ -117,6 +118,14 @@ std::vector<int> Graph::producers() const {
     }
   }
   return by_value;
+}
+
+void replace_objects(Graph& graph, const std::function<c10::IValue(const Object&)>& replacement) {
+  for (Node& node : graph.nodes) {
+    for (Argument& argument : node.arguments) {
+      if (auto* object = std::get_if<Object>(&argument)) object->value = replacement(*object);
+    }
+  }
 }
 
 std::string to_text(const Graph& graph) {

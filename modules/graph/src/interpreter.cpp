@@ -15,6 +15,7 @@
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
+#include <tw/graph/operator_listener.hpp>
 #include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
@@ -47,6 +48,8 @@ struct Step {
   bool with_gradient = true;
   std::optional<bool> answer = {};
   std::optional<RowPlace> rows = {};
+  uint64_t draw = 0;  // see draws_before()
+  uint64_t stream = 0;
   std::vector<int64_t> order = {};  // dimensions of argument 0 by memory order, if the operator depends on it
 };
 
@@ -71,7 +74,22 @@ bool shares_parameter(const Graph& graph, int value) {
   return std::ranges::any_of(graph.values, is_given);
 }
 
-uint64_t seed_of(uint64_t key, int node) { return derived_seed(key, static_cast<uint64_t>(node)); }
+/// By node: the number of earlier nodes that can draw. Random numbers depend on it instead of the node's index, so that they stay the same if
+/// operators that do not draw are added, such as those of split layers.
+std::vector<uint64_t> draws_before(const Graph& graph) {
+  std::vector<uint64_t> before;
+  uint64_t draws = 0;
+  for (const Node& node : graph.nodes) {
+    before.push_back(draws);
+    if (can_draw(node.op)) ++draws;
+  }
+  return before;
+}
+
+uint64_t seed_of(uint64_t key, uint64_t draw, uint64_t stream) {
+  const uint64_t seed = derived_seed(key, draw);
+  return stream == 0 ? seed : derived_seed(seed, stream);
+}
 
 }  // namespace
 
@@ -86,9 +104,11 @@ class Interpreter::Impl {
     const std::set<int> given(inputs_.begin(), inputs_.end());
     std::set<int> changed;
     std::vector<int> last_use(graph.values.size(), -1);
+    const std::vector<uint64_t> draws = draws_before(graph);
     for (const int index : nodes) {
       const Node& node = graph.nodes[at(index)];
       steps_.push_back(step_of(graph, index));
+      steps_.back().draw = draws[at(index)];
       for (const int input : node.inputs()) {
         last_use[at(input)] = static_cast<int>(steps_.size()) - 1;
         const Value& value = graph.values[at(input)];
@@ -153,10 +173,20 @@ class Interpreter::Impl {
       throw Error(concat("operator ", index, ", ", node.op, ": ", node.arguments.size(), " arguments are recorded, but LibTorch's operator takes ",
                          declared.size()));
     }
-    Step step{.node = index, .op = *op, .outputs = node.outputs, .with_gradient = node.with_gradient, .answer = node.answer, .rows = node.rows};
+    Step step{.node = index,
+              .op = *op,
+              .outputs = node.outputs,
+              .with_gradient = node.with_gradient,
+              .answer = node.answer,
+              .rows = node.rows,
+              .stream = node.stream};
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const Argument& argument = node.arguments[i];
       step.arguments.push_back(ivalue_of(argument, 0));
+      if (const auto* object = std::get_if<Object>(&argument); object != nullptr && object->value.isNone()) {
+        throw Error(
+            concat("operator ", index, ", ", node.op, ": it uses ", object->name, ", an object that JSON cannot hold: call replace_objects() first"));
+      }
       if (depends_on_rows(argument)) step.sizes.emplace_back(i, argument);
       if (const auto* ref = std::get_if<Ref>(&argument); ref != nullptr && ref->value >= 0) {
         step.tensors.push_back({.argument = i, .values = {ref->value}, .of_batch = graph.values[at(ref->value)].of_batch});
@@ -196,7 +226,9 @@ class Interpreter::Impl {
     if (!step.order.empty() && !pass.probe) expect_order(stack[0].toTensor(), step.order);
     const c10::AutoGradMode mode(step.with_gradient && c10::GradMode::is_enabled());
     if (step.is_drawn) {
-      const Numbers numbers{.seed = seed_of(pass.key, step.node), .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.probe};
+      const uint64_t seed = seed_of(pass.key, step.draw, step.stream);
+      const Numbers numbers{.seed = seed, .first = pass.first, .rows = pass.rows, .place = step.rows, .middle = pass.probe};
+      OperatorListener::report_draw(step.op, stack, seed);
       values[at(step.outputs[0])] = draw(step.op.operator_name().name, stack, numbers);
     } else {
       WeightGradients* const later = step.has_halves ? WeightGradients::here() : nullptr;

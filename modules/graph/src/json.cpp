@@ -57,6 +57,7 @@ Json json_of(const Argument& argument) {
     Json operator()(const std::string& value) const { return value; }
     Json operator()(const Device& value) const { return {{"device", value.name}}; }
     Json operator()(const Ref& value) const { return {{"value", value.value}}; }
+    Json operator()(const Object& value) const { return {{"object", value.name}}; }
     Json operator()(const std::vector<Ref>& value) const { return list_of("values", value); }
     Json operator()(const std::vector<bool>& value) const { return list_of("bools", value); }
     Json operator()(const std::vector<Size>& value) const { return list_of("ints", value); }
@@ -75,6 +76,7 @@ Argument argument_from(const Json& json) {
   if (json.contains("float")) return double_from(json);
   if (json.contains("device")) return Device{json.at("device").get<std::string>()};
   if (json.contains("value")) return Ref{json.at("value").get<int>()};
+  if (json.contains("object")) return Object{json.at("object").get<std::string>()};
   if (json.contains("bools")) return json.at("bools").get<std::vector<bool>>();
   if (json.contains("values")) {
     std::vector<Ref> list;
@@ -173,6 +175,7 @@ Graph read(const Json& json) {
     node.of_batch = each.at("of_batch").get<bool>();
     if (each.contains("answer")) node.answer = each.at("answer").get<bool>();
     if (each.contains("rows")) node.rows = place_from(each.at("rows"));
+    if (each.contains("stream")) node.stream = each.at("stream").get<uint64_t>();
     graph.nodes.push_back(std::move(node));
   }
   graph.inputs = indices_from(json.at("inputs"), values);
@@ -212,6 +215,7 @@ std::string to_json(const Graph& graph) {
                      {"with_gradient", node.with_gradient},
                      {"of_batch", node.of_batch}});
     if (node.answer) nodes.back()["answer"] = *node.answer;
+    if (node.stream != 0) nodes.back()["stream"] = node.stream;
     if (node.rows) nodes.back()["rows"] = {{"dimension", node.rows->dimension}, {"outer", node.rows->outer}, {"inner", node.rows->inner}};
   }
   Json constants = Json::array();

@@ -52,6 +52,12 @@ OperatorListener::~OperatorListener() {
   c10::impl::tls_set_dispatch_key_included(key, before_ != nullptr);
 }
 
+void OperatorListener::draw(const c10::OperatorHandle& /*op*/, const torch::jit::Stack& /*arguments*/, uint64_t /*seed*/) {}
+
+void OperatorListener::report_draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed) {
+  if (listener != nullptr && !c10::impl::tls_is_dispatch_key_excluded(key)) listener->draw(op, arguments, seed);
+}
+
 void OperatorListener::without_listening(const std::function<void()>& run) {
   const c10::impl::ExcludeDispatchKeyGuard alone(key);
   run();

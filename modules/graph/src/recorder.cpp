@@ -8,7 +8,9 @@
 
 #include <cstring>
 #include <optional>
+#include <tw/graph/dry_run.hpp>
 #include <tw/graph/operator_listener.hpp>
+#include <tw/graph/random_stream.hpp>
 #include <utility>
 
 #include "random.hpp"
@@ -95,6 +97,7 @@ class Recorder final : public OperatorListener {
     Call call{op.operator_name(), last_of(stack, op.schema().arguments().size())};
     call.with_gradient = !with_gradient_ || c10::GradMode::is_enabled();
     call.inside = opened_ > 0;
+    call.stream = RandomStream::here();
     if (is_made_of_others(op) && (opens_ || draws(op, call.arguments))) {
       const WithoutFusedKernels made_of_others;
       ++opened_;
@@ -127,6 +130,7 @@ class Recorder final : public OperatorListener {
 }  // namespace
 
 std::vector<Call> recorded(const std::function<void()>& run, bool opens) {
+  const DryRun dry;
   Recorder recorder(opens);
   run();
   return recorder.take();

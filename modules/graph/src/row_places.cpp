@@ -13,6 +13,7 @@
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/graph/dry_run.hpp>
 #include <tw/graph/interpreter.hpp>
 #include <tw/tensor/memory_order.hpp>
 
@@ -129,6 +130,7 @@ Trial redrawn(Trial trial, double scale, at::Generator& numbers) {
 /// Settles those of `open` for which `trial` is conclusive: the place that moves when the rows are rotated. @return the others
 std::vector<Choice> settle_by_trial(Graph& graph, const std::vector<Choice>& open, const Trial& trial, const std::vector<NamedTensor>& buffers) {
   const c10::AutoGradMode no_gradients(false);
+  const DryRun dry;
   std::vector<int> shown;
   for (const Choice& each : open) shown.push_back(each.subject);
   std::ranges::sort(shown);

@@ -12,6 +12,7 @@
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/graph/dry_run.hpp>
 #include <tw/graph/interpreter.hpp>
 #include <tw/tensor/tensor_snapshot.hpp>
 
@@ -77,6 +78,7 @@ struct Replay {
     for (const NamedTensor& each : module.parameters) tensors[each.name] = each.tensor;
     for (const NamedTensor& each : module.buffers) tensors[each.name] = each.tensor.detach().clone();
     const RestoreOnExit kept(module.changing);
+    const DryRun dry;
     const Interpreter interpreter(graph, [&](const std::string& name) { return tensors.at(name); });
     is_random = interpreter.is_random();
     outputs = interpreter.run(inputs, {.rows = inputs[0].size(0)});

@@ -14,6 +14,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/parallel_in_time/states.hpp>
 
@@ -26,6 +27,8 @@
 
 namespace tw::layer_parallel {
 namespace {
+
+constexpr const char* how_to_clip = "tw::clip_gradient_norm(comm, gradients, max_norm)";
 
 /// A module that only holds registered names.
 class Names : public torch::nn::Module {};
@@ -54,6 +57,14 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
   const auto children = root.named_children();
   const std::shared_ptr<torch::nn::Module>* child = children.find(head);
   register_tensor(child != nullptr ? **child : *root.register_module(head, std::make_shared<Names>()), name.substr(dot + 1), tensor, is_buffer);
+}
+
+/// Guards the gradients of this rank's layers. The stack of a split layer is a part even if this rank has all layers.
+void guard_gradients_of(const LayerStack& stack, bool is_part) {
+  for (const StackedTensor& p : stack.parameters()) {
+    const bool is_slice = !p.slices.empty() && has_guarded_gradient(p.slices.front());
+    if (is_part || is_slice) guard_gradient(p.stack, how_to_clip);
+  }
 }
 
 /// Lines that must be equal on all ranks.
@@ -304,8 +315,15 @@ State LayerParallel::Impl::hand_out(const State& state, const std::vector<torch:
 LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options, const BlockRange& range)
     : impl_(std::make_unique<Impl>(comm, std::move(blocks), options, range)) {
   for (Impl::Part& part : impl_->parts_) {
-    if (part.layer) register_module(part.name, part.layer->module);
+    const bool is_part = impl_->comm_.size() > 1;
+    if (part.layer) {
+      register_module(part.name, part.layer->module);
+      for (const at::Tensor& each : part.layer->module->parameters()) {
+        if (is_part) guard_gradient(each, how_to_clip);
+      }
+    }
     if (!part.ode) continue;
+    guard_gradients_of(part.ode->stack(), is_part);
     auto& names = *register_module(part.name, std::make_shared<NamesOfBlock>(part.ode->stack()));
     for (const StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
     for (const StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);

@@ -7,6 +7,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/comm/typed_objects.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 
 #include "network.hpp"
@@ -135,11 +136,6 @@ std::shared_ptr<SerialNetwork> LayerParallel::serial_on_root() const {
 
 ModelTensors LayerParallel::tensors() const { return model_tensors(*this); }
 
-std::vector<NamedTensor> LayerParallel::whole_on_root(const Communicator& /*holders*/) const {
-  const auto serial = serial_on_root();
-  return serial ? model_tensors(*serial).all_tensors() : std::vector<NamedTensor>();
-}
-
 double LayerParallel::add_smoothness_penalty(double gamma) {
   return revoke_on_exception(impl_->comm_, [&] {
     const c10::AutoGradMode no_gradients(false);
@@ -155,7 +151,7 @@ double LayerParallel::add_smoothness_penalty(double gamma) {
       for (const StackedTensor& p : stack.parameters()) {
         // Neighbours exchange values whether or not they train them.
         const at::Tensor values = p.stack.detach();
-        if (p.stack.requires_grad() && !p.stack.grad().defined()) p.stack.mutable_grad() = at::zeros_like(p.stack);
+        if (p.stack.requires_grad() && !p.stack.grad().defined()) set_gradient(p.stack, at::zeros_like(p.stack));
         const at::Tensor gradient = p.stack.requires_grad() ? p.stack.grad() : at::zeros_like(values);
         const int64_t n = values.size(0);
         const at::Tensor inner = values.narrow(0, 1, n - 1).sub(values.narrow(0, 0, n - 1));

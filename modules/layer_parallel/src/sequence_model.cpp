@@ -79,10 +79,6 @@ at::Tensor SequenceModel::forward(const at::Tensor& inputs) {
   return at::linear(last, linear[0], linear[1]).view(shape);
 }
 
-std::vector<NamedTensor> SequenceModel::whole_on_root(const Communicator& holders) const {
-  return holders.rank() == 0 ? tensors().all_tensors() : std::vector<NamedTensor>();
-}
-
 void SequenceModel::report_phases(OnPhase on_phase) { observe(without_levels(std::move(on_phase))); }
 
 }  // namespace tw::layer_parallel

@@ -62,7 +62,7 @@ TEST(Network, HasTheResidualsAndNormsOfTheReference) {
       expect_norm(output.norm().item<double>(), "out");
       expect_norm(norm_over_ranks(world().rank() == 0 ? input.grad() : torch::Tensor()), "dx");
       std::vector<torch::Tensor> gradients;
-      for (const torch::Tensor& parameter : net.parameters()) gradients.push_back(parameter.grad().flatten());
+      for (const torch::Tensor& parameter : net.parameters()) gradients.push_back(parameter.grad().clone().flatten());
       expect_norm(norm_over_ranks(gradients.empty() ? torch::Tensor() : torch::cat(gradients)), "dw");
       if (name == "dense_smooth/train_ml2") {
         const auto expect_equal = [&](const torch::Tensor& ours, const char* file) {

@@ -103,9 +103,9 @@ std::vector<OptimizedTensor> SpliNet::optimized_tensors() const {
   return tensors;
 }
 
-std::vector<NamedTensor> SpliNet::whole_on_root(const Communicator& holders) const {
+std::vector<NamedShard> SpliNet::exported_shards() const {
   fill_layers();
-  return net_->whole_on_root(holders);
+  return net_->exported_shards();
 }
 
 at::Tensor SpliNet::forward(const at::Tensor& inputs) {

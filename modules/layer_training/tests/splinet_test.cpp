@@ -166,12 +166,12 @@ TEST(SpliNet, OnePieceAreTiedWeights) {
   }
 }
 
-TEST(SpliNet, TheWholeModelHasTheLayersNames) {
+TEST(SpliNet, ExportsLayersInPlaceOfControlPoints) {
   const Data data;
   const auto net = network(world());
   SpliNet model(net, {.control_points = 4, .degree = 2});
   for (const auto& [name, controls] : controls_of(model)) controls.detach().fill_(0.25);
-  const std::vector<NamedTensor> all = model.whole_on_root(world());
+  const std::vector<NamedTensor> all = full_tensors_on_root(world(), model.exported_shards());
   ASSERT_EQ(all.empty(), world().rank() != 0);
   for (const auto& [name, tensor] : all) {
     EXPECT_EQ(name.find("control_points"), std::string::npos) << name;

@@ -195,12 +195,12 @@ Communicator Communicator::dup() const {
   return make_child(*this, copy, "dup");
 }
 
-Communicator Communicator::split(int color, int key) const {
+Communicator Communicator::split(int color, int key, std::string_view name) const {
   TW_EXPECTS(color >= 0, "split() needs a color of at least 0, got ", color);
   mpi::meet(*this);
   MPI_Comm part = MPI_COMM_NULL;
   mpi::check(MPI_Comm_split(state_->handle, color, key, &part), "MPI_Comm_split", state_->name);
-  return make_child(*this, part, concat("split", color));
+  return make_child(*this, part, name.empty() ? concat("split", color) : std::string(name));
 }
 
 // A group's color is the lowest rank that passed its name. Names are compared by a 64-bit hash.

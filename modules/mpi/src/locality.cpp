@@ -5,7 +5,6 @@
 #include <hwloc/glibc-sched.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <memory>
 #include <type_traits>
 
@@ -39,19 +38,18 @@ std::optional<cpu_set_t> mpi::cores_near(const std::string& bus) {
   return cores;
 }
 
-int cores_here() {
-  cpu_set_t mine;
-  int cores = 0;
+std::vector<int> mpi::find_lowest_threads() {
+  std::vector<int> lowest;
   const Machine machine = find_machine(/*with_devices=*/false);
-  if (!machine || ::sched_getaffinity(0, sizeof mine, &mine) != 0) return 1;
+  if (!machine) return lowest;
   for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(machine.get(), HWLOC_OBJ_CORE, core)) != nullptr;) {
-    cpu_set_t both;
-    CPU_ZERO(&both);
-    hwloc_cpuset_to_glibc_sched_affinity(machine.get(), core->cpuset, &both, sizeof both);
-    CPU_AND(&both, &both, &mine);
-    if (CPU_COUNT(&both) > 0) ++cores;
+    const int first = hwloc_bitmap_first(core->cpuset);
+    for (int thread = first; thread >= 0; thread = hwloc_bitmap_next(core->cpuset, thread)) {
+      for (auto next = static_cast<int>(lowest.size()); next <= thread; ++next) lowest.push_back(next);
+      lowest[static_cast<size_t>(thread)] = first;
+    }
   }
-  return std::max(1, cores);
+  return lowest;
 }
 
 bool stay_near(const std::string& bus) {

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <set>
 #include <span>
+#include <tw/base/process.hpp>
 #include <tw/mpi/collectives.hpp>
 #include <vector>
 
@@ -21,12 +21,15 @@ namespace {
 // Collective over `comm`.
 int cores_of_this_rank(const Communicator& comm, const std::vector<int>& neighbours, int local_rank) {
   cpu_set_t mine;
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);  // fails on nodes of more than 1024 cores
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_ZERO(&mine);  // fails on nodes of more than 1024 hardware threads
+  mine = mpi::cores_of(mine, mpi::lowest_threads());
+  const std::set<int> of_machine(mpi::lowest_threads().begin(), mpi::lowest_threads().end());
+  const auto machine = of_machine.empty() ? ::sysconf(_SC_NPROCESSORS_ONLN) : static_cast<int64_t>(of_machine.size());
   std::vector<cpu_set_t> all(static_cast<size_t>(comm.size()));
   mpi::allgather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   std::vector<cpu_set_t> of_node;
   for (const int rank : neighbours) of_node.push_back(all[static_cast<size_t>(rank)]);
-  return mpi::share_of_cores(of_node, static_cast<size_t>(local_rank), static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  return mpi::share_of_cores(of_node, static_cast<size_t>(local_rank), static_cast<int>(machine));
 }
 
 }  // namespace
@@ -61,9 +64,7 @@ Topology find_topology(const Communicator& comm) {
   const std::set<int> nodes(firsts.begin(), firsts.end());
   topology.nodes = static_cast<int>(nodes.size());
   topology.node_index = static_cast<int>(std::distance(nodes.begin(), nodes.find(neighbours.front())));
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  topology.node = name.data();
+  topology.node = host_name();
   topology.cores = cores_of_this_rank(comm, neighbours, topology.local_rank);
   return topology;
 }

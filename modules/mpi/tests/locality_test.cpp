@@ -73,6 +73,13 @@ TEST_F(Locality, CoresNearADeviceAreThoseOfItsNode) {
   EXPECT_FALSE(tw::mpi::cores_near(""));
 }
 
+TEST(LowestThreads, AreThoseOfTheCores) {
+  setenv("HWLOC_SYNTHETIC", "core:2 pu:3", 1);
+  EXPECT_EQ(tw::mpi::find_lowest_threads(), (std::vector{0, 0, 0, 3, 3, 3}));
+  unsetenv("HWLOC_SYNTHETIC");
+  EXPECT_LE(static_cast<size_t>(tw::cores_here()), cores_of_thread().size());
+}
+
 TEST_F(Locality, AThreadStaysOnThoseItMayUse) {
   std::vector<int> usable = cores_of_thread();
   if (usable.size() < 2 || usable[0] != 0 || usable[1] != 1) GTEST_SKIP() << "cores 0 and 1 are not both to be had";

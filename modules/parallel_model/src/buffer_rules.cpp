@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <tw/comm/collectives.hpp>
+#include <tw/tensor/known_memory.hpp>
 
 namespace tw {
 
@@ -30,6 +31,12 @@ std::vector<double> BufferRules::changed() const {
   std::vector<double> changed;
   for (size_t i = 0; i < buffers_.size(); ++i) changed.push_back(buffers_[i].equal(before_[i]) ? 0 : 1);
   return changed;
+}
+
+void BufferRules::account(KnownMemory& known) const {
+  for (const std::vector<at::Tensor>& tensors : {buffers_, before_}) {
+    for (const at::Tensor& each : tensors) known.add(MemoryUse::buffers, each);
+  }
 }
 
 void BufferRules::apply(const Communicator& comm, const std::vector<double>& changed, double share) const {

@@ -9,6 +9,8 @@
 
 namespace tw {
 
+class KnownMemory;
+
 /// Makes buffers that an update changed equal on all ranks with different samples: floating-point buffers become the mean weighted by rows, others
 /// the maximum.
 class BufferRules {
@@ -21,6 +23,8 @@ class BufferRules {
   void restore() const;
   /// By buffer: 1 if it has changed since remember(). Local.
   std::vector<double> changed() const;
+  /// Adds the buffers, and the copies of remember(). Local.
+  void account(KnownMemory& known) const;
   /// Call after the update. Collective. @param changed by buffer: positive if it changed on any rank. @param share this rank's share of all rows
   void apply(const Communicator& comm, const std::vector<double>& changed, double share) const;
 

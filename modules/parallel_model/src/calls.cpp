@@ -12,15 +12,18 @@ namespace tw {
 Calls::Calls(const Mesh& of, ReplicaSync replicas)
     : steps_(of.comm()),
       mesh_(steps_.comm(), of.shape().axes()),
-      can_restart_(size_along(of.shape(), "tensor") == 1 && (replicas == ReplicaSync::every_step || size_along(of.shape(), "data") == 1)) {
+      replicas_make_calls_together_(replicas == ReplicaSync::every_step || size_along(of.shape(), "data") == 1) {
   if (size_along(of.shape(), "tensor") > 1) split_layers_.emplace(mpi::share(of["tensor"]));
 }
 
+void Calls::split_layers_use_mesh() { split_layers_.reset(); }
+
 void Calls::begin(const std::function<void()>& make_again) {
-  TW_EXPECTS(can_restart_ || !has_failed(),
+  const bool can_restart = replicas_make_calls_together_ && !split_layers_;
+  TW_EXPECTS(can_restart || !has_failed(),
              "a call of this ParallelModel has failed, so it accepts no other call: make a new one. The parameters of this one are unchanged. ",
              "What failed: ", failure_.empty() ? "the part of another rank" : failure_);
-  if (!can_restart_) return;
+  if (!can_restart) return;
   together([&] {
     if (!steps_.begin()) return;
     mesh_ = Mesh(steps_.comm(), mesh_.shape().axes());

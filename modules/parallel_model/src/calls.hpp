@@ -17,6 +17,8 @@ class Calls {
   Calls(const Mesh& of, ReplicaSync replicas);
 
   const Mesh& mesh() const noexcept { return mesh_; }
+  /// Call if split layers communicate on mesh() instead of the user's mesh, so that calls can follow a failed one. Local.
+  void split_layers_use_mesh();
 
   /// Begins a call. Local, unless a call has failed; then collective. @param make_again makes all objects again that use communicators of mesh()
   /// @throws ContractError if a call has failed after which no other can follow
@@ -40,8 +42,8 @@ class Calls {
  private:
   StepCommunicator steps_;
   Mesh mesh_;
-  std::optional<Communicator> split_layers_;  // the user's communicator along `tensor`
-  bool can_restart_;
+  std::optional<Communicator> split_layers_;  // the user's communicator along `tensor`, if split layers use it
+  bool replicas_make_calls_together_;
   std::string failure_;
 };
 

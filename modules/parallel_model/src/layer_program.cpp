@@ -41,6 +41,7 @@ class StageOfLayers : public ModelDecorator {
   std::vector<std::string> axes() const override { return {"stage", "layer"}; }
   const Communicator* holders() const override { return nullptr; }
   std::vector<NamedShard> shards() const override { return net_->shards(); }
+  std::vector<NamedShard> exported_shards() const override { return net_->exported_shards(); }
   std::vector<OptimizedTensor> optimized_tensors() const override { return net_->optimized_tensors(); }
   /// The network restores modes of layers that the pipeline does not see.
   void set_training(bool training) override {

@@ -16,6 +16,7 @@ void visit(ParallelOptions& options, OptionVisitor& visitor) {
   visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
   visitor.field("resident_bytes", options.resident_bytes, {.least = 0},
                 {.meaning = "bytes of units that stay gathered between updates", .unit = "bytes"});
+  visitor.field("one_copy_per_node", options.one_copy_per_node, {.meaning = "one copy of the parameters for all ranks of a node"});
   visitor.presence("compressor", options.compressor != nullptr);
 }
 

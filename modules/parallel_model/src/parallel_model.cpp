@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <c10/util/ScopeExit.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -18,9 +20,12 @@
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/parallel_model/parallel_model.hpp>
 #include <tw/planning/stage_ranks.hpp>
+#include <tw/state/optimizer_memory.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <typeinfo>
 #include <unordered_set>
 #include <utility>
@@ -56,6 +61,22 @@ Tensors narrow_given(const Tensors& tensors, pipeline::Rows rows) {
   return parts;
 }
 
+/// Memory of a step without the optimizer's.
+struct StepMemory {
+  MemoryByUse kept;
+  MemoryPeak peak;
+};
+
+/// @param first of the first step, before the optimizer has its state; nothing if it was made
+UpdateMemory with_optimizer(StepMemory step, const MemoryPeak& first, const OptimizerMemory& optimizer) {
+  step.kept[MemoryUse::optimizer] += optimizer.state_bytes;
+  step.peak.held[MemoryUse::optimizer] += optimizer.state_bytes;
+  MemoryPeak update{.held = step.kept, .during = "update", .step = step.peak.step};
+  update.held[MemoryUse::activations] += optimizer.temporary_bytes;
+  const bool is_first_larger = first.held.together() > step.peak.held.together();
+  return {step.kept, is_first_larger ? first : std::move(step.peak), std::move(update)};
+}
+
 }  // namespace
 
 class ParallelModel::Impl {
@@ -81,6 +102,7 @@ class ParallelModel::Impl {
     for (size_t i = 0; i < optimized_.size(); ++i) {
       named_.push_back({names_[i], optimized_[i].tensor});
       own_tensors_.insert(optimized_[i].tensor.unsafeGetTensorImpl());
+      if (has_guarded_gradient(optimized_[i].tensor)) guard_gradient(optimized_[i].tensor, "clip_grad_norm() of a ParallelModel");
     }
     sums_->only_in_updates(
         "gradients of a ParallelModel are made by train_step(), which sums them over the ranks: add the tensor on which backward() was "
@@ -88,7 +110,8 @@ class ParallelModel::Impl {
     // Also makes sure that no rank still waits here when the first call fails on another rank.
     on_all_ranks(of.comm(), "compressing gradients", [&] {
       TW_EXPECTS(!options.compressor || options.compressor->shards().empty(), "a ParallelModel accepts compressors without residuals only, got ",
-                 options.compressor->describe());
+                 options.compressor->describe(),
+                 ": residuals can be restored neither after a failed step nor on another mesh. Use half_compression(), or a DataParallel");
     });
   }
 
@@ -98,13 +121,14 @@ class ParallelModel::Impl {
       ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
       program_->restart(mesh());
       sums_->restart(ranks_->of_sums());
+      split_draws_ = {};  // the failed call may have been a check, and ended at different points
     });
   }
 
   /// Why this rank cannot make a pass; empty: it can.
   std::string problem_of(BatchFacts::Call call, const Tensors& inputs) const {
     const auto is_computed = [](const at::Tensor& each) { return each.defined() && each.requires_grad() && !each.is_leaf(); };
-    if (call == BatchFacts::Call::train_step && std::ranges::any_of(inputs, is_computed)) {
+    if (call != BatchFacts::Call::evaluate && std::ranges::any_of(inputs, is_computed)) {
       return "the inputs depend on tensors that require gradients, but a ParallelModel does not pass gradients on to its inputs: detach() them, or "
              "add what computes them to the module";
     }
@@ -125,7 +149,7 @@ class ParallelModel::Impl {
       throw;
     } catch (const RevokedError&) {  // another rank has begun, and failed
       calls_->fail();
-      if (call == BatchFacts::Call::train_step) drop_gradients();
+      if (call != BatchFacts::Call::evaluate) drop_gradients();
       throw;
     }
   }
@@ -140,12 +164,50 @@ class ParallelModel::Impl {
     const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
     buffers_.remember();
     try {
-      return calls_->together([&, target_weight = facts.weight, &all = update] { return make_step(inputs, targets, loss, target_weight, all); });
+      return calls_->together([&, target_weight = facts.weight, &all = update] {
+        const double mean = make_step(inputs, targets, loss, target_weight, all);
+        state_.count_update();
+        return mean;
+      });
     } catch (...) {
-      buffers_.restore();
-      drop_gradients();
+      undo_step();
       throw;
     }
+  }
+
+  void undo_step() const {
+    buffers_.restore();
+    drop_gradients();
+  }
+
+  UpdateMemory memory(const Tensors& inputs, const Tensors& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+    begin();
+    const auto [facts, update] = agree(BatchFacts::Call::memory, inputs, targets, loss);
+    const OptimizerMemory of_optimizer =
+        on_all_ranks(ranks_->comm(), "predicting the memory of the optimizer", [&] { return optimizer_memory(optimizer); });
+    const auto count_step = [&, target_weight = facts.weight, &all = update] {
+      return count_memory([&] { (void)make_step(inputs, targets, loss, target_weight, all); });
+    };
+    // The first step differs: layers in parallel are captured, and the order of units becomes known.
+    MemoryPeak first = has_stepped_ ? MemoryPeak() : count_step().peak;
+    if (!optimizer.state().empty()) first.held[MemoryUse::optimizer] += of_optimizer.state_bytes;
+    return with_optimizer(count_step(), first, of_optimizer);
+  }
+
+  /// Makes a step, and undoes it.
+  StepMemory count_memory(const std::function<void()>& step) {
+    drop_gradients();
+    buffers_.remember();
+    const auto undo = c10::make_scope_exit([this] { undo_step(); });
+    MemoryAccount account(kind_);
+    account.begin();
+    account.phase("train_step");
+    calls_->together(step);
+    KnownMemory known;
+    sums_->account(known);
+    buffers_.account(known);
+    account.end(state_.updates(), known);
+    return {known.bytes(), account.peak()};
   }
 
   double make_step(const Tensors& inputs, const Tensors& targets, const Loss& loss, double target_weight, const Update& update) {
@@ -163,8 +225,7 @@ class ParallelModel::Impl {
                                .warns = !has_stepped_ && ranks_->places().size() > 1 && ranks_->places().rank() == 0,
                                .parameters = parameters_});
     has_stepped_ = true;
-    for (const auto& [tensor, gradient] : frozen) tensor.mutable_grad() = gradient;
-    sums_->guard_gradients();
+    for (const auto& [tensor, gradient] : frozen) set_gradient(tensor, gradient);
     if (samples.size() > 1) {
       std::vector<double> changed = buffers_.changed();
       changed.push_back(total);
@@ -176,7 +237,6 @@ class ParallelModel::Impl {
       }
     }
     if (ranks_->model().size() > 1) ranks_->comm().barrier();  // the step counts on all ranks, or on none
-    state_.count_update();
     return total / loss.scale();
   }
 
@@ -305,7 +365,8 @@ class ParallelModel::Impl {
                               {.options = {.reduction = Reduction::sum,
                                            .unit_bytes = options.unit_bytes,
                                            .prefetch_units = options.prefetch_units,
-                                           .resident_bytes = resident},
+                                           .resident_bytes = resident,
+                                           .one_copy_per_node = options.one_copy_per_node},
                                .module = program_->module().get(),
                                .initial = program_->initial()});
   }
@@ -356,6 +417,12 @@ double ParallelModel::train_step(const at::Tensor& inputs, const at::Tensor& tar
   return train_step(Tensors{inputs}, Tensors{targets}, loss);
 }
 double ParallelModel::train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) { return impl_->train_step(inputs, targets, loss); }
+UpdateMemory ParallelModel::memory(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+  return memory(Tensors{inputs}, Tensors{targets}, loss, optimizer);
+}
+UpdateMemory ParallelModel::memory(const Tensors& inputs, const Tensors& targets, const Loss& loss, const torch::optim::Optimizer& optimizer) {
+  return impl_->memory(inputs, targets, loss, optimizer);
+}
 double ParallelModel::clip_grad_norm(double max_norm) {
   TW_EXPECTS(max_norm > 0, "max_norm must be positive, got ", max_norm);
   impl_->begin();

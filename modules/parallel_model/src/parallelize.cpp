@@ -5,7 +5,9 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/dropped_values.hpp>
 #include <tw/data_parallel/synchronize.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/pipeline/planned_model.hpp>
+#include <tw/tensor_parallel/captured_ranks.hpp>
 #include <tw/tensor_parallel/split_model.hpp>
 
 #include "cut_module.hpp"
@@ -70,18 +72,36 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
       options);
 }
 
+/// Lets the operators of a captured module with split layers communicate on the mesh of `calls`. Leaves other objects as they are: operators may use
+/// them to communicate with ranks of the user's. @return a function that changes the mesh
+std::function<void(const Mesh& mesh)> move_split_layers(Calls& calls, const torch::nn::Module& module, pipeline::ModelPlan& plan) {
+  const Communicator* holders = slice_holders(module);
+  if (holders == nullptr || size_along(calls.mesh().shape(), "tensor") == 1) return {};
+  const auto ranks = std::make_shared<tensor_parallel::CapturedRanks>(*holders);
+  bool has_others = false;
+  plan.replace_objects([&](const graph::Object& object) {
+    const c10::IValue replacement = ranks->replacing(object);
+    has_others = has_others || replacement.isSameIdentity(object.value);
+    return replacement;
+  });
+  on_all_ranks(calls.mesh().comm(), "dividing split layers", [&] { ranks->set(calls.mesh()["tensor"]); });
+  if (!has_others) calls.split_layers_use_mesh();
+  return [ranks](const Mesh& mesh) { ranks->set(mesh["tensor"]); };
+}
+
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                              const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   const auto calls = std::make_shared<Calls>(mesh, options.replicas);
   const Communicator& line = calls->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
-  const pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
-                                                           {.devices = line.size(),
-                                                            .micro_batches = static_cast<int>(options.micro_batches),
-                                                            .schedule = options.schedule,
-                                                            .stages = line.size(),
-                                                            .recompute = {options.recompute},
-                                                            .profile_cache = options.profile_cache});
+  pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
+                                                     {.devices = line.size(),
+                                                      .micro_batches = static_cast<int>(options.micro_batches),
+                                                      .schedule = options.schedule,
+                                                      .stages = line.size(),
+                                                      .recompute = {options.recompute},
+                                                      .profile_cache = options.profile_cache});
+  const auto restart = move_split_layers(*calls, *module, plan);
   pipeline::StageModel stage = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
     pipeline::StageModel mine = plan.stage(*module, line.rank());
     allocate(initial, mesh, *mine.module);
@@ -92,11 +112,13 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
   const auto cut = std::make_shared<CutModule>(module);
   ParallelModel model = make_parallel_model(mesh, calls,
                                             pipeline_program({.pipeline = made,
-                                                              .model = stages_of_module(made, cut),
+                                                              .model = with_split_layers(mine, stages_of_module(made, cut)),
                                                               .example = example,
+                                                              .reads = reads_outputs(mesh),
                                                               .problem = [cut] { return cut->problem(); },
                                                               .mode = [cut] { return cut->mode(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->apply_mode_to(*stages); },
+                                                              .restart = restart,
                                                               .explanation = plan.explain(),
                                                               .initial = initial}),
                                             options);
@@ -129,22 +151,15 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   expect_axes(mesh.shape(), {{"layer", "a whole module has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
   for_each_layer(*module, &expect_no_exchange);
-  const bool split = has_split_layers(*module);
-  expect_split_layers(mesh, split);
+  expect_split_layers(mesh, has_split_layers(*module));
   const int stages = size_along(mesh.shape(), "stage");
-  TW_EXPECTS(stages == 1 || !split, "the mesh is ", mesh.shape().describe(),
-             ", but a module with split layers cannot be cut into stages automatically: pass it as a list of blocks");
-  if (!split) {
-    const ModelTensors of_module = model_tensors(*module);
-    const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
-    if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
-    TW_EXPECTS(stages == 1 || !has_samples_apart || of_module.sparse.empty(), "'", of_module.sparse.front(),
-               "' has sparse gradients, which stages do not sum over ranks with other samples: make its embedding with sparse(false), or leave out "
-               "one of the axes");
-    const std::vector<NamedTensor> tensors = of_module.all_tensors();
-    if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
-    synchronize(mesh.comm(), with_memory(tensors));
-  }
+  const ModelTensors of_module = model_tensors(*module);
+  const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
+  if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
+  const std::vector<NamedTensor> tensors = of_module.all_tensors();
+  if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
+  const RanksAlong same_slices(mesh, {"data", "shard", "stage"});
+  if (same_slices.comm() != nullptr) synchronize(*same_slices.comm(), with_memory(tensors));
   return stages > 1 ? planned_stages(mesh, module, forward, example, options, initial)
                     : whole_module(mesh, module, forward, example, options, initial);
 }

@@ -118,7 +118,7 @@ struct PipelineProgramSetup {
   std::function<int64_t()> mode = {};         ///< see Program::modes(); empty: of `pipeline`
   std::function<void()> before_pass = {};     ///< called before each pass, also without gradients; may be empty
   std::function<void(int64_t update, int64_t rows, int64_t place)> begin = {};  ///< called before each update; may be empty
-  std::function<void(const Mesh& mesh)> restart = {};                           ///< for stages that communicate, see Program::restart()
+  std::function<void(const Mesh& mesh)> restart = {};                           ///< for stages that communicate, see Program::restart(); may be empty
   std::string explanation = {};
   std::shared_ptr<const InitialValues> initial = nullptr;  ///< see Program::initial()
 };

@@ -34,7 +34,7 @@ int64_t hash_of(const Tensors& tensors) {
 constexpr int64_t fields = 7;
 
 void expect_equal_calls(const std::vector<BatchFacts>& facts) {
-  constexpr std::array names{"train_step()", "evaluate()"};
+  constexpr std::array names{"train_step()", "evaluate()", "memory()"};
   for (size_t rank = 1; rank < facts.size(); ++rank) {
     TW_EXPECTS(facts[rank].call == facts[0].call, "rank 0 calls ", names.at(static_cast<size_t>(facts[0].call)), ", rank ", rank, " calls ",
                names.at(static_cast<size_t>(facts[rank].call)), ": all ranks must make the same calls of a ParallelModel, in the same order");

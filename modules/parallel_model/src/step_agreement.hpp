@@ -12,7 +12,7 @@ struct BatchFacts {
   static constexpr int64_t unknown = -1;  ///< the rank has no batch, such as those of inner stages
   static constexpr int64_t uneven = -2;   ///< its tensors have different numbers of rows
   static constexpr int64_t refused = -3;  ///< the rank cannot make a pass, and throws an error of its own
-  enum class Call : uint8_t { train_step, evaluate };
+  enum class Call : uint8_t { train_step, evaluate, memory };
 
   int64_t rows = unknown;
   double weight = 0;  ///< weight of its targets

@@ -30,6 +30,9 @@ TEST_P(ShardedDevices, PushAndPullTensorsThatLieThere) {
   handle.wait();  // the second wait copies nothing
   EXPECT_TRUE(out.cpu().equal(torch::zeros({3, 4})));
   EXPECT_TRUE(centre.prefetch().take().equal(expected));
+  (void)centre.pull(out);
+  while (centre.in_flight() > 0) progress(world());
+  EXPECT_TRUE(out.cpu().equal(out.is_cpu() ? expected : torch::zeros({3, 4}))) << "the dropped handle makes no copy to the device";
   centre.finish();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tw/base/concat.hpp>
@@ -15,6 +16,9 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
+#include <tw/graph/dry_run.hpp>
+#include <tw/mpi/revoke_on_exception.hpp>
 
 #include "measured_units.hpp"
 #include "profile_cache.hpp"
@@ -62,10 +66,12 @@ double bytes_of(const Value& value, int64_t rows) {
   return bytes;
 }
 
-/// Costs of all units, with an example's rows and with half of them.
+/// Costs of all units, and the bytes that they save, with an example's rows and with half of them.
 struct Measured {
   std::vector<UnitCosts> more;
   std::vector<UnitCosts> fewer;
+  std::vector<double> saved_of_more;
+  std::vector<double> saved_of_fewer;
 
   static constexpr size_t figures = 8;  // numbers for each unit
 
@@ -93,12 +99,13 @@ class Measurement {
     for (const at::Tensor& each : more_) fewer_.push_back(each.narrow(0, 0, fewer_rows_));
   }
 
-  const MeasuredUnits& units() const { return units_; }
+  MeasuredUnits& units() { return units_; }
 
   Measured costs(const std::vector<bool>& wanted, int repetitions) const {
     const c10::AutoGradMode gradients(true);
     units_.costs(fewer_, wanted, 1);  // the first call of an operator in LibTorch is slow
-    return {units_.costs(more_, wanted, repetitions), units_.costs(fewer_, wanted, repetitions)};
+    return {units_.costs(more_, wanted, repetitions), units_.costs(fewer_, wanted, repetitions), units_.saved_bytes(more_),
+            units_.saved_bytes(fewer_)};
   }
 
   Profile profile(const Measured& measured) const;
@@ -126,10 +133,7 @@ class Measurement {
 };
 
 Profile Measurement::profile(const Measured& measured) const {
-  const c10::AutoGradMode gradients(true);
   const std::vector<Piece>& pieces = units_.pieces();
-  const std::vector<double> saved = units_.saved_bytes(more_);
-  const std::vector<double> fewer_saved = units_.saved_bytes(fewer_);
   Profile profile{.hash = graph_.hash(), .input_bytes = bytes(graph_.inputs), .operators = {}, .parameters = {}, .outputs = {}};
   std::map<int, int> parameter;  // index of the parameter, by value
   std::vector<int> unit_of(graph_.values.size(), -1);
@@ -152,7 +156,7 @@ Profile Measurement::profile(const Measured& measured) const {
     made.backward = through(more.backward_s, fewer.backward_s);
     made.weights = through(more.weights_s, fewer.weights_s);
     made.output_bytes = bytes(pieces[u].outputs);
-    made.saved_bytes = through(saved[u], fewer_saved[u]);
+    made.saved_bytes = through(measured.saved_of_more[u], measured.saved_of_fewer[u]);
     made.workspace_bytes = through(more.workspace_bytes, fewer.workspace_bytes);
     if (units_.has_products(u)) {
       std::vector<int> held = pieces[u].outputs;  // cotangents
@@ -168,13 +172,37 @@ Profile Measurement::profile(const Measured& measured) const {
   return profile;
 }
 
-/// Each rank measures its share; rank 0's profile has the bytes.
-Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, int repetitions) {
+/// By rank of `comm`: the first of the ranks with which it holds slices, or itself. Collective over both.
+/// @throws ContractError unless `comm` has all ranks that hold slices together
+std::vector<int> first_holders(const Communicator& comm, const Communicator* slices) {
+  std::vector<int> first(at(comm.size()));
+  std::iota(first.begin(), first.end(), 0);
+  if (slices == nullptr) return first;
+  first = allgather_objects(comm, broadcast_object(*slices, int{comm.rank()}, Rank(0)));
+  for (const int each : first) {
+    const auto here = std::ranges::count(first, each);
+    TW_EXPECTS(here == slices->size(), "'", comm.name(), "' has ", here, " of the ", slices->size(), " ranks of '", slices->name(),
+               "', which hold split layers together: pass the communicator of the whole mesh");
+  }
+  return first;
+}
+
+/// Each rank measures its share; rank 0's profile has the bytes. Ranks that hold slices together measure together.
+Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
+  const std::vector<int> first = first_holders(comm, options.slices);
+  std::vector<int> taking_turns = first;
+  std::ranges::sort(taking_turns);
+  taking_turns.erase(std::ranges::unique(taking_turns).begin(), taking_turns.end());
   const auto measurement = on_all_ranks(comm, profiling, [&] { return std::make_unique<Measurement>(graph, bind, example); });
-  const std::vector<int> ranks = measuring_ranks(measurement->units().forms(), comm.size());
+  MeasuredUnits& units = measurement->units();
+  if (options.slices != nullptr) units.set_kinds(broadcast_object(*options.slices, units.kinds(), Rank(0)));
+  std::vector<int> ranks = measuring_ranks(units.forms(), static_cast<int>(taking_turns.size()));
+  for (int& rank : ranks) rank = taking_turns[at(rank)];
   std::vector<bool> wanted;
-  for (const int rank : ranks) wanted.push_back(rank == comm.rank());
-  Measured measured = on_all_ranks(comm, profiling, [&] { return measurement->costs(wanted, repetitions); });
+  for (const int rank : ranks) wanted.push_back(rank == first[at(comm.rank())]);
+  const auto costs = [&] { return measurement->costs(wanted, options.repetitions); };
+  Measured measured =
+      on_all_ranks(comm, profiling, [&] { return options.slices == nullptr ? costs() : revoke_on_exception(*options.slices, costs); });
   nlohmann::json mine = nlohmann::json::array();
   for (size_t u = 0; u < ranks.size(); ++u) measured.append_to(mine, u);
   const std::vector<std::string> all = allgather_strings(comm, mine.dump());
@@ -201,7 +229,8 @@ ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& examp
 Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
   const ProfileCache cache = cache_of(graph, bind, example, options, 1);
   if (std::optional<Profile> known = cache.read()) return *known;
-  const Measurement measurement(graph, bind, example);
+  const graph::DryRun dry;
+  Measurement measurement(graph, bind, example);
   return cache.keep(measurement.profile(measurement.costs(std::vector<bool>(measurement.units().pieces().size(), true), options.repetitions)));
 }
 
@@ -213,7 +242,9 @@ Profile measured_profile(const Communicator& comm, const Graph& graph, const Bin
   });
   const std::string of_all = broadcast_string(comm, known, Rank(0));
   if (!of_all.empty()) return profile_from_json(of_all);
-  const Profile made = profile_of_all(comm, graph, bind, example, options.repetitions);
+  std::optional<graph::DryRun> dry;
+  if (options.slices == nullptr) dry.emplace();
+  const Profile made = profile_of_all(comm, graph, bind, example, options);
   const std::string kept = on_all_ranks(comm, "caching a profile", [&] { return comm.rank() == 0 ? to_json(cache.keep(made)) : std::string(); });
   return profile_from_json(broadcast_string(comm, kept, Rank(0)));
 }

@@ -100,7 +100,8 @@ MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(
       trained.push_back(bind(value.name));
       needs_gradient[at(tensor)] = true;
     }
-    forms_.push_back(form_of(graph, piece, needs_gradient));
+    kinds_.forms.push_back(form_of(graph, piece, needs_gradient));
+    kinds_.halves.push_back(interpreters_.back().has_products() && !trained.empty() ? 1 : 0);
     const bool goes_back = !trained.empty() || std::ranges::any_of(piece.inputs, [&](int input) -> bool { return needs_gradient[at(input)]; });
     for (const int output : piece.outputs) needs_gradient[at(output)] = goes_back && c10::isFloatingType(graph.values[at(output)].dtype);
   }
@@ -127,14 +128,14 @@ std::vector<double> MeasuredUnits::saved_bytes(const Tensors& inputs) const {
 std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::vector<bool>& wanted, int repetitions) const {
   const int64_t rows = inputs[0].size(0);
   std::map<std::string, std::vector<size_t>> units_of_form;
-  for (size_t u = 0; u < forms_.size(); ++u) units_of_form[forms_[u]].push_back(u);
+  for (size_t u = 0; u < forms().size(); ++u) units_of_form[forms()[u]].push_back(u);
   std::map<std::string, std::vector<UnitCosts>> found;
   for (int r = 0; r < repetitions; ++r) {
     Tensors values = begin(inputs);
     for (size_t u = 0; u < pieces_.size(); ++u) {
-      const std::vector<size_t>& alike = units_of_form[forms_[u]];
+      const std::vector<size_t>& alike = units_of_form[forms()[u]];
       if (wanted[u] && alike[static_cast<size_t>(r) % alike.size()] == u) {
-        found[forms_[u]].push_back(costs_of(u, values, rows, inputs[0].device()));
+        found[forms()[u]].push_back(costs_of(u, values, rows, inputs[0].device()));
       } else {
         run(u, values, rows);
       }
@@ -149,7 +150,7 @@ std::vector<UnitCosts> MeasuredUnits::costs(const Tensors& inputs, const std::ve
   std::vector<UnitCosts> all(pieces_.size());
   for (size_t u = 0; u < all.size(); ++u) {
     if (!wanted[u]) continue;
-    std::vector<UnitCosts>& of = found[forms_[u]];
+    std::vector<UnitCosts>& of = found[forms()[u]];
     all[u] = {median(of, &UnitCosts::forward_s), median(of, &UnitCosts::backward_s), median(of, &UnitCosts::weights_s),
               median(of, &UnitCosts::workspace_bytes)};
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the units of a graph, each run alone.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <utility>
 #include <vector>
 
 namespace tw::pipeline {
@@ -22,15 +25,26 @@ std::vector<int> measuring_ranks(const std::vector<std::string>& forms, int rank
 /// A graph cut into units, each with its own interpreter. Measured on the device of the inputs.
 class MeasuredUnits {
  public:
+  /// By unit, what decides how it is measured.
+  struct Kinds {
+    std::vector<std::string> forms;
+    std::vector<uint8_t> halves;  ///< 1: the weights' half of its backward pass can run later
+
+    static constexpr auto fields = std::tuple(&Kinds::forms, &Kinds::halves);
+  };
+
   /// @param graph kept by reference. @param bind returns the tensor of a parameter or buffer, by name
   MeasuredUnits(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind);
 
   const std::vector<graph::Piece>& pieces() const noexcept { return pieces_; }
+  const Kinds& kinds() const noexcept { return kinds_; }
+  /// Replaces the kinds by those of a rank that measures together with this one, whose slices of the same layers may have other sizes.
+  void set_kinds(Kinds kinds) { kinds_ = std::move(kinds); }
   /// By unit, its operators and the gradients it computes, regardless of which values it reads: equal for units of equal cost.
-  const std::vector<std::string>& forms() const noexcept { return forms_; }
+  const std::vector<std::string>& forms() const noexcept { return kinds_.forms; }
 
   /// Whether the weights' half of the unit's backward pass can run later.
-  bool has_products(size_t unit) const { return interpreters_[unit].has_products() && !parameters_[unit].empty(); }
+  bool has_products(size_t unit) const { return kinds_.halves[unit] != 0; }
 
   /// By unit, the bytes that a forward pass keeps for the backward pass, including its output.
   std::vector<double> saved_bytes(const std::vector<at::Tensor>& inputs) const;
@@ -58,7 +72,7 @@ class MeasuredUnits {
 
   const graph::Graph& graph_;
   std::vector<graph::Piece> pieces_;
-  std::vector<std::string> forms_;
+  Kinds kinds_;
   std::vector<graph::Interpreter> interpreters_;
   std::vector<std::vector<at::Tensor>> parameters_;  // trained parameters by unit
 };

@@ -13,6 +13,7 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/revoke_on_exception.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
@@ -110,6 +111,8 @@ Pipeline::Impl::Impl(Start start)
     gradients_->make_parameters_equal();
     comm_.barrier();  // no rank continues unless all can
   });
+  if (ranks_.stages() == 1) return;
+  for (const NamedTensor& each : gradients_->parameters()) guard_gradient(each.tensor, "Pipeline::clip_grad_norm()");
 }
 
 void Pipeline::Impl::make_reducers() {

@@ -12,6 +12,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
+#include <tw/gradients/sparse_gradients.hpp>
 #include <tw/graph/capture_modes.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
@@ -23,6 +24,7 @@
 #include <tw/tensor/tensor_snapshot.hpp>
 
 #include "in_turn.hpp"
+#include "sliced_module.hpp"
 #include "stand_ins.hpp"
 
 namespace tw::pipeline {
@@ -204,6 +206,11 @@ void ModelPlan::use(Plan plan) {
   result_.plans.insert(result_.plans.begin(), predicted(std::move(plan), result_.profile, result_.cluster, result_.options.parameters));
 }
 
+void ModelPlan::replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement) {
+  graph::replace_objects(training_, replacement);
+  graph::replace_objects(evaluation_, replacement);
+}
+
 PipelineOptions ModelPlan::options(uint64_t seed) const {
   PipelineOptions made{.schedule = schedule_of(best()), .seed = seed};
   for (const StagePlan& stage : best().stages) {
@@ -218,7 +225,7 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
   const bool is_last = at(index) + 1 == best().stages.size();
-  StageModel made{.module = std::make_shared<torch::nn::Module>(), .forward = {}};
+  StageModel made{.module = stage_module_at("", module), .forward = {}};
   // Registers tensors under all their names in the module. Those that neither graph uses go to the last stage, where the loss may use them.
   const auto add = [&](const auto& tensors, const auto& register_one) {
     std::map<const c10::TensorImpl*, std::string> first_names;
@@ -226,17 +233,22 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
       const std::string& first = first_names.emplace(each.value().unsafeGetTensorImpl(), each.key()).first->second;
       const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(first); });
       if (users == 0 ? !is_last : !stages.tensors[at(index)].contains(first)) continue;
-      const auto [owner, name] = graph::place_in_module(*made.module, each.key());
+      const auto [owner, name] =
+          graph::place_in_module(*made.module, each.key(), [&](const std::string& path) { return stage_module_at(path, module); });
       register_one(owner, name, each.value());
       if (users > 1) made.tied[each.key()] = first;
     }
   };
   add(module.named_parameters(), [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) {
     owner.register_parameter(name, tensor, tensor.requires_grad());
+    if (auto* slices = dynamic_cast<SlicesOfStage*>(&owner)) slices->note(name);
   });
   add(module.named_buffers(),
       [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) { owner.register_buffer(name, tensor); });
   std::erase_if(made.tied, [&](const auto& tie) { return module.named_buffers().contains(tie.first); });
+  for (const std::string& each : sparse_gradients_of(module)) {
+    if (made.module->named_parameters().contains(each)) made.sparse.push_back(each);
+  }
   const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
     return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };
@@ -311,7 +323,11 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
-  graph::ModeGraphs captured = on_all_ranks(comm, "capturing the module", [&] { return graph::capture_modes(module, forward, example); });
+  const Communicator* slices = nullptr;
+  graph::ModeGraphs captured = on_all_ranks(comm, "capturing the module", [&] {
+    slices = slice_holders(module);
+    return graph::capture_modes(module, forward, example);
+  });
   std::vector<std::string> lines = value_lines(cluster_of(options));
   for (std::string& line : value_lines(plan_options_of(options, example))) lines.push_back(std::move(line));
   for (const std::vector<std::string>& names : options.together) {
@@ -319,11 +335,10 @@ ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, con
     for (const std::string& name : names) lines.back() += ' ' + name;
   }
   expect_same_on_all_ranks(comm, "the options of a plan", lines);
-  expect_same_on_all_ranks(
-      comm, "the module to plan",
-      {"training mode: operators with hash " + captured.training.hash(), "evaluation mode: operators with hash " + captured.evaluation.hash()});
+  expect_same_operators(comm, slices, captured);
   const RestoreOnExit kept(module.buffers());
-  const Profile profile = measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache});
+  const Profile profile =
+      measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache, .slices = slices});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
   const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
   if (comm.rank() != 0) {

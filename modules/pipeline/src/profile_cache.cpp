@@ -2,7 +2,6 @@
 #include "profile_cache.hpp"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <tw/base/concat.hpp>
@@ -11,6 +10,7 @@
 #include <tw/base/hash.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/number_text.hpp>
+#include <tw/base/process.hpp>
 #include <tw/base/text_stream.hpp>
 #include <tw/graph/cuts.hpp>
 
@@ -60,7 +60,7 @@ Profile ProfileCache::keep(const Profile& profile) const {
   std::filesystem::create_directories(path_.parent_path(), code);
   if (code) throw FileError(path_.parent_path(), 0, "the directory cannot be created: " + code.message());
   const std::string text = to_json(profile) + "\n";
-  const std::filesystem::path mine = concat(path_.string(), ".of_", ::getpid());
+  const std::filesystem::path mine = concat(path_.string(), ".of_", process_identity());
   replace_file(mine, text);
   std::filesystem::create_hard_link(mine, path_, code);  // unlike a rename, fails if the file exists
   std::error_code ignored;

@@ -10,7 +10,10 @@
 #include <tw/base/contract.hpp>
 #include <tw/comm/collectives.hpp>
 #include <tw/gradients/clipping.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/tensor/on_cpu.hpp>
+
+#include "sparse_parameters.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -68,6 +71,7 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
       replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
       trained_(trained_of(*model.module)),
       split_layers_(model_parts(*model.module)),
+      sparse_(sparse_parameters_of(model)),
       buffers_(model.module->buffers()) {
   const int stage = ranks.stage_of(comm.rank());
   const auto here = model.module->named_parameters();
@@ -126,8 +130,8 @@ bool StageGradients::needs_preparation() const {
 void StageGradients::prepare() {
   reducer_.reset();
   // All gradients exist when the first one is marked ready, so reduction can overlap only with the computation of other stages.
-  const ReducerOptions options{
-      .reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
+  ReducerOptions options{.reduction = Reduction::sum, .overlap = false, .parts = split_layers_, .device = reduced_by_replicas_[0].tensor.device()};
+  if (options.device.is_cpu()) options.sparse = sparse_;  // elsewhere the pass refuses them by name
   reducer_ = std::make_unique<Reducer>(replicas_, specs_of(reduced_by_replicas_), options);
 }
 
@@ -155,7 +159,7 @@ void StageGradients::reduce_replicas() {
   Reducer& all = *reducer_;
   all.begin();
   for (int64_t id = 0; id < all.size(); ++id) {
-    const at::Tensor& gradient = reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad();
+    const at::Tensor gradient = gradient_of(reduced_by_replicas_[static_cast<size_t>(id)].tensor);
     if (is_own(gradient)) {
       all.mark_ready(id, gradient);
     } else {
@@ -164,7 +168,7 @@ void StageGradients::reduce_replicas() {
   }
   all.wait();
   for (int64_t id = 0; id < all.size(); ++id) {
-    if (all.used(id)) reduced_by_replicas_[static_cast<size_t>(id)].tensor.mutable_grad() = all.gradient(id);
+    if (all.used(id)) set_gradient(reduced_by_replicas_[static_cast<size_t>(id)].tensor, all.gradient(id));
   }
 }
 
@@ -174,7 +178,7 @@ void StageGradients::reduce_tied() {
     const at::Tensor used = at::zeros({static_cast<int64_t>(group.parameters.size())}, at::kLong);
     std::vector<at::Tensor> gradients;
     for (size_t i = 0; i < group.parameters.size(); ++i) {
-      const at::Tensor& gradient = group.parameters[i].grad();
+      const at::Tensor gradient = gradient_of(group.parameters[i]);
       used[static_cast<int64_t>(i)] = is_own(gradient) ? 1 : 0;
       gradients.push_back(is_own(gradient) ? gradient : at::zeros_like(group.parameters[i]));
     }
@@ -182,7 +186,7 @@ void StageGradients::reduce_tied() {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (used[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
       allreduce(group.comm, gradients[i], ReduceOp::sum);
-      group.parameters[i].mutable_grad() = gradients[i];
+      set_gradient(group.parameters[i], gradients[i]);
     }
   }
 }

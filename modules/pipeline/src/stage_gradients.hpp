@@ -66,7 +66,8 @@ class StageGradients {
   std::vector<NamedTensor> trained_;
   std::vector<NamedTensor> reduced_by_replicas_;  // subset of `trained_`
   std::vector<TiedGroup> groups_;
-  ModelPartsList split_layers_;  // split layers of this stage
+  ModelPartsList split_layers_;      // split layers of this stage
+  std::vector<std::string> sparse_;  // names of parameters with sparse gradients
   std::unique_ptr<Reducer> reducer_;
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> buffers_before_;

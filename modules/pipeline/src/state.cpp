@@ -5,6 +5,7 @@
 #include <tw/mpi/revoke_on_exception.hpp>
 
 #include "impl.hpp"
+#include "sparse_parameters.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -49,7 +50,11 @@ std::vector<NamedShard> Pipeline::shards() const {
   return shards;
 }
 
-ModelTensors Pipeline::tensors() const { return model_tensors(*this); }
+ModelTensors Pipeline::tensors() const {
+  ModelTensors tensors = model_tensors(*this);
+  tensors.sparse = sparse_parameters_of(impl_->model_);
+  return tensors;
+}
 
 std::vector<OptimizedTensor> Pipeline::optimized_tensors() const {
   std::vector<OptimizedTensor> tensors;

@@ -7,6 +7,8 @@
 #include <tw/comm/typed_objects.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
+#include "sparse_parameters.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -16,7 +18,8 @@ struct Entry {
   std::string name = {};    // its name on this stage; empty: the stage has no such tensor
   std::string spec = {};    // without name
   std::string first = {};   // first name of the same tensor on this stage; empty for a buffer, which cannot be tied
-  static constexpr auto fields = std::tuple(&Entry::of_all, &Entry::name, &Entry::spec, &Entry::first);
+  bool is_sparse = false;   // whether its gradient is
+  static constexpr auto fields = std::tuple(&Entry::of_all, &Entry::name, &Entry::spec, &Entry::first, &Entry::is_sparse);
   bool operator==(const Entry&) const = default;
 };
 
@@ -24,11 +27,13 @@ std::vector<Entry> entries_of(const StageModel& model) {
   std::vector<Entry> entries;
   const auto spec = [](const at::Tensor& t) { return TensorSpec{"", t.sizes().vec(), t.scalar_type()}.describe(); };
   std::map<const c10::TensorImpl*, std::string> firsts;
+  const std::vector<std::string> sparse = sparse_parameters_of(model);
   for (const auto& p : model.module->named_parameters()) {
     const auto tie = model.tied.find(p.key());
     const std::string& first = firsts.emplace(p.value().unsafeGetTensorImpl(), p.key()).first->second;
-    entries.push_back(
-        {tie == model.tied.end() ? "" : tie->second, p.key(), spec(p.value()) + (p.value().requires_grad() ? ", trained" : ", not trained"), first});
+    entries.push_back({tie == model.tied.end() ? "" : tie->second, p.key(),
+                       spec(p.value()) + (p.value().requires_grad() ? ", trained" : ", not trained"), first,
+                       std::ranges::find(sparse, first) != sparse.end()});
   }
   for (const auto& [name, of_all] : model.tied) {
     if (!model.module->named_parameters().contains(name) && !model.module->named_buffers().contains(name)) entries.push_back({.of_all = of_all});
@@ -51,7 +56,7 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   std::map<std::string, int> homes;          // stages of untied names
   for (int stage = 0; stage < ranks.stages(); ++stage) {
     std::map<std::string, std::string> tensors;  // of this stage, by tie
-    for (const auto& [of_all, name, spec, first] : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) {
+    for (const auto& [of_all, name, spec, first, is_sparse] : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) {
       if (first.empty() && !name.empty()) continue;
       TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
@@ -59,6 +64,8 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
         TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': list it in StageModel::tied");
         continue;
       }
+      TW_EXPECTS(!is_sparse, "parameter '", of_all,
+                 "' has sparse gradients, but several stages use it, and these sum dense gradients only: make its ", "embedding with sparse(false)");
       const std::string& one = tensors.emplace(of_all, first).first->second;
       TW_EXPECTS(one == first, "stage ", stage, " ties '", one, "' and '", name, "' as '", of_all, "', but they are two tensors");
       const std::string& of_first = specs.emplace(of_all, spec).first->second;

@@ -20,7 +20,7 @@ struct Tie {
 
 /// All ties, in the order of their names. Collective. @param model this rank's stage
 /// @throws ContractError on every rank if replicas of a stage have different parameters or buffers, if a name is on several stages without being
-/// tied, or is tied on only one, and if two tensors of one stage are tied under one name
+/// tied, or is tied on only one, if two tensors of one stage are tied under one name, and if a tied parameter has sparse gradients
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model);
 
 }  // namespace tw::pipeline

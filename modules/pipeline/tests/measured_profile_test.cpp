@@ -3,6 +3,7 @@
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -270,6 +271,22 @@ TEST(ProfileCache, keepsTheProfileOfTheFirstProcessToFinish) {
     EXPECT_EQ(profile_from_json(content_of(file)), others);
     EXPECT_EQ(files_of(options.cache).size(), 1U) << "nothing half written is left";
   });
+}
+
+// In a folder that hosts share, another host's process may have the same id.
+TEST(ProfileCache, isWrittenWhileAnotherHostWrites) {
+  Subject subject;
+  const MeasureOptions options{.repetitions = 1, .cache = new_directory("hosts")};
+  const auto measure = [&] { (void)measured_profile(world(), subject.graph, subject.bind(), {subject.example}, options); };
+  measure();
+  fs::path file;
+  on_first([&] {
+    file = files_of(options.cache).at(0);
+    fs::remove(file);
+    fs::create_directory(file.string() + ".of_" + std::to_string(getpid()));  // in the way of a process of this id, were it not for its host
+  });
+  measure();
+  on_first([&] { EXPECT_TRUE(fs::exists(file)); });
 }
 
 TEST(ProfileCache, thatCannotBeWrittenIsNamedOnAllRanks) {

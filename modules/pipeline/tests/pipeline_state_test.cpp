@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint of one partition continues under another one without a difference; gradient norms cover the whole model.
+#include "message_of.hpp"
 #include "mpi_test.hpp"
 
 #include <torch/torch.h>
@@ -164,12 +165,47 @@ TEST(PipelineState, ClipsAsOneProcessDoes) {
       ours.run(x, t, squares);
       expected.run({x}, {t}, [](const Tensors& y, const Tensors& u) { return squares(y[0], u[0]); });
       const double norm = torch::nn::utils::clip_grad_norm_(expected.parameters(), max_norm);
+      if (replicas.size() > 1 && !ours.parameters().empty()) {
+        const std::string error = testing::message_of([&] { torch::nn::utils::clip_grad_norm_(ours.parameters(), max_norm); });
+        EXPECT_NE(error.find("clip by Pipeline::clip_grad_norm()"), std::string::npos) << error;
+      }
       EXPECT_NEAR(ours.clip_grad_norm(max_norm), norm, 1e-12 * std::max(1.0, norm));
       const auto theirs = expected.tensors();
       for (const auto& p : ours.named_parameters()) {
         // Sums in a different order; the norm's own error scales all gradients.
         EXPECT_LE((p.value().grad() - theirs[p.key()].grad()).abs().max().item<double>(), 1e-12 * std::max(1.0, norm)) << p.key();
       }
+    }
+  }
+}
+
+/// Looks up words in a table, whose gradients are rows.
+std::vector<BlockFactory> blocks_of_words() {
+  return {block([] { return torch::nn::Embedding(torch::nn::EmbeddingOptions(9, 6).sparse(true)); }), block([] { return torch::nn::Linear(6, 6); }),
+          block([] { return torch::nn::Tanh(); }), block([] { return torch::nn::Linear(6, 2); })};
+}
+
+// Also over two runs: the sum counts once.
+TEST(PipelineState, SumsSparseGradientsOfReplicas) {
+  for (const std::vector<int>& replicas : layouts(world().size())) {
+    const PipelineOptions options = options_of(replicas);
+    torch::manual_seed(1);
+    Reference expected(stages_of(blocks_of_words(), options), options);
+    for (const StageModel& stage : expected.stages()) stage.module->to(torch::kDouble);
+    torch::manual_seed(1);
+    Pipeline ours(world(), blocks_of_words(), options);
+    ours.to(torch::kDouble);
+    for (int run = 0; run < 2; ++run) {
+      torch::manual_seed(static_cast<uint64_t>(run));
+      const torch::Tensor words = torch::randint(9, {13}, torch::kLong);
+      const torch::Tensor targets = torch::randn({13, 2}, torch::kDouble);
+      ours.run(words, targets, squares);
+      expected.run({words}, {targets}, [](const Tensors& y, const Tensors& t) { return squares(y[0], t[0]); });
+    }
+    const auto theirs = expected.tensors();
+    for (const auto& p : ours.named_parameters()) {
+      EXPECT_EQ(p.value().grad().is_sparse(), p.key() == "0.weight");
+      EXPECT_LE((p.value().grad().to_dense() - theirs[p.key()].grad().to_dense()).abs().max().item<double>(), 1e-13) << p.key();
     }
   }
 }

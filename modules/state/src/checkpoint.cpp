@@ -12,6 +12,7 @@
 #include <tw/base/file.hpp>
 #include <utility>
 
+#include "boxes.hpp"
 #include "step_directory.hpp"
 
 namespace tw {
@@ -97,15 +98,24 @@ Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
   return {step, parse_index(read_file(index, max_index_bytes), index)};
 }
 
-at::Tensor Checkpoint::read(const std::string& name) const {
+const StoredTensor& Checkpoint::find(const std::string& name) const {
   const auto place = places_.find(name);
   TW_EXPECTS(place != places_.end(), directory_.string(), " holds no tensor ", name);
   const StoredTensor& found = index_.tensors[place->second];
   TW_EXPECTS(found.on_reshard != OnReshard::drop, name, " in ", directory_.string(),
              " was saved with OnReshard::drop: it belongs to the rank that saved it and cannot be read here");
-  const at::Tensor tensor = at::empty(found.spec.shape, at::TensorOptions().dtype(found.spec.dtype));
+  return found;
+}
+
+at::Tensor Checkpoint::read(const std::string& name) const { return read(name, whole_box(find(name).spec.shape)); }
+
+at::Tensor Checkpoint::read(const std::string& name, const Box& part) const {
+  const StoredTensor& found = find(name);
+  TW_EXPECTS(lies_in(part, found.spec.shape), name, " in ", directory_.string(), " has the shape ", shape_text(found.spec.shape),
+             ", which has no part ", part.describe());
+  const at::Tensor tensor = at::empty(part.lengths, at::TensorOptions().dtype(found.spec.dtype));
   const NamedShard shard = whole(found.spec.name, tensor, found.kind);
-  const ShardSpec spec{found.spec, {}, whole_box(found.spec.shape), found.kind, OnReshard::replicate};
+  const ShardSpec spec{found.spec, {}, part, found.kind, OnReshard::replicate};
   const auto plan = plan_load({found}, static_cast<int64_t>(index_.files.size()), {{spec}});
   const std::lock_guard lock(open_->mutex);
   open_->files.fill({shard}, plan.front());

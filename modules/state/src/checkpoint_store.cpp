@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -185,11 +186,13 @@ class CheckpointStore::Implementation {
 
   std::string metadata(int64_t step) const { return head_of(step).metadata; }
 
-  void remove_all() {
+  void remove_steps(int64_t begin, int64_t end) {
     wait();
     on_all_ranks(comm_, "removing old checkpoints", [&] {
       if (comm_.rank() != 0) return;
-      for (const int64_t step : list_steps(directory_)) remove_step(directory_, step);
+      for (const int64_t step : list_steps(directory_)) {
+        if (step >= begin && step < end) remove_step(directory_, step);
+      }
     });
   }
 
@@ -372,6 +375,9 @@ std::vector<std::string> CheckpointStore::names(int64_t step) const { return imp
 std::string CheckpointStore::metadata(int64_t step) const { return implementation_->metadata(step); }
 
 const at::Tensor& CheckpointStore::memory() const noexcept { return implementation_->staging(); }
-void CheckpointStore::remove_all() { implementation_->remove_all(); }
+
+void CheckpointStore::remove_steps(int64_t begin, int64_t end) { implementation_->remove_steps(begin, end); }
+
+void CheckpointStore::remove_all() { remove_steps(0, std::numeric_limits<int64_t>::max()); }
 
 }  // namespace tw

@@ -13,16 +13,13 @@
 #include <thread>
 #include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
+#include <tw/base/process.hpp>
 #include <tw/comm/agreement.hpp>
 
 namespace tw {
 namespace {
 
-std::string owner_here() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return concat("process ", ::getpid(), " on ", host.data());
-}
+std::string owner_here() { return concat("process ", ::getpid(), " on ", host_name()); }
 
 std::string owner_in(int fd) {
   std::array<char, 512> text{};

@@ -76,9 +76,40 @@ std::vector<std::string> listed_in(const std::string& metadata) {
   return names;
 }
 
-/// Reads `tensor`; a stack of layers as one tensor per layer, under the name that it has in a module with these layers.
-std::vector<NamedTensor> read_by_layer(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  return unstacked({tensor.spec.name, checkpoint.read(tensor.spec.name)}, tensor.layers);
+/// A tensor of an export: a stored tensor, or one layer of a stored stack, under the name that it has in a module with these layers.
+struct ExportedTensor {
+  TensorSpec spec;
+  const StoredTensor* stored;
+  int64_t layer = -1;  // -1: all of `stored`
+
+  bool is_buffer() const { return stored->kind == ShardKind::buffer; }
+  std::vector<std::string> aliases() const { return layer < 0 ? stored->aliases : std::vector<std::string>(); }
+};
+
+// The result refers to the checkpoint's index.
+std::vector<ExportedTensor> exported_tensors(const Checkpoint& checkpoint) {
+  std::vector<ExportedTensor> all;
+  for (const StoredTensor& tensor : checkpoint.index().tensors) {
+    if (!is_model(tensor)) continue;
+    if (tensor.layers.empty()) {
+      all.push_back({tensor.spec, &tensor});
+      continue;
+    }
+    const std::vector<int64_t>& shape = tensor.spec.shape;
+    for (int64_t layer = 0; layer < shape[0]; ++layer) {
+      all.push_back({{layer_name(tensor.layers, layer), {shape.begin() + 1, shape.end()}, tensor.spec.dtype}, &tensor, layer});
+    }
+  }
+  return all;
+}
+
+at::Tensor read_exported(const Checkpoint& checkpoint, const ExportedTensor& tensor) {
+  const TensorSpec& stored = tensor.stored->spec;
+  if (tensor.layer < 0) return checkpoint.read(stored.name);
+  Box part = whole_box(stored.shape);
+  part.offsets[0] = tensor.layer;
+  part.lengths[0] = 1;
+  return checkpoint.read(stored.name, part).select(0, 0);
 }
 
 // LibTorch's own writer reports neither file nor reason if the disk is full.
@@ -105,12 +136,10 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules) {
   expect_undamaged(checkpoint);
   Node root;
-  for (const StoredTensor& tensor : checkpoint.index().tensors) {
-    if (!is_model(tensor)) continue;
-    const std::vector<NamedTensor> read = read_by_layer(checkpoint, tensor);
-    for (const auto& [name, value] : read) add(root, name, value, tensor.kind == ShardKind::buffer);
-    if (!tensor.layers.empty()) continue;
-    for (const std::string& alias : tensor.aliases) add(root, alias, read.front().tensor, tensor.kind == ShardKind::buffer);
+  for (const ExportedTensor& tensor : exported_tensors(checkpoint)) {
+    const at::Tensor value = read_exported(checkpoint, tensor);
+    add(root, tensor.spec.name, value, tensor.is_buffer());
+    for (const std::string& alias : tensor.aliases()) add(root, alias, value, tensor.is_buffer());
   }
   for (const std::string& name : empty_submodules) root.child(name);
   root.fill_numbers();
@@ -119,17 +148,16 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
   replace_file(path, [&](const std::filesystem::path& partial) { write_archive(archive, partial); });
 }
 
-void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path, std::map<std::string, std::string> metadata) {
   expect_undamaged(checkpoint);
-  std::vector<NamedTensor> tensors;
-  std::map<std::string, std::string> metadata{{"format", "pt"}};
-  for (const StoredTensor& tensor : checkpoint.index().tensors) {
-    if (!is_model(tensor)) continue;
-    for (NamedTensor& each : read_by_layer(checkpoint, tensor)) tensors.push_back(std::move(each));
-    if (!tensor.layers.empty()) continue;
-    for (const std::string& alias : tensor.aliases) metadata[alias] = tensor.spec.name;
+  metadata.emplace("format", "pt");
+  const std::vector<ExportedTensor> tensors = exported_tensors(checkpoint);
+  std::vector<TensorSpec> specs;
+  for (const ExportedTensor& tensor : tensors) {
+    specs.push_back(tensor.spec);
+    for (const std::string& alias : tensor.aliases()) metadata[alias] = tensor.spec.name;
   }
-  write_safetensors(path, tensors, metadata);
+  write_safetensors(path, specs, [&](size_t index) { return read_exported(checkpoint, tensors[index]); }, metadata);
 }
 
 }  // namespace tw

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <tw/state.hpp>
+#include <tw/tensor/held_memory.hpp>
 
 namespace module_state_test {
 
@@ -232,6 +233,23 @@ TEST(Export, SplitsStacksIntoLayers) {
       EXPECT_TRUE(loaded->named_parameters()[each.key()].equal(each.value())) << each.key();
       EXPECT_TRUE(file.tensor(each.key()).equal(each.value())) << each.key();
     }
+  }
+  world().barrier();
+}
+
+TEST(Export, HoldsOneLayerAtATime) {
+  const fs::path folder = fresh_folder();
+  constexpr int64_t layers = 16;
+  torch::manual_seed(6);
+  NamedShard stack = tw::whole("weight", torch::randn({layers, 64, 64}), tw::ShardKind::parameter);
+  stack.layers = "{}.weight";
+  tw::CheckpointStore store(world(), folder, {.background = false});
+  store.save(1, {stack, tw::whole("bias", torch::randn({64, 64}), tw::ShardKind::buffer)}, "");
+  if (world().rank() == 0) {
+    const int64_t peak = tw::peak_bytes(c10::kCPU, [&] { tw::export_safetensors(tw::Checkpoint::open(folder), folder / "net.safetensors"); });
+    EXPECT_LE(peak, 64 * 64 * 4 + 1024);
+    const tw::SafetensorsFile file(folder / "net.safetensors");
+    for (int64_t layer = 0; layer < layers; ++layer) EXPECT_TRUE(file.tensor(tw::concat(layer, ".weight")).equal(stack.tensor[layer])) << layer;
   }
   world().barrier();
 }

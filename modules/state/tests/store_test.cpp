@@ -149,6 +149,9 @@ TEST(Store, TakesMeansOfSlices) {
   const auto same = slice(part, 0);
   (void)store.load(1, same);
   EXPECT_TRUE(same[0].tensor.eq(mine).all().item<bool>());
+  const tw::Checkpoint checkpoint = tw::Checkpoint::open(folder);
+  EXPECT_TRUE(checkpoint.read("mean", {{1, 1}, {1, 2}}).equal(checkpoint.read("mean").narrow(0, 1, 1).narrow(1, 1, 2)));
+  EXPECT_THROW((void)checkpoint.read("mean", {{1, 1}, {1, 3}}), tw::ContractError);
   // Columns 1 to 3 of all rows: no rank had these.
   const NamedShard other{"mean", {}, {2 * parts, 3}, torch::zeros({2 * parts, 2}), {0, 1}, ShardKind::parameter, OnReshard::shard};
   const std::vector<NamedShard> columns{other,
@@ -191,6 +194,15 @@ TEST(Store, KeepsTheLastOnesAndReplacesEqualSteps) {
   EXPECT_EQ(store.steps(), (std::vector<int64_t>{30, 40, 100'000'000'000}));
   EXPECT_FALSE(fs::exists(folder / "step_00000050.partial"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
+}
+
+TEST(Store, RemovesARangeOfSteps) {
+  CheckpointStore store(world(), fresh_folder(), {.keep = 10});
+  for (const int64_t step : {1, 2, 3, 4}) store.save(step, example(world(), step), "");
+  store.remove_steps(2, 4);  // also of a checkpoint in flight
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{1, 4}));
+  store.remove_steps(4, 4);
+  EXPECT_EQ(store.steps(), (std::vector<int64_t>{1, 4}));
 }
 
 TEST(Store, PollCommitsWithoutWaiting) {

@@ -25,17 +25,23 @@ std::pair<int64_t, int64_t> place_of(const SafetensorsEntry& entry) { return {en
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<at::Tensor> here;
-  for (const NamedTensor& each : tensors) here.push_back(on_cpu(each.tensor.detach(), concat("write_safetensors() of ", each.name)));
-  const SafetensorsPlan plan = plan_safetensors(specs_of(tensors), metadata);
-  std::vector<size_t> order(here.size());
+  write_safetensors(path, specs_of(tensors), [&](size_t index) { return tensors[index].tensor; }, metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
+                       const std::function<at::Tensor(size_t index)>& tensor, const std::map<std::string, std::string>& metadata) {
+  const SafetensorsPlan plan = plan_safetensors(tensors, metadata);
+  std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place_of(plan.entries[a]) < place_of(plan.entries[b]); });
   replace_file(path, [&](const std::filesystem::path& partial) {
     FileDescriptor file(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot be written");
     file.write(plan.header.data(), plan.header.size());
     for (const size_t i : order) {
-      const at::Tensor contiguous = here[i].contiguous().resolve_conj().resolve_neg();
+      const at::Tensor here = on_cpu(tensor(i).detach(), concat("write_safetensors() of ", tensors[i].name));
+      TW_EXPECTS(here.sizes() == tensors[i].shape && here.scalar_type() == tensors[i].dtype, "expected ", tensors[i].describe(), ", got ",
+                 dtype_name(here.scalar_type()), " ", shape_text(here.sizes().vec()));
+      const at::Tensor contiguous = here.contiguous().resolve_conj().resolve_neg();
       file.write(contiguous.const_data_ptr(), static_cast<size_t>(plan.entries[i].bytes));
     }
   });

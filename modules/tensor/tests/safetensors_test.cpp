@@ -78,6 +78,17 @@ TEST(Safetensors, RefusesWhatLiesElsewhereAndLeavesTheFile) {
   }
 }
 
+TEST(Safetensors, RefusesATensorThatIsNotTheOneItPlannedFor) {
+  std::filesystem::remove(file("planned"));
+  const std::vector<tw::TensorSpec> planned{{"w", {3}, torch::kFloat}};
+  const auto write = [&](const at::Tensor& tensor) { tw::write_safetensors(file("planned"), planned, [&](size_t) { return tensor; }); };
+  EXPECT_THROW(write(torch::ones({4})), tw::ContractError);
+  EXPECT_THROW(write(torch::ones({3}, torch::kInt)), tw::ContractError);
+  EXPECT_FALSE(std::filesystem::exists(file("planned")));
+  write(torch::ones({3}));
+  EXPECT_TRUE(tw::SafetensorsFile(file("planned")).tensor("w").equal(torch::ones({3})));
+}
+
 TEST(Safetensors, ReadsPartsOfATensor) {
   const auto whole = torch::arange(24, torch::kInt).reshape({2, 3, 4});
   tw::write_safetensors(file("parts"), {{"w", whole}});

@@ -17,7 +17,9 @@ uint64_t drawn() {
 
 }  // namespace
 
-SplitRandom::SplitRandom(const Communicator& comm) : seed_(drawn()) { generators_.seed(seed_, static_cast<uint64_t>(int{comm.rank()})); }
+SplitRandom::SplitRandom(const Communicator& comm) : seed_(drawn()), stream_(1 + static_cast<uint64_t>(int{comm.rank()})) {
+  generators_.seed(seed_, static_cast<uint64_t>(int{comm.rank()}));
+}
 
 SplitDropoutImpl::SplitDropoutImpl(const Communicator& comm, double p) : SplitModule(comm), p_(p) {
   TW_EXPECTS(p >= 0 && p <= 1, "the probability of dropout must be from 0 to 1, got ", p);

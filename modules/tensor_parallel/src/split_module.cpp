@@ -2,6 +2,7 @@
 #include <tw/tensor_parallel/split_module.hpp>
 
 #include <tw/base/contract.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/mpi/library.hpp>
 #include <tw/tensor/tensor_spec.hpp>
 
@@ -25,7 +26,9 @@ at::Tensor SplitModule::register_slice(const std::string& name, const at::Tensor
   const auto part = own_part(comm_, whole.size(dimension));
   slices_.push_back({name, whole.sizes().vec(), std::vector<int64_t>(static_cast<size_t>(whole.dim()), 0)});
   slices_.back().offsets[static_cast<size_t>(dimension)] = part.begin;
-  return register_parameter(name, whole.detach().narrow(dimension, part.begin, part.count()).clone(at::MemoryFormat::Contiguous));
+  const at::Tensor slice = register_parameter(name, whole.detach().narrow(dimension, part.begin, part.count()).clone(at::MemoryFormat::Contiguous));
+  if (comm_.size() > 1) guard_gradient(slice, "tw::clip_gradient_norm(module, max_norm)");
+  return slice;
 }
 
 std::vector<NamedShard> SplitModule::shards(const std::string& prefix) const {

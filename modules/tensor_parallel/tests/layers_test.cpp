@@ -272,4 +272,29 @@ TW_TEST_ON(Layers, RefuseRanksThatDiffer, {.least = 2}) {
   world().barrier();
 }
 
+/// A user's own model, which names no module.
+class Bare : public tw::TrainableModel {
+ public:
+  explicit Bare(NetPointer of) : net_(std::move(of)) {}
+  tw::ModelTensors tensors() const override { return tw::model_tensors(*net_); }
+  at::Tensor forward(const at::Tensor& inputs) override { return net_->run(inputs); }
+
+ private:
+  NetPointer net_;
+};
+
+// Ranks that wait along `tensor` are released by these communicators.
+TEST(SplitModel, KnowsTheSplitLayersOfAModelWithoutAModule) {
+  torch::manual_seed(4);
+  const NetPointer net = make<MlpNet>(ColumnParallelLinear(world(), 4, 6), RowParallelLinear(world(), 6, 2));
+  const auto model = split_model(net, std::make_shared<Bare>(net));
+  std::vector<std::string> names;
+  model->for_each_layer([&](const std::string& name, const torch::nn::Module& /*layer*/) { names.push_back(name); });
+  EXPECT_EQ(names, (std::vector<std::string>{"", "first", "second"}));
+  EXPECT_EQ(model->communicators().size(), 2U);
+  for (const tw::Communicator* each : model->communicators()) EXPECT_EQ(each->state(), world().state());
+  const auto inner = tw::whole_model(net, [net](const at::Tensor& x) { return net->run(x); });
+  EXPECT_EQ(split_model(net, inner)->communicators(), inner->communicators()) << "which knows them all";
+}
+
 }  // namespace layers_test

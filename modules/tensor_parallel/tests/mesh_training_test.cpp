@@ -155,6 +155,33 @@ TEST(MeshTraining, GradientsAreClippedByOneNorm) {
   }
 }
 
+// Alone, and below a DataParallel, whose reduced gradients replace those of the backward pass.
+TEST(MeshTraining, RefusesToCombineTheGradientsOfSlices) {
+  for (const bool replicated : {false, true}) {
+    const tw::Mesh mesh(world(), {{"data", replicated && world().size() % 2 == 0 ? 2 : 1}, {"tensor", -1}});
+    if (mesh["tensor"].size() == 1) continue;
+    SCOPED_TRACE(mesh.shape().describe());
+    torch::nn::Sequential net = split_over(mesh["tensor"]);
+    std::optional<tw::DataParallel> parallel;
+    if (replicated) parallel.emplace(mesh["data"], *net, tw::DataParallelOptions{.reduction = tw::Reduction::mean});
+    const auto error_of = [&](const std::function<void()>& call) {
+      net->zero_grad();
+      if (parallel) {
+        const auto held = parallel->no_sync();
+        samples_of(0, mesh).of(mesh).loss(net).backward();
+      }
+      samples_of(0, mesh).of(mesh).loss(net).backward();
+      return tw::testing::message_of(call);
+    };
+    const std::string clipping = error_of([&] { torch::nn::utils::clip_grad_norm_(net->parameters(), 0.1); });
+    EXPECT_NE(clipping.find("clip by tw::clip_gradient_norm(module, max_norm)"), std::string::npos) << clipping;
+    torch::optim::LBFGS lbfgs(net->parameters());
+    const std::string combining = error_of([&] { lbfgs.step([] { return torch::zeros({}); }); });
+    EXPECT_NE(combining.find("(LBFGS)"), std::string::npos) << combining;
+    EXPECT_GT(tw::clip_gradient_norm(*net, 0.1), 0);
+  }
+}
+
 // In a ring between hosts, the order in which an element is summed depends on the part of the bucket that contains it. The split layers have odd
 // sizes. The first layer crosses a border between two parts among three hosts. Its elements therefore lie in a different part on each rank of the
 // tensor axis.

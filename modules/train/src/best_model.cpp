@@ -1,78 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "best_model.hpp"
 
-#include <cmath>
-#include <map>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
 #include <tw/base/concat.hpp>
+#include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
-#include <tw/tensor/safetensors.hpp>
+#include <tw/state/checkpoint.hpp>
+#include <tw/state/export.hpp>
+#include <utility>
+
+#include "logged_failure.hpp"
+#include "model_shards.hpp"
 
 namespace tw::train {
 namespace {
 
-void remove_file(const std::filesystem::path& path) {
-  std::error_code code;
-  if (!std::filesystem::remove(path, code) && code) log_warning(path.string(), " of an earlier run cannot be removed: ", code.message());
+constexpr int64_t after_all_steps = std::numeric_limits<int64_t>::max();
+constexpr const char* without_model = "training continues without this best model";
+
+/// The part of a run's progress that belongs to its best model.
+Progress of_best_model(const Progress& run, const Model& model) {
+  Progress progress;
+  progress.epoch = run.epoch;
+  progress.step = run.step;
+  progress.global_batch = run.global_batch;
+  progress.seed = run.seed;
+  progress.data = run.data;
+  progress.best_epoch = run.best_epoch;
+  progress.best = run.best;
+  progress.watch = run.watch;
+  progress.optimizer = run.optimizer;
+  progress.validation = run.validation;
+  progress.empty_submodules = model.empty_submodules;
+  return progress;
 }
 
 }  // namespace
 
-BestModel::BestModel(const Model& model, const Objective& objective, const Options& options)
-    : model_(model), objective_(objective), options_(options) {}
-
-bool BestModel::larger_is_better() const {
-  for (const Metric& metric : objective_.metrics) {
-    if (metric.name == options_.early_stopping.watch) return metric.larger_is_better;
-  }
-  return false;
+// The store keeps all models: which of them are out of date depends on the run's checkpoints.
+BestModel::BestModel(const Ranks& ranks, const Model& model, const Options& options)
+    : ranks_(ranks),
+      model_(model),
+      export_(absolute_path(options.folder() / "best.safetensors")),
+      store_(ranks.all, options.folder() / "best", {.keep = std::numeric_limits<int64_t>::max()}) {
+  if (ranks_.all.rank() != 0) return;
+  for (const std::string& failure : remove_partials_of(export_)) log_warning("a partial file of an earlier run cannot be removed: ", failure);
 }
 
-bool BestModel::judge(const EpochReport& report, Progress& progress) const {
-  const EarlyStopping& rule = options_.early_stopping;
-  const double value = figure(report.validation, rule.watch);
-  const double gain = larger_is_better() ? value - progress.best : progress.best - value;
-  if (!std::isfinite(value) || (progress.best_epoch > 0 && !(gain > rule.min_delta))) {
-    ++progress.waited;
-    return false;
-  }
-  progress.watch = rule.watch;
-  progress.best = value;
-  progress.best_epoch = report.epoch;
-  progress.waited = 0;
-  return true;
+void BestModel::keep(const Progress& progress, const Strategy& strategy, std::optional<int64_t> checkpoint) {
+  const at::NoGradGuard no_grad;
+  settle();
+  remove_outdated(checkpoint);
+  remove_export();  // it is not the best one any more
+  store_.save(progress.step, with_aliases(strategy.exported_shards(), model_), to_json(of_best_model(progress, model_)));
 }
 
-std::string BestModel::begin_another_watch(Progress& progress) const {
-  const std::string& now = options_.early_stopping.watch;
-  if (progress.best_epoch == 0 || progress.watch.empty() || progress.watch == now) return "";
-  const std::string line = concat("early_stopping.watch is ", now, " now, and was ", progress.watch,
-                                  " before: the best model is chosen among the evaluations from now on");
-  progress.best = 0;
-  progress.best_epoch = progress.waited = 0;
-  return line;
+void BestModel::poll() {
+  log_failure(ranks_.all, without_model, [&] { store_.poll(); });
 }
 
-std::string BestModel::why_out_of_patience(const Progress& progress) const {
-  const EarlyStopping& rule = options_.early_stopping;
-  if (rule.patience == 0 || progress.waited < rule.patience) return "";
-  return concat(rule.watch, " has not improved for ", progress.waited, " evaluations");
+void BestModel::settle() {
+  log_failure(ranks_.all, without_model, [&] { store_.wait(); });
 }
 
-void BestModel::keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const {
-  std::map<std::string, std::string> metadata{{"epoch", std::to_string(progress.best_epoch)}, {options_.early_stopping.watch, concat(progress.best)}};
-  metadata.insert(model_.aliases.begin(), model_.aliases.end());  // like export_safetensors()
+void BestModel::resume(Progress& progress) {
+  const std::vector<int64_t> before = store_.steps();
+  store_.remove_steps(progress.step + 1, after_all_steps);
+  const std::optional<int64_t> step = store_.newest_valid();
+  if (!before.empty() && before.back() != step) remove_export();
+  if (!step) return;
+  store_.remove_steps(*step + 1, after_all_steps);  // damaged ones
+  const Progress then = progress_from_json(store_.metadata(*step));
+  progress.best = then.best;
+  progress.best_epoch = then.best_epoch;
+  progress.watch = then.watch;
+}
+
+void BestModel::finish(std::optional<int64_t> checkpoint) {
+  settle();
+  remove_outdated(checkpoint);
+  if (ranks_.all.rank() == 0) export_best();
+}
+
+void BestModel::remove_all() {
+  settle();
+  store_.remove_all();
+  remove_export();
+}
+
+void BestModel::remove_outdated(std::optional<int64_t> checkpoint) {
+  log_failure(ranks_.all, "training continues", [&] {
+    const std::vector<int64_t> steps = store_.steps();
+    if (steps.empty()) return;
+    const int64_t newest = steps.back();
+    const auto later = std::ranges::upper_bound(steps, checkpoint.value_or(-1));
+    const int64_t remembered = later == steps.begin() ? newest : *std::prev(later);
+    store_.remove_steps(0, remembered);
+    store_.remove_steps(remembered + 1, newest);
+  });
+}
+
+void BestModel::export_best() const {
   try {
-    write_safetensors(path(), tensors, metadata);
+    if (std::filesystem::exists(export_) || std::filesystem::is_empty(store_.directory())) return;
+    const Checkpoint best = Checkpoint::open(store_.directory());
+    const Progress progress = progress_from_json(best.index().metadata);
+    export_safetensors(best, export_, {{"epoch", std::to_string(progress.best_epoch)}, {progress.watch, concat(progress.best)}});
   } catch (const std::exception& error) {
-    log_error("the best model was not saved: ", error.what(), "; training continues");
+    log_error("the best model was not exported: ", error.what(), "; it is in ", store_.directory().string());
   }
 }
 
-void BestModel::forget() const { remove_file(path()); }
-
-void BestModel::remove_partial() const {
-  for (const std::string& failure : remove_partials_of(path())) log_warning("a partial file of an earlier run cannot be removed: ", failure);
+void BestModel::remove_export() const {
+  if (ranks_.all.rank() != 0) return;
+  std::error_code code;
+  if (!std::filesystem::remove(export_, code) && code) log_warning(export_.string(), " of an earlier run cannot be removed: ", code.message());
 }
 
 }  // namespace tw::train

@@ -1,41 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <tw/state/checkpoint_store.hpp>
 #include <tw/train/model.hpp>
-#include <tw/train/objective.hpp>
 #include <tw/train/options.hpp>
-#include <tw/train/report.hpp>
 
 #include "progress.hpp"
+#include "ranks.hpp"
+#include "strategy.hpp"
 
 namespace tw::train {
 
-/// Tracks the best evaluation, by the figure that early stopping watches, and keeps its model in a file. Local.
+/// The models of the best evaluations, in a run's folder:
+///
+///     best/step_00000042/    a checkpoint of the parameters and buffers after step 42; its metadata names epoch and figure
+///     best.safetensors       an export of the best one, written when the run ends
+///
+/// A killed run resumes from a checkpoint of the run. The best model that this checkpoint remembers must be there:
+///   a. keep() begins to write a model after its evaluation. Earlier models stay.
+///   b. settle() returns when the model is complete. The run calls it before it saves a checkpoint, which remembers the model.
+///   c. keep() and finish() remove models that are out of date: neither the newest one, nor the one that the newest checkpoint remembers.
+///   d. resume() removes models of later steps, whose evaluations the run repeats. The newest of the others counts as the best.
+/// So there are at most three models while a run trains, and one or two at its end.
+///
+/// If a model cannot be written, an error is logged and training continues.
 class BestModel {
  public:
-  /// Borrows all arguments.
-  BestModel(const Model& model, const Objective& objective, const Options& options);
+  /// Removes partial files left by a killed run. Collective. Borrows all arguments.
+  BestModel(const Ranks& ranks, const Model& model, const Options& options);
 
-  /// Whether the evaluation in `report` is the best so far; records it in `progress`.
-  bool judge(const EpochReport& report, Progress& progress) const;
-  /// Forgets the best evaluation if it was judged by another figure. @return a message about that, or ""
-  std::string begin_another_watch(Progress& progress) const;
-  /// Why the run should end: too many evaluations without improvement. Empty: it should continue.
-  std::string why_out_of_patience(const Progress& progress) const;
-  /// Writes the model. @param tensors all parameters and buffers. Errors are logged; training continues.
-  void keep(const Progress& progress, const std::vector<NamedTensor>& tensors) const;
-  /// Removes the file of an earlier run.
-  void forget() const;
-  /// Removes a partial file left by a killed run.
-  void remove_partial() const;
+  /// Copies the model now; it is written while training continues. Collective. Replicas must have met. @param checkpoint step of the newest complete
+  /// checkpoint of the run, if there is one
+  void keep(const Progress& progress, const Strategy& strategy, std::optional<int64_t> checkpoint);
+  /// Call on all ranks in every step: advances writing.
+  void poll();
+  /// Waits until the model in progress is written or its failure is logged. Collective.
+  void settle();
+  /// Continues from a checkpoint of the run. Collective. @param progress of that checkpoint; gets the best evaluation whose model is there
+  void resume(Progress& progress);
+  /// Waits until the model in progress is written, and exports the best one if that has not been done. Collective. @param checkpoint as for keep()
+  void finish(std::optional<int64_t> checkpoint);
+  /// Removes all models, and the export. Collective.
+  void remove_all();
+  /// See CheckpointStore::memory().
+  const at::Tensor& memory() const { return store_.memory(); }
 
  private:
-  std::filesystem::path path() const { return options_.folder() / "best.safetensors"; }
-  bool larger_is_better() const;
+  void remove_outdated(std::optional<int64_t> checkpoint);
+  void export_best() const;
+  void remove_export() const;
 
+  Ranks ranks_;
   const Model& model_;
-  const Objective& objective_;
-  const Options& options_;
+  std::filesystem::path export_;
+  CheckpointStore store_;
 };
 
 }  // namespace tw::train

@@ -60,7 +60,7 @@ std::string shown(const std::filesystem::path& path) {
 std::string files_of(const Options& options) {
   const bool keeps = options.checkpoint.every_epochs > 0 || options.checkpoint.every_steps > 0;  // otherwise existing files are an earlier run's
   std::string names;
-  for (const char* name : {"metrics.jsonl", "metrics.csv", "checkpoints", "best.safetensors"}) {
+  for (const char* name : {"metrics.jsonl", "metrics.csv", "checkpoints", "best", "best.safetensors"}) {
     std::error_code code;
     const std::filesystem::path path = options.folder() / name;
     const bool metrics = std::string_view(name).starts_with("metrics");

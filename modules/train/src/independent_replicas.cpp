@@ -10,13 +10,14 @@
 
 namespace tw::train {
 
-IndependentReplicas::IndependentReplicas(const StrategySetup& setup) : ranks_(setup.ranks), part_(setup, /*meets=*/false) {}
+IndependentReplicas::IndependentReplicas(const StrategySetup& setup)
+    : ranks_(setup.ranks), group_(setup.ranks, setup.replicas.ranks_per_group), part_(setup, group_.data()) {}
 
 void IndependentReplicas::zero_grad() { part_.zero_grad(); }
 
-// Weights the pass so that the mean over the replicas' gradients is the gradient of the mean over all samples.
+// Weights the pass so that the mean over the groups' gradients is the gradient of the mean over all samples.
 void IndependentReplicas::accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) {
-  (void)pass_and_sum(part_.sums(), share, [&] { pass(share.weight * ranks_.data.size()); });
+  (void)pass_and_sum(part_.sums(), share, [&] { pass(share.weight * group_.count()); });
 }
 
 void IndependentReplicas::raise(Signal word) {
@@ -29,7 +30,7 @@ Outcome IndependentReplicas::outcome(double loss_scale) {
   auto* const values = flags.mutable_data_ptr<int32_t>();
   values[0] = std::exchange(non_finite_, false) ? 1 : 0;
   values[1] = part_.gradients_finite() ? 0 : 1;
-  if (ranks_.replica != nullptr) allreduce(*ranks_.replica, flags, ReduceOp::max);
+  if (group_.all() != nullptr) allreduce(*group_.all(), flags, ReduceOp::max);
   return outcome_of(values[0] != 0, values[1] == 0, false, loss_scale);
 }
 

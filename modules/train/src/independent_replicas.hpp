@@ -2,16 +2,18 @@
 #pragma once
 #include <array>
 
+#include "replica_group.hpp"
 #include "trained_part.hpp"
 
 namespace tw::train {
 
-/// Replicas of the model train independently, and meet when the strategy decides. The ranks that hold a replica together make each update alike.
+/// Groups of ranks train independently, and meet when the strategy decides. The ranks of a group make each update together.
 class IndependentReplicas : public Strategy {
  public:
   explicit IndependentReplicas(const StrategySetup& setup);
 
   bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
+  const Communicator* summing_ranks() const override { return group_.samples(); }
   void zero_grad() override;
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
   void raise(Signal word) override;
@@ -24,7 +26,7 @@ class IndependentReplicas : public Strategy {
   void prepare(const std::vector<std::string>& names) override { part_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { part_.apply(shards); }
   void account(KnownMemory& known) const override;
-  std::optional<std::vector<NamedTensor>> whole_tensors() override { return part_.whole_tensors(); }
+  std::vector<NamedShard> exported_shards() const override { return part_.exported_shards(); }
 
  protected:
   /// Called after this rank's optimizer step. @return whether the ranks have met
@@ -40,11 +42,12 @@ class IndependentReplicas : public Strategy {
   const TrainedPart& part() const noexcept { return part_; }
 
  private:
-  /// The outcome of this replica's update. Collective over the ranks that hold it.
+  /// The outcome of this group's update. Collective over the group.
   Outcome outcome(double loss_scale);
   Outcome exchange_signals();
 
   const Ranks& ranks_;
+  ReplicaGroup group_;
   TrainedPart part_;
   std::array<int32_t, 2> raised_{};  // signals raised since the ranks last met
   bool non_finite_ = false;          // signalled in this update

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
-#include <ranges>
 #include <tw/base/clock.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
@@ -11,8 +9,8 @@
 namespace tw {
 
 template <>
-struct Fields<train::MemoryPeak> {
-  static constexpr auto all = std::tuple(&train::MemoryPeak::held, &train::MemoryPeak::during, &train::MemoryPeak::step);
+struct Fields<MemoryPeak> {
+  static constexpr auto all = std::tuple(&MemoryPeak::held, &MemoryPeak::during, &MemoryPeak::step);
 };
 template <>
 struct Fields<train::StepMemory::Moment> {
@@ -27,19 +25,6 @@ struct Fields<train::StepMemory> {
 }  // namespace tw
 
 namespace tw::train {
-
-const char* name_of(MemoryUse use) {
-  switch (use) {
-    case MemoryUse::parameters: return "parameters";
-    case MemoryUse::gradients: return "gradients";
-    case MemoryUse::optimizer: return "optimizer";
-    case MemoryUse::buffers: return "buffers";
-    case MemoryUse::activations: break;
-  }
-  return "activations";
-}
-
-int64_t MemoryByUse::together() const noexcept { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 std::vector<MemoryPeak> peaks_of_ranks(const Communicator& comm, const MemoryPeak& mine) { return allgather_objects(comm, mine); }
 
@@ -56,10 +41,8 @@ int worst_rank(const std::vector<MemoryPeak>& by_rank) {
 
 std::string memory_text(const std::vector<MemoryPeak>& by_rank) {
   const auto worst = by_rank.begin() + worst_rank(by_rank);
-  const auto mib = [](int64_t bytes) { return fixed_text(static_cast<double>(bytes) / (1 << 20), 1); };
-  const auto use_text = [&](size_t use) { return concat(name_of(static_cast<MemoryUse>(use)), ' ', mib(worst->held.bytes[use])); };
-  return concat("at most ", mib(worst->held.together()), " MiB, on rank ", worst_rank(by_rank), " (", worst->during,
-                "): ", joined(std::views::iota(size_t{0}, memory_uses), ", ", use_text));
+  return concat("at most ", fixed_text(static_cast<double>(worst->held.together()) / (1 << 20), 1), " MiB, on rank ", worst_rank(by_rank), " (",
+                worst->during, "): ", worst->held.describe());
 }
 
 }  // namespace tw::train

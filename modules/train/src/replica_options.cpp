@@ -17,7 +17,7 @@ void visit(ReplicaOptions& options, OptionVisitor& visitor) {
       {"downpour", ServerAlgorithm::downpour}, {"easgd", ServerAlgorithm::easgd}, {"eamsgd", ServerAlgorithm::eamsgd}, {"ssp", ServerAlgorithm::ssp}};
   const Condition top_k{"replicas.compression", {"top_k"}};
   const Condition power_sgd{"replicas.compression", {"power_sgd"}};
-  const Condition in_periods{"replicas.meet", {"local_sgd", "diloco", "parameter_server"}};
+  const Condition seldom{"replicas.meet", {"local_sgd", "diloco", "parameter_server"}};
   const Condition diloco{"replicas.meet", {"diloco"}};
   const Condition servers{"replicas.meet", {"parameter_server"}};
   visitor.field("meet", options.meet, meetings, {.meaning = "how replicas along `mesh.data` train one model"});
@@ -26,10 +26,14 @@ void visit(ReplicaOptions& options, OptionVisitor& visitor) {
   visitor.field("top_k_fraction", options.top_k_fraction, {.least = 0, .most = 1, .excludes_least = true},
                 {.meaning = "share of the elements of a gradient that is sent", .applies_if = {top_k}});
   visitor.field("power_sgd_rank", options.power_sgd_rank, at_least(1), {.meaning = "rank of the matrices that are sent", .applies_if = {power_sgd}});
+  visitor.field("ranks_per_group", options.ranks_per_group, at_least(1),
+                {.meaning = "consecutive ranks along `mesh.data` that sum gradients in every step, and meet the others as one replica",
+                 .unit = "ranks",
+                 .applies_if = {seldom}});
   visitor.field("period", options.period, at_least(1),
                 {.meaning = "steps between two averages or exchanges, which also happen at the end of each epoch",
                  .unit = "steps",
-                 .applies_if = {in_periods, {"replicas.algorithm", {"downpour", "easgd", "eamsgd"}}}});
+                 .applies_if = {seldom, {"replicas.algorithm", {"downpour", "easgd", "eamsgd"}}}});
   visitor.field("outer_lr", options.outer_learning_rate, {.least = 0, .excludes_least = true},
                 {.meaning = "learning rate of the outer step", .applies_if = {diloco}});
   visitor.field("outer_momentum", options.outer_momentum, {.least = 0, .most = 1, .excludes_most = true},

@@ -56,8 +56,8 @@ Trainer::Run::Run(Mesh mesh, Model model, torch::optim::Optimizer& optimizer, Ob
   progress_.optimizer = c10::demangle(typeid(optimizer).name());
   if (keeps_checkpoints()) {
     lock_.emplace(ranks_.all, options_.folder());
-    if (ranks_.all.rank() == 0) best_.remove_partial();
     snapshots_.emplace(ranks_, model_, options_);
+    best_model_.emplace(ranks_, model_, options_);
     const std::string identity = on_all_ranks(ranks_.all, "reading the data's content",
                                               [&] { return ranks_.all.rank() == 0 ? identity_of(train_, test_, validation_) : std::string(); });
     progress_.data = broadcast_string(ranks_.all, identity, Rank(0));
@@ -173,7 +173,7 @@ void Trainer::Run::begin() {
     earlier_.reset();
   } else if (snapshots_) {
     snapshots_->remove_all();
-    if (ranks_.all.rank() == 0) best_.forget();
+    best_model_->remove_all();
   }
   if (begin_after_ > 0) {
     progress_.epoch = begin_after_ + 1;
@@ -185,6 +185,7 @@ void Trainer::Run::begin() {
 void Trainer::Run::resume() {
   const Progress now = progress_;
   progress_ = snapshots_->restore(earlier_->step, *strategy_);
+  best_model_->resume(progress_);
   progress_.finished = false;
   progress_.data = now.data;
   progress_.optimizer = now.optimizer;
@@ -224,12 +225,16 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
       if (!unwritten) unwritten = std::current_exception();
     }
   };
-  const bool saves = snapshots_ && !diverged_ && trained_samples_ > 0;
+  const auto write_files = [&] {
+    if (!snapshots_) return;
+    if (!diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+    attempt([&] { snapshots_->finish(); });
+    watch_memory("checkpoint");
+    best_model_->finish(snapshots_->last_step());
+    count_memory();
+  };
   if (is_to_be_tested()) {
-    if (saves) {  // save first: the evaluation may fail, e.g. on unreadable samples
-      attempt([&] { save(); });
-      attempt([&] { snapshots_->finish(); });
-    }
+    write_files();  // first: the evaluation may fail, e.g. on unreadable samples
     progress_.test = evaluate(test_);
   }
   Summary summary{.ranks = ranks_.all.size(),
@@ -249,8 +254,7 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
                   .train_time = train_time_};
   summary.finished = progress_.finished;
   if (trained_samples_ > 0) count_into(summary);
-  if (saves) attempt([&] { save(); });
-  if (snapshots_) attempt([&] { snapshots_->finish(); });
+  write_files();
   if (tracing()) attempt([&] { timeline_.write(ranks_.all); });
   if (trained_samples_ > 0) summary.memory = peaks_of_ranks(ranks_.all, memory_->peak());
   if (tracing() && trained_samples_ > 0)
@@ -288,7 +292,10 @@ void Trainer::Run::count_memory() {
   KnownMemory known;
   strategy_->account(known);
   for (const NamedTensor& each : model_.buffers) known.add(MemoryUse::buffers, each.tensor);
-  if (snapshots_) known.add(MemoryUse::buffers, snapshots_->memory());
+  if (snapshots_) {
+    known.add(MemoryUse::buffers, snapshots_->memory());
+    known.add(MemoryUse::buffers, best_model_->memory());
+  }
   memory_->end(progress_.step, known);
   if (!tracing()) return;
   for (const MemorySample& sample : memory_->samples()) timeline_.add(sample);

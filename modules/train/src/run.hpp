@@ -9,11 +9,12 @@
 #include <tw/data/loader.hpp>
 #include <tw/data_parallel/split_draws_check.hpp>
 #include <tw/state/directory_lock.hpp>
-#include <tw/train/memory_account.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <tw/train/timeline.hpp>
 #include <tw/train/trainer.hpp>
 #include <vector>
 
+#include "best_evaluation.hpp"
 #include "best_model.hpp"
 #include "learning_rates.hpp"
 #include "loss_scaling.hpp"
@@ -116,9 +117,10 @@ class Trainer::Run {
   const Dataset* validation_;         // null: none
   PlaceholderDataset rows_of_train_;  // for ranks that read no samples
   Options options_;
-  BestModel best_{model_, objective_, options_};
+  BestEvaluation best_{objective_, options_};
   std::optional<DirectoryLock> lock_;
   std::optional<Snapshots> snapshots_;
+  std::optional<BestModel> best_model_;  // if there are snapshots
   LossScaling scaling_;
   Progress progress_;
   std::optional<Progress> earlier_;  // progress of the run that is yet to be resumed

@@ -16,7 +16,10 @@ void Trainer::Run::train_epoch() {
   const int64_t samples_before = progress_.consumed;
   while (progress_.consumed < state_->epoch_samples && !stopped()) {
     update();
-    if (snapshots_) snapshots_->poll();
+    if (snapshots_) {
+      snapshots_->poll();
+      best_model_->poll();
+    }
     const int64_t every = options_.checkpoint.every_steps;
     const bool epoch_ends = progress_.consumed >= state_->epoch_samples;
     if (!stopped() && !epoch_ends && every > 0 && progress_.step % every == 0) save();
@@ -72,18 +75,11 @@ Figures Trainer::Run::evaluate(const Dataset& dataset) {
   });
 }
 
-// Without whole_tensors(), the ranks of the first model along the data axis assemble it.
 void Trainer::Run::keep_best() {
   watch_memory("checkpoint");
-  const auto whole = strategy_->whole_tensors();
+  snapshots_->settle();  // its last step is then the one from which a killed run would resume
+  best_model_->keep(progress_, *strategy_, snapshots_->last_step());
   count_memory();
-  if (whole) {
-    if (ranks_.all.rank() == 0) best_.keep(progress_, *whole);
-    return;
-  }
-  if (ranks_.samples.rank() != 0) return;
-  const std::vector<NamedTensor> tensors = ranks_.parts != nullptr ? model_.trained->whole_on_root(*ranks_.parts) : model_.all_tensors();
-  if (ranks_.all.rank() == 0) best_.keep(progress_, tensors);
 }
 
 void Trainer::Run::stop_out_of_patience() {
@@ -97,6 +93,7 @@ void Trainer::Run::save() {
   const auto begin = std::chrono::steady_clock::now();
   watch_memory("checkpoint");
   rates_->keep_in(progress_);
+  best_model_->settle();
   snapshots_->save(progress_, loss_, scaling_, *strategy_);
   count_memory();
   span("checkpoint", begin);

@@ -28,9 +28,9 @@ namespace {
 
 constexpr int64_t max_restores = 3;
 
-// Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that.
+// Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that. @param in_hook whether a hook runs
 template <class Pass, class Where>
-void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass) {
+void run_on(int64_t samples, int64_t usual, const bool& in_hook, const Where& where, const Pass& pass) {
   const auto explained = [&](const std::string& what) {
     return Error(concat(where(), ", where it usually has ", usual, ": ", what,
                         "\nIf the model cannot train on this few samples, skip an epoch's last ",
@@ -42,12 +42,12 @@ void run_on(int64_t samples, int64_t usual, const Where& where, const Pass& pass
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    if (few) throw explained(error.what_without_backtrace());
+    if (few && !in_hook) throw explained(error.what_without_backtrace());
     throw;
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {  // from the TorchScript interpreter
-    if (few) throw explained(error.what());
+    if (few && !in_hook) throw explained(error.what());
     throw;
   }
 }
@@ -174,11 +174,7 @@ double Trainer::Run::weigh(std::vector<Pass>& passes, int64_t samples) {
     rows += static_cast<double>(passes[i].batch.size());
   }
   std::vector<double> sums{counted, rows};  // over the ranks whose gradients are summed
-  if (options_.replicas.meet == Meeting::every_step) {
-    sums = sum_over_ranks(ranks_.samples, std::move(sums));
-  } else if (ranks_.shard != nullptr) {
-    sums = sum_over_ranks(*ranks_.shard, std::move(sums));
-  }
+  if (const Communicator* ranks = strategy_->summing_ranks()) sums = sum_over_ranks(*ranks, std::move(sums));
   if (sums[0] == 0) return 1;  // no target counts: all passes weigh 0
   // Replicas that meet rarely weigh only a part of the rows; when they meet, their means count by rows.
   const double weight_of_a_row = sums[0] / sums[1];
@@ -193,6 +189,7 @@ void Trainer::Run::backward(Pass pass, double weight) {
   state_->batch = std::move(pass.batch);
   const int64_t here = state_->batch.size();
   torch::manual_seed(pass.seed);
+  bool in_hook = false;
   // Between forward and backward pass, or after both: a signal raised here travels with the gradients.
   const auto on_loss = [&](const at::Tensor& outputs, at::Tensor& loss) {
     state_->outputs = outputs;
@@ -203,7 +200,9 @@ void Trainer::Run::backward(Pass pass, double weight) {
     begin = span("forward", begin);
     memory_->phase("backward");
     const at::Tensor made = state_->loss;
-    notify(&Hook::on_forward);
+    in_hook = true;
+    split_draws_.leave_out([&] { notify(&Hook::on_forward); });
+    in_hook = false;
     TW_EXPECTS(state_->loss.is_same(made) || model_.trained->makes_one_backward_pass(),
                "a hook has replaced State::loss, but this model has already made its backward passes: change Objective::loss instead");
     loss = known ? state_->loss : poison_if_non_finite(state_->loss);
@@ -226,7 +225,7 @@ void Trainer::Run::backward(Pass pass, double weight) {
       model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss});
     };
     const bool is_split = ranks_.slices != nullptr && here > 0;
-    run_on(here, usual, where, [&] { is_split ? split_draws_.run(*ranks_.slices, 0, run) : run(); });
+    run_on(here, usual, in_hook, where, [&] { is_split ? split_draws_.run(*ranks_.slices, 0, run) : run(); });
   };
   in_device_memory(
       [&] { strategy_->accumulate(share, pass_over_batch); },

@@ -4,13 +4,16 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
-#include <tw/base/error.hpp>
-#include <tw/base/log.hpp>
 #include <tw/comm/collectives.hpp>
-#include <tw/mpi/error.hpp>
+
+#include "logged_failure.hpp"
+#include "model_shards.hpp"
+#include "strategies.hpp"
 
 namespace tw::train {
 namespace {
+
+constexpr const char* without_checkpoint = "training continues, and earlier checkpoints are intact";
 
 std::vector<double> on_every_rank(const Communicator& comm, double mine) {
   std::vector<double> all(static_cast<size_t>(comm.size()));
@@ -23,37 +26,19 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
 
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
   std::vector<NamedShard> shards = strategy.shards();
-  for (NamedShard& shard : model.trained->shards()) {
-    if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
-  }
-  for (NamedShard& shard : shards) {
-    for (const auto& [alias, name] : model.aliases) {
-      if (name == shard.name) shard.aliases.push_back(alias);
-    }
-  }
-  return shards;
+  append(shards, buffer_shards(model));
+  return with_aliases(std::move(shards), model);
 }
 
 Snapshots::Snapshots(const Ranks& ranks, const Model& model, const Options& options)
     : ranks_(ranks), model_(model), store_(ranks.all, options.folder() / "checkpoints", {.keep = options.checkpoint.keep}) {}
 
-template <class Call>
-void Snapshots::report_failure_of(Call call) const {
-  try {
-    call();
-  } catch (const RevokedError&) {  // the run ends
-    throw;
-  } catch (const Error& error) {
-    if (ranks_.all.rank() == 0) log_error(error.what(), "; training continues, and earlier checkpoints are intact");
-  }
-}
-
 void Snapshots::poll() {
-  report_failure_of([&] { store_.poll(); });
+  log_failure(ranks_.all, without_checkpoint, [&] { store_.poll(); });
 }
 
 void Snapshots::settle() {
-  report_failure_of([&] { store_.wait(); });
+  log_failure(ranks_.all, without_checkpoint, [&] { store_.wait(); });
 }
 
 std::optional<int64_t> Snapshots::last_step() const {

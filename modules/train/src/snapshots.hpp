@@ -40,9 +40,6 @@ class Snapshots {
   void remove_all() { store_.remove_all(); }
 
  private:
-  template <class Call>
-  void report_failure_of(Call call) const;
-
   Ranks ranks_;
   const Model& model_;
   CheckpointStore store_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <tw/base/log.hpp>
+#include <tw/gradients/part_gradients.hpp>
 
 namespace tw::train {
 namespace {
@@ -51,20 +52,6 @@ void divide_gradients(const std::vector<NamedTensor>& parameters, double by) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& each : parameters) {
     if (each.tensor.grad().defined()) each.tensor.mutable_grad().div_(by);
-  }
-}
-
-void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers) {
-  for (const NamedTensor& each : parameters) {
-    known.add(MemoryUse::parameters, each.tensor, sharers);
-    known.add(MemoryUse::gradients, each.tensor.grad());
-  }
-}
-
-void account_buckets(KnownMemory& known, const Reducer& reducer) {
-  known.add(MemoryUse::buffers, reducer.kept_buffer());
-  for (size_t bucket = 0; bucket < reducer.plan().buckets.size(); ++bucket) {
-    known.add(MemoryUse::gradients, reducer.shard(static_cast<int64_t>(bucket)));
   }
 }
 

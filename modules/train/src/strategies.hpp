@@ -33,6 +33,8 @@ void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options,
 
 /// The memory of a rank that has a replica of the model and its optimizer.
 StrategyMemory replica_memory(const ModelMemory& model);
+/// The same, if ranks with whole replicas sum gradients.
+StrategyMemory summing_memory(const ModelMemory& model);
 /// The same, with the optimizer's state and checkpoints shared among `ranks`.
 StrategyMemory shard_memory(int ranks, const ModelMemory& model);
 int64_t trained_bytes(const ModelMemory& model);
@@ -53,12 +55,6 @@ void append(std::vector<NamedShard>& shards, std::vector<NamedShard> more);
 
 /// Divides all gradients that exist, sparse ones too.
 void divide_gradients(const std::vector<NamedTensor>& parameters, double by);
-
-/// Accounts for parameters and their gradients. @param sharers of the parameters, see KnownMemory
-void account_parameters(KnownMemory& known, const std::vector<NamedTensor>& parameters, int sharers = 1);
-
-/// Accounts for the reducer's buffers.
-void account_buckets(KnownMemory& known, const Reducer& reducer);
 
 /// Accounts for optimizer state.
 void account_optimizer(KnownMemory& known, const std::vector<NamedShard>& shards);

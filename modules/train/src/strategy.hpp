@@ -3,13 +3,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tw/base/clock.hpp>
 #include <tw/gradients/reducer.hpp>
 #include <tw/parameter_server/traffic.hpp>
+#include <tw/tensor/memory_account.hpp>
 #include <tw/tensor/named_shard.hpp>
-#include <tw/train/memory_account.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 #include <vector>
@@ -68,13 +67,15 @@ class Strategy {
 
   /// Whether every rank must make the same number of passes; ranks without samples then pass over samples that do not count.
   virtual bool ranks_pass_in_step() const { return false; }
-  /// If no rank has the whole model: its tensors on rank 0, an empty list elsewhere. Collective. None: every rank has it.
-  virtual std::optional<std::vector<NamedTensor>> whole_tensors() { return std::nullopt; }
+  /// The ranks that sum gradients with this one in every update, this one included. Null: this rank alone.
+  virtual const Communicator* summing_ranks() const = 0;
 
   /// The optimizer whose learning rates apply.
   virtual torch::optim::Optimizer& optimizer() = 0;
   /// Parameters and the state kept between steps, for checkpoints; shares memory.
   virtual std::vector<NamedShard> shards() const = 0;
+  /// The model as other programs know it, see TrainableModel::exported_shards(). Equal on ranks that have the same elements once these have met.
+  virtual std::vector<NamedShard> exported_shards() const = 0;
   /// Creates and drops state so that shards() has exactly `names`. See OptimizerState.
   virtual void prepare(const std::vector<std::string>& names) = 0;
   /// Applies the state that does not share memory. See OptimizerState.

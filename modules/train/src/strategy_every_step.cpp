@@ -29,9 +29,10 @@ const Communicator* beyond_sums(const Ranks& ranks) { return ranks.shard != null
 class EveryStep : public Strategy {
  public:
   EveryStep(const StrategySetup& setup, const std::shared_ptr<Compressor>& compressor)
-      : compressor_(compressor), part_(setup, /*meets=*/true, compressor), votes_(part_.sums(), beyond_sums(setup.ranks)) {}
+      : ranks_(setup.ranks), compressor_(compressor), part_(setup, &setup.ranks.data, compressor), votes_(part_.sums(), beyond_sums(setup.ranks)) {}
 
   bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
+  const Communicator* summing_ranks() const override { return &ranks_.samples; }
   void zero_grad() override { part_.zero_grad(); }
   // The sum over ranks and passes is the mean over the update's samples.
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
@@ -59,7 +60,7 @@ class EveryStep : public Strategy {
     if (!compressor_) return;
     for (const NamedShard& shard : compressor_->shards()) known.add(MemoryUse::buffers, shard.tensor);
   }
-  std::optional<std::vector<NamedTensor>> whole_tensors() override { return part_.whole_tensors(); }
+  std::vector<NamedShard> exported_shards() const override { return part_.exported_shards(); }
   std::vector<int64_t> arrival_order() const override {
     return part_.is_sharded() ? std::vector<int64_t>() : part_.sums().parallel()->reducer().arrival_order();
   }
@@ -67,6 +68,7 @@ class EveryStep : public Strategy {
   int64_t payload_bytes() const override { return part_.sums().payload_bytes(); }
 
  private:
+  const Ranks& ranks_;
   std::shared_ptr<Compressor> compressor_;
   TrainedPart part_;
   StepVotes votes_;
@@ -77,15 +79,12 @@ class EveryStep : public Strategy {
 std::unique_ptr<Strategy> make_every_step(const StrategySetup& setup) { return std::make_unique<EveryStep>(setup, make_compressor(setup.replicas)); }
 
 StrategyMemory whole_memory(const ReplicaOptions& options, int ranks, const ModelMemory& model) {
-  const BucketBytes buckets = bucket_bytes(model);
   const int64_t n = trained_bytes(model);
-  StrategyMemory memory = replica_memory(model);
-  memory.kept[MemoryUse::gradients] = buckets.sum;
-  memory.gradients_are_kept = true;
+  StrategyMemory memory = summing_memory(model);
   memory.checkpoint /= ranks;
   if (options.compression != CompressionKind::none) memory.update = std::max(memory.update, n / 2);  // compressed gradients
   if (options.keeps_residuals()) {
-    memory.kept[MemoryUse::buffers] += buckets.sum;
+    memory.kept[MemoryUse::buffers] += bucket_bytes(model).sum;
     memory.checkpoint += n;
   }
   return memory;
@@ -100,7 +99,6 @@ StrategyMemory sharded_parameters_memory(const ShardOptions& options, int ranks,
   if (!options.one_copy_per_node)
     memory.kept[MemoryUse::buffers] += buffer_bytes_for_units(units.each, options.prefetch_units, options.resident_bytes);
   memory.backward = units.in_flight();
-  memory.gathered = ranks * memory.kept[MemoryUse::parameters];
   return memory;
 }
 

@@ -51,6 +51,13 @@ StrategyMemory replica_memory(const ModelMemory& model) {
   return memory;
 }
 
+StrategyMemory summing_memory(const ModelMemory& model) {
+  StrategyMemory memory = replica_memory(model);
+  memory.kept[MemoryUse::gradients] = bucket_bytes(model).sum;
+  memory.gradients_are_kept = true;
+  return memory;
+}
+
 StrategyMemory shard_memory(int ranks, const ModelMemory& model) {
   StrategyMemory memory = replica_memory(model);
   memory.kept[MemoryUse::optimizer] /= ranks;
@@ -63,7 +70,8 @@ StrategyMemory shard_memory(int ranks, const ModelMemory& model) {
 StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh, const ModelMemory& model) {
   const bool sharded = mesh.shard > 1;
   const auto when_all_meet = [&] {
-    if (!sharded) return replicas.meet == Meeting::every_step ? whole_memory(replicas, mesh.data, model) : replica_memory(model);
+    if (!sharded && replicas.meet == Meeting::every_step) return whole_memory(replicas, mesh.data, model);
+    if (!sharded) return replicas.ranks_per_group > 1 ? summing_memory(model) : replica_memory(model);
     return shard.what == Sharded::parameters ? sharded_parameters_memory(shard, mesh.shard, model)
                                              : sharded_optimizer_memory(shard, mesh.samples(), model);
   };
@@ -78,6 +86,8 @@ StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& 
   }
   constexpr int64_t min_checkpoint = int64_t{2} << 20;
   memory.checkpoint = std::max(min_checkpoint, memory.checkpoint);
+  memory.best_model = std::max(min_checkpoint, (trained_bytes(model) + model.frozen_bytes) / mesh.samples());
+  memory.exported = largest_bytes(model);
   return memory;
 }
 

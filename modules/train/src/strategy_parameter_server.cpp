@@ -30,12 +30,15 @@ void expect_nesterov(const torch::optim::Optimizer& optimizer) {
 }
 
 std::unique_ptr<Worker> worker_over(const Communicator& comm, const std::vector<at::Tensor>& parameters, const ReplicaOptions& o) {
+  const Roles roles{.ranks_per_worker = static_cast<int>(o.ranks_per_group)};
   switch (o.algorithm) {
     case ServerAlgorithm::downpour:
-      return std::make_unique<Downpour>(comm, parameters, DownpourOptions{.push_interval = o.period, .pull_interval = o.period});
+      return std::make_unique<Downpour>(comm, parameters, DownpourOptions{.push_interval = o.period, .pull_interval = o.period, .roles = roles});
     case ServerAlgorithm::eamsgd:
-    case ServerAlgorithm::easgd: return std::make_unique<ElasticAveraging>(comm, parameters, ElasticOptions{.period = o.period, .beta = o.beta});
-    case ServerAlgorithm::ssp: return std::make_unique<StaleSynchronous>(comm, parameters, StaleSynchronousOptions{.staleness = o.staleness});
+    case ServerAlgorithm::easgd:
+      return std::make_unique<ElasticAveraging>(comm, parameters, ElasticOptions{.period = o.period, .beta = o.beta, .roles = roles});
+    case ServerAlgorithm::ssp:
+      return std::make_unique<StaleSynchronous>(comm, parameters, StaleSynchronousOptions{.staleness = o.staleness, .roles = roles});
   }
   return nullptr;
 }
@@ -69,8 +72,9 @@ bool are_equal_elements(const SharedTensors& shared) {
   return all_agree(shared.holders, text);
 }
 
-/// Replicas train through servers, and meet only in finish(). If several ranks hold a replica, the ranks along `data` have their own servers for the
-/// tensors that they train. If several ranks of a replica train the same tensor, the first of them exchanges it.
+/// Replicas train through servers, and meet only in finish(). The first rank of a group exchanges for the group. If several ranks hold a replica, the
+/// ranks along `data` have their own servers for the tensors that they train. If several ranks of a replica train the same tensor, the first of them
+/// exchanges it.
 class ServerReplicas : public IndependentReplicas {
  public:
   explicit ServerReplicas(const StrategySetup& setup);
@@ -213,9 +217,10 @@ void add_parameter_server(StrategyMemory& memory, const ReplicaOptions& options,
   const bool keeps_copy = options.algorithm == ServerAlgorithm::downpour || options.algorithm == ServerAlgorithm::ssp;
   const int exchange_copies = options.algorithm == ServerAlgorithm::ssp ? 2 : 3;
   const int64_t n = trained_bytes(model) / mesh.shard;
-  memory.kept[MemoryUse::buffers] += n / mesh.data + (keeps_copy ? n : 0);
+  const int64_t servers = std::max<int64_t>(1, mesh.data / options.ranks_per_group);
+  memory.kept[MemoryUse::buffers] += n / servers + (keeps_copy ? n : 0);
   memory.update = std::max(memory.update, exchange_copies * n);
-  memory.checkpoint += (n + model.frozen_bytes) / mesh.data;
+  memory.checkpoint += (n + model.frozen_bytes) / servers;
 }
 
 }  // namespace tw::train

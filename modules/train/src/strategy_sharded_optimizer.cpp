@@ -25,7 +25,8 @@ ReducerOptions sharded_reduction(const StrategySetup& setup) {
 class ShardedUpdates : public Strategy {
  public:
   explicit ShardedUpdates(const StrategySetup& setup)
-      : model_(setup.model),
+      : ranks_(setup.ranks),
+        model_(setup.model),
         places_(*setup.model.trained),
         sums_(whole_parameters({.data = &setup.ranks.samples, .model = setup.ranks.parts}, *setup.model.trained, sharded_reduction(setup))),
         votes_(*sums_, setup.ranks.parts),
@@ -34,6 +35,7 @@ class ShardedUpdates : public Strategy {
         state_(optimizer_.local(), optimized()),
         sharers_(setup.shard.one_copy_per_node ? setup.ranks.samples.size() : 1) {}
 
+  const Communicator* summing_ranks() const override { return &ranks_.samples; }
   void zero_grad() override { optimizer_.zero_grad(); }
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override {
     if (pass_and_sum(*sums_, share, [&] { pass(share.weight); })) votes_.collect();
@@ -56,11 +58,12 @@ class ShardedUpdates : public Strategy {
     append(shards, master_shards());
     return shards;
   }
+  std::vector<NamedShard> exported_shards() const override { return model_.trained->exported_shards(); }
   void prepare(const std::vector<std::string>& names) override { state_.prepare(names); }
   void apply(const std::vector<NamedShard>& shards) override { state_.apply(shards); }
   void account(KnownMemory& known) const override {
-    account_parameters(known, model_.parameters, sharers_);
-    account_buckets(known, parallel().reducer());
+    for (const NamedTensor& each : model_.parameters) known.add(MemoryUse::parameters, each.tensor, sharers_);
+    sums_->account(known);
     account_optimizer(known, optimizer_.master_shards());
     account_optimizer(known, state_.shards());
   }
@@ -92,6 +95,7 @@ class ShardedUpdates : public Strategy {
     return slice;
   }
 
+  const Ranks& ranks_;
   const Model& model_;
   PlacesInModel places_;
   std::unique_ptr<GradientSums> sums_;

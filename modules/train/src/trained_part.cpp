@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trained_part.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <limits>
 #include <tw/base/contract.hpp>
-#include <tw/comm/full_tensors.hpp>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/gradients/clipping.hpp>
 #include <tw/gradients/model_parts.hpp>
+#include <tw/gradients/part_gradients.hpp>
 #include <tw/gradients/sharded_optimizer.hpp>
 
+#include "model_shards.hpp"
 #include "non_finite.hpp"
 
 namespace tw::train {
@@ -23,18 +23,18 @@ std::vector<NamedTensor> trained(std::vector<NamedTensor> parameters) {
   return parameters;
 }
 
-std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, bool meets, std::shared_ptr<Compressor> compressor) {
+std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, const Communicator* data, std::shared_ptr<Compressor> compressor) {
   const Ranks& ranks = setup.ranks;
-  if (!meets) synchronize(ranks.data, setup.model.all_tensors());
+  if (data != &ranks.data) synchronize(ranks.data, setup.model.all_tensors());
   if (ranks.shard == nullptr) {
     ReducerOptions options = reducer_options(setup);
     options.compressor = std::move(compressor);
-    return whole_parameters({.data = meets ? &ranks.data : nullptr, .model = ranks.parts}, *setup.model.trained, std::move(options));
+    return whole_parameters({.data = data, .model = ranks.parts}, *setup.model.trained, std::move(options));
   }
   for (const NamedTensor& each : setup.model.parameters) each.tensor.mutable_grad() = at::Tensor();  // of an earlier run; nothing else drops them
   // Stages, and layers in parallel, use parameters many times in an update.
   const int64_t resident = setup.model.is_in_parts() ? std::numeric_limits<int64_t>::max() : setup.shard.resident_bytes;
-  return sharded_parameters({.data = meets && ranks.data.size() > 1 ? &ranks.data : nullptr, .shard = ranks.shard, .model = ranks.parts},
+  return sharded_parameters({.data = data != nullptr && data->size() > 1 ? data : nullptr, .shard = ranks.shard, .model = ranks.parts},
                             *setup.model.trained,
                             {.options = {.reduction = Reduction::sum,
                                          .unit_bytes = setup.shard.unit_bytes,
@@ -46,15 +46,18 @@ std::unique_ptr<GradientSums> make_sums(const StrategySetup& setup, bool meets, 
 
 }  // namespace
 
-TrainedPart::TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr<Compressor> compressor)
+TrainedPart::TrainedPart(const StrategySetup& setup, const Communicator* data, std::shared_ptr<Compressor> compressor)
     : ranks_(setup.ranks),
       model_(setup.model),
       is_sharded_(setup.ranks.shard != nullptr),
       counted_(counted_here(setup.ranks.parts, setup.model.trained->trained_tensors())),
-      sums_(make_sums(setup, meets, std::move(compressor))),
+      sums_(make_sums(setup, data, std::move(compressor))),
       tensors_(sums_->optimized()),
       named_(trained(setup.model.parameters)),
       optimizer_(&setup.optimizer) {
+  for (const OptimizedTensor& each : tensors_) {
+    if (has_guarded_gradient(each.tensor)) guard_gradient(each.tensor, "State::clip_gradient_norm() in a hook, or Options::clip");
+  }
   if (!is_sharded_) {
     state_.emplace(state_of(setup.optimizer, model_));
     return;
@@ -104,31 +107,21 @@ std::vector<NamedShard> TrainedPart::shards() const {
   return shards;
 }
 
+std::vector<NamedShard> TrainedPart::exported_shards() const {
+  if (!is_sharded_) return model_.trained->exported_shards();
+  std::vector<NamedShard> exported = sums_->parameters();
+  append(exported, buffer_shards(model_));
+  return exported;
+}
+
 void TrainedPart::apply(const std::vector<NamedShard>& shards) {
   state_->apply(shards);
   sums_->parameters_written();
 }
 
 void TrainedPart::account(KnownMemory& known) const {
-  if (is_sharded_) {
-    for (const NamedShard& shard : sums_->parameters()) known.add(MemoryUse::parameters, shard.tensor);
-    for (const NamedTensor& slice : named_) known.add(MemoryUse::gradients, slice.tensor.grad());
-    known.add(MemoryUse::buffers, sums_->buffer_bytes());
-  } else {
-    account_parameters(known, model_.parameters);
-  }
-  if (const DataParallel* parallel = sums_->parallel()) account_buckets(known, parallel->reducer());
+  sums_->account(known);
   account_optimizer(known, state_->shards());
-}
-
-std::optional<std::vector<NamedTensor>> TrainedPart::whole_tensors() const {
-  if (!is_sharded_) return std::nullopt;
-  const at::NoGradGuard no_grad;
-  std::vector<NamedShard> shards = sums_->parameters();
-  for (NamedShard& shard : model_.trained->shards()) {
-    if (shard.kind == ShardKind::buffer) shards.push_back(std::move(shard));
-  }
-  return full_tensors_on_root(ranks_.all, shards);
 }
 
 }  // namespace tw::train

@@ -10,8 +10,8 @@ namespace tw::train {
 /// The part of the model that a rank trains: its parameters or, along `shard`, its slices of them; the sums of their gradients; and their optimizer.
 class TrainedPart {
  public:
-  /// Collective. @param meets whether ranks along `data` sum gradients. @param compressor of these, or null
-  TrainedPart(const StrategySetup& setup, bool meets, std::shared_ptr<Compressor> compressor = nullptr);
+  /// Collective. @param data ranks along `data` that sum gradients with this one; null: there are none. @param compressor of gradients, or null
+  TrainedPart(const StrategySetup& setup, const Communicator* data, std::shared_ptr<Compressor> compressor = nullptr);
 
   GradientSums& sums() const noexcept { return *sums_; }
   torch::optim::Optimizer& optimizer() noexcept { return *optimizer_; }
@@ -34,11 +34,11 @@ class TrainedPart {
 
   /// Parameters and the optimizer's state.
   std::vector<NamedShard> shards() const;
+  /// See Strategy::exported_shards().
+  std::vector<NamedShard> exported_shards() const;
   void prepare(const std::vector<std::string>& names) { state_->prepare(names); }
   void apply(const std::vector<NamedShard>& shards);
   void account(KnownMemory& known) const;
-  /// See Strategy::whole_tensors().
-  std::optional<std::vector<NamedTensor>> whole_tensors() const;
 
  private:
   const Ranks& ranks_;

@@ -39,6 +39,28 @@ TEST(Axes, ClipByOneNorm) {
   }
 }
 
+struct ClipsByHand : tw::train::Hook {
+  explicit ClipsByHand(std::vector<at::Tensor> of) : parameters(std::move(of)) {}
+  void on_backward(tw::train::State& /*state*/) override { torch::nn::utils::clip_grad_norm_(parameters, 0.1); }
+  std::vector<at::Tensor> parameters;
+};
+
+// With other ranks' parts it would be another factor on each rank.
+TEST(Axes, RefuseToClipByARanksNorm) {
+  if (world().size() % 2 != 0) return;
+  for (const auto& [stages, split] : {std::pair(2, 1), std::pair(1, 2)}) {
+    const Mesh mesh(world().split(0, world().rank()), {{"data"}, {"tensor", split}, {"stage", stages}});  // its own, since a failed run revokes it
+    const Model model = model_of(split_model(split_pipeline(mesh)));
+    torch::optim::SGD sgd(model.tensors(), 0.05);
+    const auto data = tw::testing::squares(31);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("by_hand"));
+    ClipsByHand hook(model.tensors());
+    trainer.add(hook);
+    const std::string error = tw::testing::message_of([&] { (void)trainer.run(); });
+    EXPECT_NE(error.find("clip by State::clip_gradient_norm() in a hook"), std::string::npos) << mesh.shape().describe() << ": " << error;
+  }
+}
+
 // Some samples do not count, so that parts of an update have other weights than rows, and some none.
 TEST(Axes, WeighALossByWhatCounts) {
   const auto counts = [](const at::Tensor& t) { return t.gt(1.3).to(torch::kDouble); };
@@ -72,28 +94,148 @@ TW_TEST_ON(Axes, GradientsOfPartsTravelInHalfPrecision, {.least = 4}) {
   }
 }
 
+/// Multiplies by almost 1, and by another number on each rank, as if these rounded otherwise.
+struct RoundedImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x * (1 + 1e-3 * world().rank()); }
+};
+TORCH_MODULE(Rounded);
+
+/// Trains a net with a dropout on split layers. @param where what it drops: "slices", "slices apart" by a SplitDropout, "whole" tensors, or "rounded"
+/// ones, which are whole but differ a little @return what is thrown
+std::string message_of_dropout(const std::string& where, int replicas, int ranks, tw::ComputeType compute, int64_t global_batch = 6) {
+  const Mesh mesh(world().split(0, world().rank()), {{"data", replicas}, {"tensor", ranks}});  // its own, since a failed run revokes it
+  torch::manual_seed(6);
+  torch::nn::Sequential net(ColumnParallelLinear(mesh["tensor"], 4, 12));
+  if (where == "slices") net->push_back(torch::nn::Dropout(0.5));
+  if (where == "slices apart") net->push_back(SplitDropout(mesh["tensor"], 0.5));
+  net->push_back(RowParallelLinear(mesh["tensor"], 12, 6));
+  if (where == "rounded") net->push_back(Rounded());
+  if (where == "whole" || where == "rounded") net->push_back(torch::nn::Dropout(0.5));
+  net->push_back(torch::nn::Linear(6, 1));
+  const auto dtype = compute == tw::ComputeType::float32 ? torch::kDouble : torch::kFloat;
+  net->to(dtype);
+  const auto doubles = tw::testing::squares(31);
+  const tw::Batch all = doubles.batch(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const tw::TensorDataset data(all.inputs.to(dtype), all.targets.to(dtype));
+  Options options = three_epochs("one_mask");
+  options.epochs = 1;
+  options.global_batch = global_batch;
+  options.accumulation = 1;
+  options.precision.compute = compute;
+  return tw::testing::message_of([&] {
+    const Model model = model_of(split_model(net));
+    torch::optim::SGD sgd(model.tensors(), 0.05);
+    Trainer(mesh, model, sgd, tw::train::regression(), data, data, options).run();
+  });
+}
+
+constexpr const char* one_mask = "draws the same random numbers for different slices";
+
 // A plain dropout on slices drops the same features of each; the first update finds that.
 TEST(Axes, RefuseOneMaskForAllSlices) {
+  using tw::ComputeType;
+  struct Case {
+    const char* where;
+    ComputeType compute;
+    bool is_refused;
+  };
+  const std::vector<Case> cases{{"slices", ComputeType::float32, true},  {"slices apart", ComputeType::float32, false},
+                                {"whole", ComputeType::float32, false},  {"rounded", ComputeType::float32, true},
+                                {"slices", ComputeType::bfloat16, true}, {"rounded", ComputeType::bfloat16, false},
+                                {"slices", ComputeType::float16, true},  {"rounded", ComputeType::float16, false}};
   for (const int ranks : {1, 2, 3, 4}) {
     if (world().size() % ranks != 0 || 12 % ranks != 0) continue;
-    for (const std::string where : {"slices", "slices apart", "whole"}) {
-      const Mesh mesh(world().split(0, world().rank()), {{"data"}, {"tensor", ranks}});  // its own, since a failed run revokes it
-      torch::manual_seed(6);
-      torch::nn::Sequential net(ColumnParallelLinear(mesh["tensor"], 4, 12));
-      if (where == "slices") net->push_back(torch::nn::Dropout(0.5));
-      if (where == "slices apart") net->push_back(SplitDropout(mesh["tensor"], 0.5));
-      net->push_back(RowParallelLinear(mesh["tensor"], 12, 6));
-      if (where == "whole") net->push_back(torch::nn::Dropout(0.5));
-      net->push_back(torch::nn::Linear(6, 1));
-      net->to(torch::kDouble);
-      const std::string message = tw::testing::message_of([&] { (void)train(mesh, model_of(split_model(net)), three_epochs("one_mask")); });
-      if (where == "slices" && ranks > 1) {
-        EXPECT_NE(message.find("draws the same random numbers for different slices"), std::string::npos) << message;
+    for (const auto& [where, compute, is_refused] : cases) {
+      const std::string message = message_of_dropout(where, world().size() / ranks, ranks, compute);
+      if (is_refused && ranks > 1) {
+        EXPECT_NE(message.find(one_mask), std::string::npos) << where << ' ' << ranks << ": " << message;
       } else {
-        EXPECT_EQ(message, "nothing thrown") << where;
+        EXPECT_EQ(message, "nothing thrown") << where << ' ' << ranks;
       }
     }
   }
+}
+
+// One replica has all rows; the other makes no pass, and does not wait for it.
+TW_TEST_ON(Axes, CompareMasksOfReplicasThatHaveRows, {.least = 4}) {
+  EXPECT_EQ(message_of_dropout("slices apart", 2, 2, tw::ComputeType::float32, 1), "nothing thrown");
+  EXPECT_NE(message_of_dropout("slices", 2, 2, tw::ComputeType::float32, 1).find(one_mask), std::string::npos);
+}
+
+// A stage that has slices, though none of its layers is split.
+TW_TEST_ON(Axes, RefuseOneMaskInAStageWithoutSplitLayers, {.least = 4}) {
+  using namespace tw::pipeline;
+  for (const bool drops : {false, true}) {
+    const Mesh mesh(world().split(0, world().rank()), {{"data"}, {"tensor", 2}, {"stage", 2}});
+    const tw::Communicator& axis = mesh["tensor"];
+    const std::vector<BlockFactory> blocks{block([&] { return ColumnParallelLinear(axis, 4, 12); }), block([] { return torch::nn::Tanh(); }),
+                                           block([&] { return torch::nn::Dropout(drops ? 0.5 : 0.0); }),
+                                           block([] { return torch::nn::Linear(6, 1); })};
+    torch::manual_seed(6);
+    auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(2, 2)});
+    net->to(torch::kDouble);
+    const std::string message = tw::testing::message_of([&] { (void)train(mesh, model_of(split_model(net)), three_epochs("mask_of_a_stage")); });
+    if (drops) {
+      EXPECT_NE(message.find(one_mask), std::string::npos) << message;
+    } else {
+      EXPECT_EQ(message, "nothing thrown");
+    }
+  }
+}
+
+/// Changes the targets on one rank, by a factor.
+struct ChangesTargets : tw::train::Hook {
+  explicit ChangesTargets(double by) : factor(by) {}
+  void on_sample(tw::train::State& state) override {
+    if (world().rank() == world().size() - 1) state.batch.targets.mul_(factor);
+  }
+  double factor;
+};
+
+// Ranks that hold one model weigh a loss alike, or its slices of the gradient would not fit together.
+TW_TEST_ON(Axes, RefuseOtherWeightsOnRanksOfOneModel, {.least = 2}) {
+  const int ranks = world().size();
+  for (const double factor : {1 + 1e-7, 1.001}) {
+    const Mesh mesh(world().split(0, world().rank()), {{"data"}, {"tensor", ranks}});
+    torch::manual_seed(6);
+    torch::nn::Sequential net(ColumnParallelLinear(mesh["tensor"], 4, 12), RowParallelLinear(mesh["tensor"], 12, 1));
+    net->to(torch::kDouble);
+    tw::train::Objective objective = tw::train::regression();
+    objective.weight = [](const at::Tensor& t) { return t.sum().item<double>(); };
+    const Model model = model_of(split_model(net));
+    torch::optim::SGD sgd(model.tensors(), 0.01);
+    const auto data = tw::testing::squares(31);
+    Trainer trainer(mesh, model, sgd, objective, data, data, three_epochs("other_weights"));
+    ChangesTargets hook(factor);
+    trainer.add(hook);
+    const std::string message = tw::testing::message_of([&] { (void)trainer.run(); });
+    if (factor > 1 + 1e-5) {
+      EXPECT_NE(message.find("have targets of weights"), std::string::npos) << message;
+    } else {
+      EXPECT_EQ(message, "nothing thrown") << "rounding";
+    }
+  }
+}
+
+/// Draws for numbers of this rank.
+struct Draws : tw::train::Hook {
+  void on_forward(tw::train::State& /*state*/) override { (void)torch::dropout(torch::full({8}, 1.0 + world().rank()), 0.5, /*train=*/true); }
+};
+
+// What hooks draw is not the model's.
+TEST(Axes, LetHooksDrawOnEachRank) {
+  const int ranks = world().size() % 2 == 0 ? 2 : world().size();
+  const Mesh mesh(world().dup(), {{"data"}, {"tensor", ranks}});  // its own, since a failed run revokes it
+  torch::manual_seed(6);
+  torch::nn::Sequential net(ColumnParallelLinear(mesh["tensor"], 4, 12), RowParallelLinear(mesh["tensor"], 12, 1));
+  net->to(torch::kDouble);
+  const Model model = model_of(split_model(net));
+  torch::optim::SGD sgd(model.tensors(), 0.01);
+  const auto data = tw::testing::squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, three_epochs("hooks_draw"));
+  Draws draws;
+  trainer.add(draws);
+  EXPECT_EQ(tw::testing::message_of([&] { (void)trainer.run(); }), "nothing thrown");
 }
 
 TEST(Axes, ATensorMeshGoesOnOnAnother) {
@@ -112,21 +254,20 @@ TEST(Axes, ATensorMeshGoesOnOnAnother) {
 
 TEST(Axes, DataTimesTensorTimesStageIsOneProcess) {
   const auto expected = train(alone(), model_of(whole_net()), three_epochs("three_axes_alone")).summary;
-  for (const int stages : {1, 2}) {
-    for (const int split : {1, 2}) {
-      if (world().size() % (stages * split) != 0) continue;
-      const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
-      const auto net = split_pipeline(mesh);
-      Options options = three_epochs("three_axes");
-      options.checkpoint.every_epochs = 1;
-      options.resume = tw::train::Resume::fresh;
-      const auto ran = train(mesh, model_of(split_model(net)), options);
-      expect_equal(ran.summary, expected, mesh.shape().describe());
-      if (world().rank() != 0) continue;
-      const tw::SafetensorsFile best(options.folder() / "best.safetensors");
-      EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
-      EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
-    }
+  for (const auto& [stages, split, is_planned] :
+       {std::tuple(1, 1, false), std::tuple(1, 2, false), std::tuple(2, 1, false), std::tuple(2, 2, false), std::tuple(2, 2, true)}) {
+    if (world().size() % (stages * split) != 0) continue;
+    const Mesh mesh(world(), {{"data"}, {"tensor", split}, {"stage", stages}});
+    const auto net = is_planned ? planned_pipeline(mesh) : split_pipeline(mesh);
+    Options options = three_epochs("three_axes");
+    options.checkpoint.every_epochs = 1;
+    options.resume = tw::train::Resume::fresh;
+    const auto ran = train(mesh, model_of(split_model(net)), options);
+    expect_equal(ran.summary, expected, mesh.shape().describe());
+    if (world().rank() != 0) continue;
+    const tw::SafetensorsFile best(options.folder() / "best.safetensors");
+    EXPECT_EQ(best.names().size(), 6U) << mesh.shape().describe();
+    EXPECT_EQ(best.tensor("2.weight").sizes(), (std::vector<int64_t>{6, 8})) << mesh.shape().describe();
   }
 }
 

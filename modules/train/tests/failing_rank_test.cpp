@@ -143,7 +143,7 @@ TEST(FailingRank, EndsARunOfModelsThatCommunicate) {
     Model (*model)(const Mesh& mesh);
   };
   for (const Kind& kind : {Kind{"data", &normalised}, Kind{"tensor", &split}, Kind{"layer", &layers}, Kind{"stage", &stages}}) {
-    for (const char* place : {"on_sample", "validation set"}) {
+    for (const char* place : {"on_sample", "on_forward", "validation set"}) {
       const Mesh mesh(world().dup(), {{kind.axis}});  // it is revoked
       torch::manual_seed(4);
       tw::train::Options options = three_epochs("fails_along_" + kind.axis);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "diloco_options.hpp"
+#include "server_figures.hpp"
 #include "strategy.hpp"
 
 namespace make_strategy_test {
@@ -104,6 +105,17 @@ TEST(DiLoCoOptions, AreWhatTheStrategysOptionsSay) {
   EXPECT_EQ(diloco.outer_precision, tw::OuterPrecision::bfloat16);
   EXPECT_FALSE(diloco_options({.outer_momentum = 0}).nesterov);
   EXPECT_EQ(diloco_options({}).outer_precision, tw::OuterPrecision::full);
+}
+
+// Of the ranks that exchange: in groups, the others wait for these.
+TEST(ServerFigures, AreMeansOverRanksThatExchange) {
+  tw::parameter_server::Traffic traffic;
+  if (world().rank() == 0) traffic = {.pushes = 3, .pulls = 4, .waited = tw::Seconds(1)};
+  const auto figures = tw::train::figures_of(traffic, world(), tw::Seconds(2));
+  EXPECT_EQ(figures.pushes_per_s, 1.5);
+  EXPECT_EQ(figures.pulls_per_s, 2);
+  EXPECT_EQ(figures.waiting_share, 0.5);
+  EXPECT_EQ(tw::train::figures_of({}, world(), tw::Seconds(2)).waiting_share, 0);
 }
 
 }  // namespace make_strategy_test

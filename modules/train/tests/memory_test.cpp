@@ -4,12 +4,12 @@
 
 namespace memory_test {
 
+using tw::MemoryByUse;
+using tw::MemoryUse;
 using tw::testing::along_shard;
 using tw::testing::Way;
 using tw::testing::world;
 using tw::train::Meeting;
-using tw::train::MemoryByUse;
-using tw::train::MemoryUse;
 using tw::train::Sharded;
 
 constexpr int64_t width = 256;
@@ -57,6 +57,7 @@ TEST(Memory, IsWhatEachWayKeeps) {
     expect_held(both, {0.5, 0.5, 1, unit + bucket});
     both.replicas = {.meet = Meeting::diloco, .period = 4};
     expect_held(both, {0.5, 0.5, 2, unit + bucket + 0.5});
+    expect_held({.name = "groups", .replicas = {.meet = Meeting::diloco, .ranks_per_group = 2, .period = 4}}, {1, 1, 4, 1});
     return;
   }
   expect_held({.name = "every_step"}, {1, 1, 2, 0});

@@ -6,6 +6,7 @@
 #include "regression_run.hpp"
 
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/pipeline/planned_model.hpp>
 #include <tw/tensor/safetensors.hpp>
 #include <tw/tensor_parallel/linear.hpp>
 #include <tw/tensor_parallel/random.hpp>
@@ -94,6 +95,27 @@ inline std::shared_ptr<tw::pipeline::Pipeline> split_pipeline(const Mesh& mesh) 
   auto net = std::make_shared<Pipeline>(mesh["stage"], blocks, PipelineOptions{.schedule = one_forward_one_backward(mesh["stage"].size(), 2)});
   net->to(torch::kDouble);
   return net;
+}
+
+/// split_net(), captured and cut by a plan.
+inline std::shared_ptr<tw::pipeline::Pipeline> planned_pipeline(const Mesh& mesh) {
+  auto net = split_net(mesh["tensor"]);
+  const int stages = mesh["stage"].size();
+  const auto plan =
+      tw::pipeline::plan_together(mesh.comm(), *net, torch::ones({8, 4}, torch::kDouble), {.devices = stages, .micro_batches = 2, .stages = stages});
+  return std::make_shared<tw::pipeline::Pipeline>(mesh["stage"], *net, plan);
+}
+
+/// Of a run that keeps its checkpoints, all but the oldest are removed.
+inline void leave_the_first_checkpoint(const Options& options) {
+  world().barrier();
+  if (world().rank() == 0) {
+    std::vector<std::filesystem::path> steps;
+    for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
+    std::ranges::sort(steps);
+    for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
+  }
+  world().barrier();
 }
 
 inline Options clipped(const std::string& name) {

@@ -150,7 +150,7 @@ TEST(Trainer, KeepsItsFolderWhenTheProgramChangesItsOwn) {
   (void)trainer.run();
   std::filesystem::current_path(before);
   const auto folder = here / options.folder();
-  for (const char* name : {"checkpoints/step_00000001", "checkpoints/step_00000002", "best.safetensors", "metrics.csv"}) {
+  for (const char* name : {"checkpoints/step_00000001", "checkpoints/step_00000002", "best", "best.safetensors", "metrics.csv"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
   }
 }
@@ -246,8 +246,9 @@ TEST(Console, ListsTheFilesThatThereAre) {
   EXPECT_EQ(files(), "metrics.csv\n");
   std::filesystem::create_directories(options.folder() / "checkpoints" / "step_00000001");
   EXPECT_EQ(files(), "metrics.csv, checkpoints\n");
+  std::filesystem::create_directories(options.folder() / "best" / "step_00000001");
   std::ofstream(options.folder() / "best.safetensors") << "tensors";
-  EXPECT_EQ(files(), "metrics.csv, checkpoints, best.safetensors\n");
+  EXPECT_EQ(files(), "metrics.csv, checkpoints, best, best.safetensors\n");
   stage.options.checkpoint.every_epochs = 0;  // existing files are an earlier run's
   EXPECT_EQ(files(), "metrics.csv\n");
 }

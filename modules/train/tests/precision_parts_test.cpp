@@ -3,6 +3,7 @@
 #include "support.hpp"
 
 #include <cmath>
+#include <functional>
 #include <tw/autograd/autocast.hpp>
 #include <tw/autograd/recomputed.hpp>
 #include <tw/base/contract.hpp>
@@ -37,14 +38,17 @@ struct Trained {
   at::ScalarType outputs = at::kFloat;
 };
 
-/// Makes 8 updates.
-Trained train(const Mesh& mesh, const Model& model, const Options& options, const tw::Communicator& holders) {
+/// Parameters and buffers of a whole model on rank 0.
+using TensorsOnRoot = std::function<std::vector<tw::NamedTensor>()>;
+
+/// Makes 8 updates. @param whole empty: each rank has the whole model
+Trained train(const Mesh& mesh, const Model& model, const Options& options, const TensorsOnRoot& whole = {}) {
   torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05));
   const auto data = tw::testing::rows(48);
   tw::train::Trainer trainer(mesh, model, sgd, tw::train::classification(), data, data, options, &data);
   Trained trained;
   trained.summary = trainer.run();
-  for (const tw::NamedTensor& each : model.trained->whole_on_root(holders)) trained.parameters.push_back(each.tensor.detach().clone());
+  for (const tw::NamedTensor& each : whole ? whole() : model.all_tensors()) trained.parameters.push_back(each.tensor.detach().clone());
   return trained;
 }
 
@@ -114,7 +118,7 @@ Trained train_whole(const Options& options, bool recomputes = false, bool full =
   Net net = make_net();
   net->recomputes = recomputes;
   net->full = full;
-  return train(Mesh(alone, {{"data"}}), model_of(net), options, alone);
+  return train(Mesh(alone, {{"data"}}), model_of(net), options);
 }
 
 std::vector<at::Tensor> initial() {
@@ -161,7 +165,7 @@ Trained train_stages(tw::pipeline::Recompute recompute, ComputeType compute, int
     for (int64_t block = 0; block < first; ++block) next += block % 2 == 1 ? 2 : 0;
     for (const at::Tensor& each : net->parameters()) each.copy_(values.at(next++));
   }
-  return train(mesh, model_of(net), options_for("stages", compute), mesh["stage"]);
+  return train(mesh, model_of(net), options_for("stages", compute), [&] { return net->whole_on_root(); });
 }
 
 TEST(PrecisionOfParts, StagesTrainAsOneProcess) {
@@ -201,7 +205,7 @@ TEST(PrecisionOfParts, PlannedModelsHaveTheBitsOfOneProcess) {
     }
     planned.use(plan);
     const auto stages = std::make_shared<tw::pipeline::Pipeline>(mesh["stage"], *net, planned, 1);
-    expect_bits(train(mesh, model_of(stages), options_for("planned"), mesh["stage"]), expected);
+    expect_bits(train(mesh, model_of(stages), options_for("planned"), [&] { return stages->whole_on_root(); }), expected);
   }
 }
 
@@ -237,7 +241,10 @@ Trained train_layers(LayerParallelOptions options, ComputeType compute, bool spl
   const auto net = std::make_shared<LayerParallel>(mesh["layer"], layer_blocks(), options);
   const std::shared_ptr<tw::TrainableModel> model =
       splines ? std::make_shared<SpliNet>(net, SpliNetOptions{.control_points = 4, .degree = 1}) : std::static_pointer_cast<tw::TrainableModel>(net);
-  Trained trained = train(mesh, model_of(model), options_for("layers", compute), mesh["layer"]);
+  Trained trained = train(mesh, model_of(model), options_for("layers", compute), [&] {
+    const auto serial = net->serial_on_root();
+    return serial ? tw::model_tensors(*serial).all_tensors() : std::vector<tw::NamedTensor>();
+  });
   EXPECT_EQ(net->unbatchable("1"), compute == ComputeType::float32 ? "" : "the layers run under autocast");
   return trained;
 }
@@ -259,8 +266,8 @@ TEST(PrecisionOfParts, LayersInParallelTrainAsOneProcess) {
   const tw::Communicator alone = world().split(world().rank(), 0);
   for (const auto compute : {ComputeType::bfloat16, ComputeType::float16}) {
     const Serial serial;
-    const Trained expected = train(Mesh(alone, {{"data"}}), model_of(serial), options_for("serial", compute), alone);
-    const Trained full = train(Mesh(alone, {{"data"}}), model_of(Serial()), options_for("full", ComputeType::float32), alone);
+    const Trained expected = train(Mesh(alone, {{"data"}}), model_of(serial), options_for("serial", compute));
+    const Trained full = train(Mesh(alone, {{"data"}}), model_of(Serial()), options_for("full", ComputeType::float32));
     const Trained layers = train_layers(exact, compute);
     // float32 states are summed in a different order. bfloat16 and float16 round the difference away, unless it lies midway between two numbers.
     expect_within(0.25 * distance(full.parameters, expected.parameters), layers, expected);
@@ -307,8 +314,7 @@ TEST(PrecisionOfParts, StatesThatBecomeHalfAreRefused) {
         mesh["layer"],
         std::vector<Block>{block([] { return Flat(); }, 1), block([] { return HalfStep(); }, 12), block([] { return torch::nn::Linear(16, 10); }, 1)},
         options);
-    EXPECT_THROW((void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("half_states"), mesh["layer"]),
-                 std::exception);
+    EXPECT_THROW((void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("half_states")), std::exception);
   }
 }
 
@@ -316,7 +322,7 @@ TEST(PrecisionOfParts, RecurrentLayersInParallelRefuseAutocast) {
   const Mesh mesh(world(), {{"data"}, {"layer", world().size()}});
   const auto net = std::make_shared<SequenceModel>(mesh["layer"], RecurrentOptions{.input_size = 28, .hidden_size = 8}, std::vector<int64_t>{10});
   try {
-    (void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("recurrent"), mesh["layer"]);
+    (void)train(mesh, model_of(std::static_pointer_cast<tw::TrainableModel>(net)), options_for("recurrent"));
     ADD_FAILURE() << "it was trained";
   } catch (const tw::ContractError& error) {
     EXPECT_NE(std::string(error.what()).find("recurrent layers in parallel over time do not support autocast"), std::string::npos) << error.what();

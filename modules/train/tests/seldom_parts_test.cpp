@@ -10,18 +10,6 @@ using namespace tw::testing::parts;
 using tw::testing::three_epochs;
 using tw::testing::world;
 
-/// Of a run that keeps its checkpoints, all but the oldest are removed.
-void leave_the_first_checkpoint(const Options& options) {
-  world().barrier();
-  if (world().rank() == 0) {
-    std::vector<std::filesystem::path> steps;
-    for (const auto& each : std::filesystem::directory_iterator(options.folder() / "checkpoints")) steps.push_back(each.path());
-    std::ranges::sort(steps);
-    for (size_t i = 1; i < steps.size(); ++i) std::filesystem::remove_all(steps[i]);
-  }
-  world().barrier();
-}
-
 // One replica, so that nothing depends on who comes first; also from a checkpoint in the middle of a period, on another mesh.
 TEST(SeldomParts, ServersOfPartsAreThoseOfOneProcess) {
   using tw::train::ServerAlgorithm;
@@ -47,28 +35,6 @@ TEST(SeldomParts, ServersOfPartsAreThoseOfOneProcess) {
     options.resume = tw::train::Resume::resume;
     expect_equal(train(other, model_of(split_model(split_pipeline(other))), options).summary, expected,
                  what + ", resumed on " + other.shape().describe());
-  }
-}
-
-// Two replicas, whose exchanges depend on who comes first.
-TW_TEST_ON(SeldomParts, ServersOfReplicasInPartsTrainAndResume, {.least = 4}) {
-  for (const auto& [shards, stages] : {std::pair(2, 1), std::pair(1, 2)}) {
-    const Mesh mesh(world(), {{"data", 2}, {"shard", shards}, {"tensor", 1}, {"stage", stages}});
-    Options options = three_epochs("servers_of_replicas");
-    options.replicas = {.meet = tw::train::Meeting::parameter_server, .period = 4};
-    options.shard.unit_bytes = 200;
-    options.checkpoint.every_steps = 5;
-    options.checkpoint.keep = 9;
-    options.resume = tw::train::Resume::fresh;
-    const auto whole = train(mesh, model_of(split_model(split_pipeline(mesh))), options).summary;
-    leave_the_first_checkpoint(options);
-    options.resume = tw::train::Resume::resume;
-    const auto net = split_pipeline(mesh);
-    const auto resumed = train(mesh, model_of(split_model(net)), options).summary;
-    EXPECT_EQ(resumed.steps, whole.steps) << mesh.shape().describe();
-    EXPECT_NEAR(resumed.test[0].second, whole.test[0].second, 0.2 * whole.test[0].second) << mesh.shape().describe();
-    if (shards > 1) continue;  // parameters have no memory after the run
-    for (const at::Tensor& each : net->parameters()) EXPECT_TRUE(tw::compare_replicas(mesh["data"], each).identical) << mesh.shape().describe();
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace strategy_memory_test {
 
+using tw::MemoryUse;
 using tw::train::Meeting;
-using tw::train::MemoryUse;
 using tw::train::MeshSizes;
 using tw::train::ModelMemory;
 using tw::train::ReplicaOptions;
@@ -54,6 +54,7 @@ TEST(StrategyMemory, IsKeptAsTheOptionsSay) {
   expect_kept(of_replicas({.meet = Meeting::diloco, .compression = tw::train::CompressionKind::bfloat16, .outer_momentum = 0}), 1, 1, 3, 0.5);
   expect_kept(of_replicas({.meet = Meeting::parameter_server}), 1, 1, 2, share);
   expect_kept(of_replicas({.meet = Meeting::parameter_server, .algorithm = ServerAlgorithm::downpour}), 1, 1, 2, 1 + share);
+  expect_kept(of_replicas({.meet = Meeting::parameter_server, .ranks_per_group = 4}), 1, 1, 2, 4 * share);  // on a group's first rank
 }
 
 // Replicas of which four ranks each keep a part.
@@ -88,10 +89,14 @@ TEST(StrategyMemory, TheRestComesAndGoes) {
   EXPECT_EQ(of_replicas({.meet = Meeting::local_sgd}).checkpoint, 3 * n);
   EXPECT_EQ(of_replicas({.compression = tw::train::CompressionKind::top_k}).checkpoint, 3 * n / ranks + n) << "residuals, each rank's";
   EXPECT_EQ(of_replicas({}, 1000).checkpoint, 2 * mib) << "the least";
-  EXPECT_EQ(of_shards({}).gathered, n) << "on rank 0";
-  EXPECT_EQ(of_shards({.what = Sharded::optimizer}).gathered, 0);
+  EXPECT_EQ(of_replicas({}).best_model, n / ranks) << "without the optimizer's state";
+  EXPECT_EQ(of_replicas({.meet = Meeting::local_sgd}).best_model, n / ranks) << "replicas have met";
+  EXPECT_EQ(of_shards({}).best_model, n / ranks);
+  EXPECT_EQ(of_replicas({}, 1000).best_model, 2 * mib) << "the least";
+  EXPECT_EQ(of_shards({}).exported, 4 * mib) << "one tensor at a time";
   EXPECT_TRUE(of_shards({.what = Sharded::optimizer}).gradients_are_kept);
   EXPECT_FALSE(of_replicas({.meet = Meeting::diloco}).gradients_are_kept);
+  EXPECT_TRUE(of_replicas({.meet = Meeting::diloco, .ranks_per_group = 2}).gradients_are_kept);
 }
 
 }  // namespace strategy_memory_test

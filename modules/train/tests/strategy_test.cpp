@@ -34,7 +34,8 @@ std::vector<Way> ways() {
             {.name = "optimizer_of_replicas", .axes = both, .shard = {.what = Sharded::optimizer}},
             {.name = "gradients_of_replicas", .axes = both, .shard = {.what = Sharded::gradients}},
             {.name = "local_sgd_of_shards", .axes = both, .shard = small, .replicas = {.meet = Meeting::local_sgd, .period = 4}},
-            {.name = "diloco_of_shards", .axes = both, .shard = small, .replicas = {.meet = Meeting::diloco, .period = 4}}};
+            {.name = "diloco_of_shards", .axes = both, .shard = small, .replicas = {.meet = Meeting::diloco, .period = 4}},
+            {.name = "local_sgd_of_groups", .replicas = {.meet = Meeting::local_sgd, .ranks_per_group = 2, .period = 4}}};
   }
   std::vector<Way> all{{.name = "every_step"},
                        {.name = "float16", .replicas = {.compression = CompressionKind::float16}},
@@ -149,6 +150,10 @@ TEST(Strategy, LocalSgdOfPeriodOneIsData) {
   };
   const auto data = run<torch::optim::SGD>(world(), options_for("data", Way()), rule);
   expect_close(train("local", {.meet = Meeting::local_sgd, .period = 1}), data, 1e-12, "local_sgd");
+  if (world().size() % 2 == 0) {
+    const ReplicaOptions groups{.meet = Meeting::local_sgd, .ranks_per_group = 2, .period = 1};
+    expect_close(run<torch::optim::SGD>(world(), options_for("local_groups", groups), rule), data, 1e-12, "local_sgd of groups");
+  }
   const ReplicaOptions plain{.meet = Meeting::diloco, .period = 1, .outer_learning_rate = 1, .outer_momentum = 0};
   expect_close(train("diloco", plain), data, 1e-12, "diloco");
 }
@@ -255,6 +260,10 @@ TEST(Strategy, RefusesWhatTheMeshDoesNotTake) {
       EXPECT_EQ(key_of({}, {.meet = meet}, mesh), "");
     }
   }
+  EXPECT_EQ(key_of({}, {.meet = Meeting::diloco, .ranks_per_group = 2}, data), "");
+  EXPECT_EQ(key_of({}, {.meet = Meeting::diloco, .ranks_per_group = 3}, data), "replicas.ranks_per_group");
+  EXPECT_EQ(key_of({}, {.meet = Meeting::diloco, .ranks_per_group = 2}, shard), "replicas.ranks_per_group");
+  EXPECT_EQ(key_of({}, {.ranks_per_group = 3}, data), "") << "there are no groups";
   EXPECT_EQ(key_of({}, {.compression = CompressionKind::float16}, parts), "");
   EXPECT_EQ(key_of({}, {.compression = CompressionKind::top_k}, parts), "replicas.compression");
   EXPECT_EQ(key_of({}, {.compression = CompressionKind::float16}, shard), "replicas.compression");

@@ -74,6 +74,22 @@ TEST(TrainerUser, PutsLearningRatesBack) {
   EXPECT_DOUBLE_EQ(sgd.param_groups()[0].options().get_lr(), 0.1);
 }
 
+struct FailsOnFewSamples : tw::train::Hook {
+  void on_forward(State& state) override {
+    if (state.batch.size() == 1 && state.comm.rank() == 0 && state.samples == 30) throw std::runtime_error("the hook fails");
+  }
+};
+
+// What fails in a hook is not the model's fault.
+TEST(TrainerUser, ReadsTheErrorsOfItsHooks) {
+  const auto model = make_regressor(0);
+  torch::optim::SGD sgd(model.tensors(), 0.1);
+  FailsOnFewSamples fails;
+  const std::string error = message_of([&] { (void)trained(three_epochs("fails_on_few"), sgd, model, [&](auto& trainer) { trainer.add(fails); }); });
+  EXPECT_NE(error.find("the hook fails"), std::string::npos) << error;
+  EXPECT_EQ(error.find("drop_last"), std::string::npos) << error;
+}
+
 /// Takes the trainer's state back at the end of each epoch, as a user does who returns to the best one.
 struct ReturnsToItself : tw::train::Hook {
   void on_end_epoch(State& /*state*/, const tw::train::EpochReport& /*report*/) override { trainer->apply(trainer->shards()); }

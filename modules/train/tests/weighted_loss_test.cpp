@@ -153,12 +153,12 @@ TEST(WeightedLoss, WeighsReplicasThatMeetSeldom) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(apart[i].allclose(expected[i], 1e-10, 1e-12)) << i;
 }
 
-// A rank without rows passes over the set's first samples, of which no target counts.
+// A rank without rows passes over the set's first samples, which have no effect, whether their targets count or not.
 TEST(WeightedLoss, PassesWithoutRowsOverSamplesThatDoNotCount) {
   torch::manual_seed(9);
   const at::Tensor inputs = torch::randn({10, 4, 5}, torch::kDouble);
   at::Tensor targets = torch::randint(3, {10, 5});
-  targets.slice(0, 0, 2).fill_(-100);
+  targets.slice(0, 1, 2).fill_(-100);
   const tw::TensorDataset data{inputs, targets};
   const auto counts = [](const at::Tensor& t) { return t.ne(-100).to(torch::kDouble); };
   const auto masked_mean = [&](const at::Tensor& y, const at::Tensor& t) { return (y.square().sum(1) * counts(t)).sum() / counts(t).sum(); };

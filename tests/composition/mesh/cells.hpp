@@ -64,8 +64,8 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }
   if (has("stage") && model.kind == Kind::odd) return {Of::refused, model.refusal};
-  if (has("stage") && has("tensor") && model.kind == Kind::split_module) return {Of::refused, "pass it as a list of blocks"};
   if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
+  if (has("shard") && model.has_sparse) return {Of::refused, "has sparse gradients, which ranks along `shard` cannot divide"};
   return {};
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <tw/comm/full_tensors.hpp>
 #include <tw/comm/typed_objects.hpp>
+#include <tw/data_parallel/join.hpp>
+#include <tw/mpi/topology.hpp>
 #include <tw/tensor/content_hash.hpp>
 #include <utility>
 #include <vector>
@@ -18,8 +20,6 @@
 #include "cells.hpp"
 
 namespace tw::testing::mesh {
-
-constexpr int64_t updates_of_cell = 3;
 
 /// The batches of a step, by place.
 inline std::vector<Batch> batches_of(const TableModel& model, const Settings& settings, int places, int64_t step) {
@@ -45,7 +45,7 @@ inline Outcome outcome_of_one_process(const TableModel& model, const Settings& s
   const int places = along(shape, "data") * along(shape, "shard");
   Reference reference(model.one_process(settings, along(shape, "stage")), model.loss(), settings, is_other);
   Outcome outcome;
-  for (int64_t update = 0; update < updates_of_cell; ++update) {
+  for (int64_t update = 0; update < Settings::updates; ++update) {
     for (int64_t step = update * settings.steps; step < (update + 1) * settings.steps; ++step) {
       outcome.losses.push_back(reference.add(batches_of(model, settings, places, step), step));
     }
@@ -93,14 +93,19 @@ inline Outcome outcome_of_mesh(const TableModel& model, const Settings& settings
     return Batch{model.type.placed(batch.inputs), model.type.placed(batch.targets)};
   };
   Outcome outcome;
-  for (int64_t update = 0; update < updates_of_cell; ++update) {
-    optimizer->zero_grad();
-    for (int64_t step = update * settings.steps; step < (update + 1) * settings.steps; ++step) {
-      const Batch batch = batch_of(step);
-      outcome.losses.push_back(trained.train_step(batch.inputs, batch.targets, model.loss()));
-    }
+  int64_t step = 0;
+  const auto train = [&](bool /*has_samples*/) {
+    if (step % settings.steps == 0) optimizer->zero_grad();
+    const Batch batch = batch_of(step);
+    outcome.losses.push_back(trained.train_step(batch.inputs, batch.targets, model.loss()));
+    if (++step % settings.steps != 0) return;
     if (settings.clip) trained.clip_grad_norm(Reference::max_norm);
     optimizer->step();
+  };
+  if (settings.joined) {
+    join(mesh.comm(), [&] { return step < settings.steps_of(trained.place()); }, train);
+  } else {
+    while (step < Settings::updates * settings.steps) train(true);
   }
   trained.eval();
   const Batch batch = batch_of(1);
@@ -161,6 +166,11 @@ struct Count {
 inline void run_cell(const TableModel& model, const MeshShape& shape, Settings settings, Count& count) {
   settings.float32 = model.type.dtype == torch::kFloat;
   settings.micro_batches = std::min(settings.micro_batches, Settings::least_rows / model.least_rows);
+  if (model.type.on_device || find_topology(world()).nodes > 1) settings.one_copy = false;
+  if (model.has_sparse) {
+    settings.adam = false;
+    settings.momentum = 0;
+  }
   SCOPED_TRACE(concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
   const Promise promise = promise_of(model, shape);
   if (promise.kind == Promise::Kind::not_yet) {

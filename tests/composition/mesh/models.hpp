@@ -83,6 +83,7 @@ struct TableModel {
   bool is_random = false;                                        ///< made by the generator: errors up to 1e-9 with any optimizer
   int64_t least_rows = 1;                                        ///< in a pass; with fewer it calls other operators
   int64_t rows_of_evaluation = 2;                                ///< evaluated together
+  bool has_sparse = false;                                       ///< sparse gradients: trained by SGD without momentum
 };
 
 /// Null if the mesh has no such axis.
@@ -254,6 +255,21 @@ struct ResidualImpl : torch::nn::Module {
   torch::nn::Linear last{nullptr};
 };
 TORCH_MODULE(Residual);
+
+/// A bag of words, whose table has sparse gradients.
+struct WordsImpl : torch::nn::Module {
+  WordsImpl() {
+    table = register_module("table", torch::nn::Embedding(torch::nn::EmbeddingOptions(vocabulary, 6).sparse(true)));
+    first = register_module("first", torch::nn::Linear(6, 8));
+    last = register_module("last", torch::nn::Linear(8, 3));
+  }
+  at::Tensor forward(const at::Tensor& words) { return last(torch::tanh(first(table(words).mean(1)))); }
+  static constexpr int64_t vocabulary = 11;
+  torch::nn::Embedding table{nullptr};
+  torch::nn::Linear first{nullptr};
+  torch::nn::Linear last{nullptr};
+};
+TORCH_MODULE(Words);
 
 /// As TorchScript: a batch norm that is frozen, and dropout.
 inline torch::nn::ModuleHolder<graph::TorchScript> script() {
@@ -559,6 +575,12 @@ inline std::vector<TableModel> table_models(const TensorType& type = {}) {
   models.push_back(of_layers("layers", false, 0, type));
   models.push_back(of_layers("layers, dropout", false, 0.25, type));
   models.push_back(of_layers("split layers in parallel", true, 0, type));
+  const auto words = [](int64_t rows) {
+    return Batch{{torch::randint(WordsImpl::vocabulary, {rows, 4}, torch::kLong)}, {torch::randint(3, {rows}, torch::kLong)}};
+  };
+  models.push_back(of_holder("sparse gradients", [] { return Words(); }, words, [] { return Loss(torch::nn::CrossEntropyLoss()); }, type));
+  models.back().most_stages = 5;
+  models.back().has_sparse = true;
   return models;
 }
 

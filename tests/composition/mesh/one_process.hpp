@@ -178,7 +178,10 @@ class Reference {
   }
   Tensors own_gradients() const {
     Tensors all;
-    for (const at::Tensor& each : parameters_) all.push_back(each.grad().defined() ? each.grad().clone() : at::Tensor());
+    for (const at::Tensor& each : parameters_) {
+      const at::Tensor& gradient = each.grad();
+      all.push_back(gradient.defined() ? (gradient.is_sparse() ? gradient.to_dense() : gradient.clone()) : gradient);
+    }
     return all;
   }
   void set_gradients(std::vector<Tensors> parts) {

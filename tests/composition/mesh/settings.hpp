@@ -22,17 +22,21 @@ struct Batch {
 
 struct Settings {
   uint64_t seed = 0;
-  bool adam = false;  ///< AdamW, else SGD with momentum
+  bool adam = false;      ///< AdamW, else SGD
+  double momentum = 0.9;  ///< of SGD
   bool clip = false;
   int64_t steps = 1;  ///< train_step() calls whose gradients add up to an update
   int64_t micro_batches = 1;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   bool recompute = false;
-  bool uneven = false;  ///< places have different numbers of rows
-  bool empty = false;   ///< one place has none
+  bool uneven = false;    ///< places have different numbers of rows
+  bool empty = false;     ///< one place has none
+  bool joined = false;    ///< some places have fewer steps than others, see tw::join()
+  bool one_copy = false;  ///< of the parameters along `shard`
   bool float32 = false;
   ComputeType compute = ComputeType::float32;  ///< of models in float32
 
+  static constexpr int64_t updates = 3;     ///< of a cell
   static constexpr int64_t most_rows = 6;   ///< of a place
   static constexpr int64_t least_rows = 4;  ///< of a place that has any
 
@@ -49,13 +53,15 @@ struct Settings {
     settings.uneven = random.below(2) == 1;
     settings.empty = settings.uneven && random.below(2) == 1;
     settings.float32 = random.below(4) == 0 && floats;
+    settings.joined = random.below(3) == 0;
+    settings.one_copy = random.below(3) == 0;
     return settings;
   }
 
   std::string describe() const {
     return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches, ", name_of(schedule), recompute ? ", recompute" : "",
                   clip ? ", clipped" : "", steps > 1 ? ", two steps an update" : "", uneven ? ", uneven" : "",
-                  empty ? ", one place without rows" : "", float32 ? ", float32" : "");
+                  empty ? ", one place without rows" : "", joined ? ", joined" : "", one_copy ? ", one copy" : "", float32 ? ", float32" : "");
   }
 
   ParallelOptions options() const {
@@ -64,18 +70,23 @@ struct Settings {
             .compute = compute,
             .schedule = schedule,
             .recompute = recompute ? pipeline::Recompute::full : pipeline::Recompute::none,
-            .unit_bytes = 500};
+            .unit_bytes = 500,
+            .one_copy_per_node = one_copy};
   }
 
   std::unique_ptr<torch::optim::Optimizer> optimizer(const Tensors& parameters) const {
     // More than LibTorch's epsilon: the rounding in gradients that are zero in exact arithmetic is divided by it.
     const double epsilon = float32 ? 1e-3 : 1e-7;
     if (adam) return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2).weight_decay(0.1).eps(epsilon));
-    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(momentum));
   }
 
-  /// The rows of a place in an update.
+  /// Steps for which a place has samples, if places are joined.
+  int64_t steps_of(int place) const { return updates * steps - place % 3; }
+
+  /// The rows of a place in step `update`.
   int64_t rows(int place, int64_t update) const {
+    if (joined && update >= steps_of(place)) return 0;
     if (!uneven) return most_rows;
     if (empty && place == 1 && update != 1) return 0;
     return most_rows - (place + update) % 3;

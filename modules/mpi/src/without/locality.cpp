@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces ../locality.cpp in a build without hwloc: counts cores by the kernel's list of hardware threads, and knows nothing about devices.
+// Replaces ../locality.cpp in a build without hwloc: finds cores in the kernel's list of hardware threads, and knows nothing about devices.
 #include <tw/mpi/locality.hpp>
 
 #include <sched.h>
 
-#include <algorithm>
 #include <fstream>
-#include <set>
 #include <string>
 
 #include "../cores.hpp"
@@ -15,18 +13,15 @@ namespace tw {
 
 std::optional<cpu_set_t> mpi::cores_near(const std::string&) { return {}; }
 
-int cores_here() {
-  cpu_set_t mine;
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) return 1;
-  std::set<std::string> cores;  // by their hardware threads
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mine)) continue;
-    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-    std::string threads = std::to_string(cpu);
-    std::getline(file, threads);
-    cores.insert(threads);
+std::vector<int> mpi::find_lowest_threads() {
+  std::vector<int> lowest;
+  for (int thread = 0; thread < CPU_SETSIZE; ++thread) {
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(thread) + "/topology/thread_siblings_list");  // such as 3,67 or 6-7
+    int first = thread;
+    if (!(file >> first)) first = thread;  // offline, or not there
+    lowest.push_back(first);
   }
-  return std::max(1, static_cast<int>(cores.size()));
+  return lowest;
 }
 
 bool stay_near(const std::string&) { return true; }

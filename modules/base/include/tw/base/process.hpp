@@ -16,4 +16,11 @@ std::string process_label();
 /// `message` without the process_label() at its beginning, if it has one. For messages that several ranks report.
 std::string without_process_label(const std::string& message);
 
+/// The name of this process's host.
+std::string host_name();
+
+/// Process id and host name, such as "1234_node7". No two running processes of a cluster have the same text. For names of temporary files in folders
+/// that several hosts may share.
+std::string process_identity();
+
 }  // namespace tw

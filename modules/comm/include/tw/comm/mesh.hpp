@@ -67,7 +67,8 @@ class Mesh {
   /// What on_nodes() did, the same on all ranks: "mesh data=2 x tensor=2 over 2 nodes: tensor in nodes, data between nodes (ranks 1 and 2 change
   /// places)". These are ranks in the `comm` passed to on_nodes(). Empty for meshes that on_nodes() did not make.
   const std::string& layout() const noexcept { return layout_; }
-  /// The communicator of an axis; its rank() is the coordinate. @throws ContractError for an unknown name, listing the existing axes.
+  /// The communicator of an axis; its rank() is the coordinate, and the last part of its name() is the axis. @throws ContractError for an unknown
+  /// name, listing the existing axes.
   const Communicator& operator[](std::string_view axis) const& { return lines_[shape_.index_of(axis)]; }
   const Communicator& operator[](std::string_view axis) && = delete;
   int coordinate(std::string_view axis) const { return (*this)[axis].rank(); }

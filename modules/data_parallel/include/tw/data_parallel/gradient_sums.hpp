@@ -15,6 +15,8 @@
 
 namespace tw {
 
+class KnownMemory;
+
 /// The ranks over which gradients are summed. Borrowed.
 struct SumRanks {
   const Communicator* data = nullptr;   ///< ranks with the same parameter elements and other samples; null: there are none
@@ -31,9 +33,6 @@ class GradientSums {
   /// Begins an update. Gradients that exist now must be sums over all ranks; they count once. Local. @return a handle; the update ends when the
   /// handle is destroyed
   virtual std::shared_ptr<void> update() { return nullptr; }
-  /// If other ranks have parts of the model: until the next update(), operators that combine elements of this rank's gradients throw. LibTorch's
-  /// clip_grad_norm_() and LBFGS use such operators. Local.
-  virtual void guard_gradients() {}
   /// While the result exists, backward passes add to this rank's gradients only. The next pass after its destruction, or join(), sums them over the
   /// ranks.
   virtual std::shared_ptr<void> hold() { return nullptr; }
@@ -50,6 +49,8 @@ class GradientSums {
   virtual std::vector<OptimizedTensor> optimized() const = 0;
   /// This rank's parameters, for checkpoints.
   virtual std::vector<NamedShard> parameters() const = 0;
+  /// Adds this rank's parameters and gradients, and the buffers that gathering and summing keep from update to update. Local.
+  virtual void account(KnownMemory& known) const = 0;
 
   // For trainers; see the functions of the same names in DataParallel and FullySharded.
 
@@ -58,8 +59,6 @@ class GradientSums {
   virtual bool gradients_finite() const = 0;
   virtual Seconds exposed_time() const = 0;
   virtual int64_t payload_bytes() const = 0;
-  /// Bytes of the buffers for gathered units.
-  virtual int64_t buffer_bytes() const { return 0; }
 
  protected:
   GradientSums() = default;

@@ -14,7 +14,9 @@ struct Offspring {
   const Population& population;
   CounterRng& random;
   std::vector<const Individual*> parents = {};  ///< individuals selected so far; while it is empty, selections use the whole population
-  std::vector<double> child = {};  ///< values in the order of the space; empty: the next crossover or mutation starts from the first parent's values
+  /// Values in the order of the space. Empty: the next crossover or mutation starts from the first parent's values. Without parents, a mutation
+  /// starts from a uniform child, and a crossover does nothing.
+  std::vector<double> child = {};
 };
 
 using Step = std::function<void(Offspring&)>;

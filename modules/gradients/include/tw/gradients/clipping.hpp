@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient clipping by one norm of the whole model, which counts each element once, whichever rank holds it. torch::nn::utils::clip_grad_norm_ uses
-// the tensors of one rank. That is correct if every rank holds all reduced gradients, and wrong for split layers, pipelines and sharded gradients.
+// the tensors of one rank. That is correct if every rank holds all reduced gradients. For split layers, pipelines, layers in parallel and sharded
+// gradients it would be wrong, and throws; see part_gradients.hpp.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -50,6 +50,10 @@ class SlicedModule {
   SlicedModule& operator=(const SlicedModule&) = default;
 };
 
+/// The ranks that hold the slices in `model`, which is or contains a SlicedModule; null if it does not. Local.
+/// @throws ContractError if SlicedModules have different communicators
+const Communicator* slice_holders(const torch::nn::Module& model);
+
 /// The slices in `model`, which is or contains a SlicedModule, by parameter name. A tied parameter appears under each of its names.
 std::map<std::string, SlicedParameter> slices_by_name(const torch::nn::Module& model);
 

@@ -25,6 +25,7 @@ namespace tw {
 class BucketBuffers;
 class BucketTransport;
 class FiniteCheck;
+class KnownMemory;
 class Packing;
 class Replicas;
 class SideStream;
@@ -133,9 +134,8 @@ class Reducer {
   const at::Tensor& gradient(int64_t id) const;
   /// This rank's share of a bucket of sharded gradients, shape [numel]: a slice, or the whole bucket. Undefined if this rank has no share.
   at::Tensor shard(int64_t bucket) const;
-  /// With ReducerOptions::release and shared_memory on the CPU: the buffer that one bucket at a time uses, kept from step to step. Otherwise
-  /// undefined.
-  const at::Tensor& kept_buffer() const noexcept;
+  /// Adds the memory that this object keeps from step to step, except for gradients that are not sharded.
+  void account(KnownMemory& known) const;
   /// This rank's pieces of sharded gradients, in the order in which they lie in the buckets.
   std::vector<ShardPiece> pieces() const;
 

@@ -95,9 +95,9 @@ class TrainableModel {
   virtual std::vector<OptimizedTensor> optimized_tensors() const;
   /// The elements of optimized_tensors() that require a gradient.
   std::vector<OptimizedTensor> trained_tensors() const;
-  /// Parameters and buffers of the whole model on rank 0 of `holders`, with the names and shapes that they have in one process; empty on other ranks.
-  /// Collective over `holders`. Default: assembled from shards(). @param holders the ranks that hold one model together
-  virtual std::vector<NamedTensor> whole_on_root(const Communicator& holders) const;
+  /// The parameters and buffers that other programs need in order to evaluate the model; shares memory. full_tensors_on_root() assembles them.
+  /// Default: those of shards(). Override it if shards() has tensors from which the model's own are computed, such as control points of splines.
+  virtual std::vector<NamedShard> exported_shards() const;
 
   /// Returns the output on each rank, for evaluation; recorded by autograd if makes_one_backward_pass(). Collective over the model's ranks.
   /// @param inputs [n, ...], n > 0
@@ -145,7 +145,7 @@ class ModelDecorator : public TrainableModel {
   void for_each_layer(const OnLayer& on_layer) const override { inner_->for_each_layer(on_layer); }
   std::vector<NamedShard> shards() const override { return inner_->shards(); }
   std::vector<OptimizedTensor> optimized_tensors() const override { return inner_->optimized_tensors(); }
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override { return inner_->whole_on_root(holders); }
+  std::vector<NamedShard> exported_shards() const override { return inner_->exported_shards(); }
   at::Tensor forward(const at::Tensor& inputs) override { return inner_->forward(inputs); }
   void pass(const TrainingPass& pass) override { inner_->pass(pass); }
   bool makes_one_backward_pass() const override { return inner_->makes_one_backward_pass(); }

@@ -24,6 +24,9 @@ using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tens
 /// evaluation. A boolean that the module reads from data is checked at each replay. Tensors may lie on an accelerator, on its current device; the
 /// graph is for that kind of device.
 ///
+/// Local: operators that communicate with other ranks, such as those of split layers, do not do so meanwhile (see DryRun). Their results then have
+/// other values than in a replay, so booleans that the module reads should not depend on them.
+///
 /// Tensors may have no memory (LibTorch's meta device), for a module that is larger than a rank's memory. The graph is then for the CPU. Its replays
 /// are not compared with the module, and a log message reports this. So capture() does not notice values that are read or written without operators,
 /// or constants that are computed from parameters. The module must then not read booleans from such tensors, and the position of the rows in random

@@ -2,9 +2,11 @@
 // A module's computation as a value: LibTorch's operators and the tensors between them.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -55,9 +57,16 @@ struct Device {
   std::string name;  ///< for an accelerator its kind, such as "cuda": the graph runs on the current device of that kind
   bool operator==(const Device&) const = default;
 };
+/// An object that an operator uses, such as the ranks with which it communicates: an instance of a class that is registered by torch::class_, and has
+/// a method name() that returns a string. Graphs compare objects by their names, and JSON contains only the names.
+struct Object {
+  std::string name;
+  c10::IValue value = {};  ///< none after graph_from_json()
+  bool operator==(const Object& other) const { return name == other.name; }
+};
 /// An argument of an operator; std::monostate is None. dtypes, layouts and memory formats are integers, as in LibTorch.
-using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, std::vector<bool>, std::vector<Size>, std::vector<double>,
-                              std::vector<Ref>>;
+using Argument = std::variant<std::monostate, bool, Size, double, std::string, Device, Ref, Object, std::vector<bool>, std::vector<Size>,
+                              std::vector<double>, std::vector<Ref>>;
 
 /// The position of the batch's rows in a tensor: dimension `dimension` has outer * rows * inner elements, in that order, outermost first.
 struct RowPlace {
@@ -78,6 +87,7 @@ struct Node {
   bool of_batch = false;              ///< one of its inputs or outputs depends on an input of the graph
   std::optional<bool> answer = {};    ///< the boolean result that a replay must return; with the other one, the module might take another branch
   std::optional<RowPlace> rows = {};  ///< position of the rows in the random numbers that it draws; none: the same numbers for all rows
+  uint64_t stream = 0;                ///< of the random numbers that it draws, see RandomStream
 
   /// All values among the arguments, in their order.
   std::vector<int> inputs() const;
@@ -99,14 +109,19 @@ struct Graph {
   std::string hash() const;
 };
 
+/// Replaces the objects among the arguments of operators, so that replays use others: those of another communicator, or any at all in a graph that
+/// was read from JSON. @param replacement returns the new value of an object
+void replace_objects(Graph& graph, const std::function<c10::IValue(const Object&)>& replacement);
+
 /// Human-readable text. One line per input, parameter, buffer and constant, such as "parameter fc1.bias  # float32 [128]". One line per node, such as
 /// "%7 = aten::addmm(fc1.bias, %0, %6, 1, 1)  # float32 [n, 128]", where n is the number of rows. The last line lists the outputs.
 /// @throws Error naming an operator that uses or outputs a value outside the graph
 std::string to_text(const Graph& graph);
 
-/// The whole graph as JSON, including the constants' values.
+/// The whole graph as JSON, including the constants' values, but only the names of objects.
 std::string to_json(const Graph& graph);
-/// The inverse of to_json(). @throws Error naming what is missing or wrong
+/// The inverse of to_json(), but objects have no values: call replace_objects() before you replay the graph. @throws Error naming what is missing or
+/// wrong
 Graph graph_from_json(const std::string& json);
 
 }  // namespace tw::graph

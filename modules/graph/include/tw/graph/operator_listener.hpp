@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
 #include <functional>
 
 namespace tw::graph {
@@ -23,6 +24,9 @@ class OperatorListener {
   /// Below the arguments, the stack may hold other values. Operators that call() uses otherwise are intercepted, too, except in without_listening().
   /// @param keys dispatch keys of this call, for open()
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
+  /// Called when an Interpreter is about to draw random numbers in place of the operator. Default: does nothing.
+  /// @param seed identifies the numbers that it draws
+  virtual void draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed);
 
   /// Executes `op` as without a listener: the operators that it calls are not intercepted.
   static void execute(const c10::OperatorHandle& op, torch::jit::Stack& stack);
@@ -30,6 +34,8 @@ class OperatorListener {
   static void open(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
   /// Calls `run` without intercepting its operators on this thread. Use it in call() for a listener's own work.
   static void without_listening(const std::function<void()>& run);
+  /// Calls draw() of this thread's listener, if there is one.
+  static void report_draw(const c10::OperatorHandle& op, const torch::jit::Stack& arguments, uint64_t seed);
 
  private:
   OperatorListener* before_;

@@ -148,8 +148,6 @@ class LayerParallel : public torch::nn::Module, public TrainableModel, public It
   void for_each_layer(const OnLayer& on_layer) const override;
   ModelTensors tensors() const override;
   const torch::nn::Module* module() const override { return this; }
-  /// The tensors of serial_on_root(), on rank 0 of comm().
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
   /// Runs a training pass with the random numbers of pass `pass.number`.
   void pass(const TrainingPass& pass) override;
   void set_training(bool training) override;

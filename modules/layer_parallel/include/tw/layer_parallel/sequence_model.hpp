@@ -27,7 +27,6 @@ class SequenceModel : public torch::nn::Module, public TrainableModel, public It
   std::vector<const Communicator*> communicators() const override { return {&comm()}; }
   ModelTensors tensors() const override { return model_tensors(*this); }
   const torch::nn::Module* module() const override { return this; }
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
   void set_training(bool training) override { switch_.set(*this, training); }
   void report_phases(OnPhase on_phase) override;
 

@@ -28,7 +28,7 @@ void visit(SpliNetOptions& options, OptionVisitor& visitor);
 /// With degree 0 and one control point per layer, a SpliNet equals the LayerParallel itself. Frozen parameters keep their value in each layer.
 ///
 /// Train a SpliNet by pass(), or with the trainer; forward() is for evaluation, and autograd does not record it. Each pass first overwrites the
-/// splined parameters of net(). whole_on_root() returns the layers, under net()'s own names.
+/// splined parameters of net(). exported_shards() returns the layers.
 class SpliNet : public ModelDecorator {
  public:
   /// Collective. The depth is cut into equal parts, one per control point. Each control point starts as the layer in the middle of its part, for any
@@ -43,7 +43,7 @@ class SpliNet : public ModelDecorator {
   ModelTensors tensors() const override;
   std::vector<NamedShard> shards() const override;
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  std::vector<NamedTensor> whole_on_root(const Communicator& holders) const override;
+  std::vector<NamedShard> exported_shards() const override;
   /// Not recorded by autograd.
   at::Tensor forward(const at::Tensor& inputs) override;
   void pass(const TrainingPass& pass) override;

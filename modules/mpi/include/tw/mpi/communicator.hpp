@@ -40,8 +40,9 @@ class Communicator {
 
   /// A duplicate: the same ranks with separate messages. Collective.
   Communicator dup() const;
-  /// The ranks that pass the same `color`, ordered by `key`, then by their rank in this communicator. Collective. @param color at least 0.
-  Communicator split(int color, int key) const;
+  /// The ranks that pass the same `color`, ordered by `key`, then by their rank in this communicator. Collective. @param color at least 0. @param
+  /// name the last part of the new communicator's name; empty: "split" and the color
+  Communicator split(int color, int key, std::string_view name = {}) const;
   /// The ranks that pass the same `group`, in their order here. Collective. @param group any text; it becomes part of the name.
   Communicator split(std::string_view group) const;
   /// The ranks that share memory with this one, in their order here. Collective.

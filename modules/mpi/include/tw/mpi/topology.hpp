@@ -13,7 +13,9 @@ struct Topology {
   int nodes = 1;       ///< number of nodes
   int node_index = 0;  ///< index of this node, 0 to nodes - 1, ordered by lowest rank
   std::string node;    ///< this node's host name
-  int cores = 1;       ///< hardware threads that this rank may use, divided by the number of this node's ranks that may use the same ones; at least 1
+  /// Cores that this rank may use, divided by the number of this node's ranks that may use the same ones. Hardware threads of one core count once. At
+  /// least 1.
+  int cores = 1;
 };
 
 /// The ranks of `comm` that share memory with this rank, including this rank, ascending. Local, with one exception: the first call is collective for

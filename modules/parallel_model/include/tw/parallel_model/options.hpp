@@ -32,8 +32,10 @@ struct ParallelOptions {
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise
   int64_t resident_bytes = 0;                                 ///< likewise
-  /// Compressor of gradients along `data`, see ReducerOptions. Only compressors without residuals, such as half_compression(), are allowed. None is
-  /// allowed with a mesh axis `shard` or with ReplicaSync::independent. Null: no compression.
+  bool one_copy_per_node = false;                             ///< likewise; all ranks along `shard` must be on one node
+  /// Compressor of gradients along `data`, see ReducerOptions. Only compressors without residuals, such as half_compression(), are allowed, because
+  /// residuals can be restored neither after a failed step nor on another mesh. None is allowed with a mesh axis `shard` or with
+  /// ReplicaSync::independent. Null: no compression.
   std::shared_ptr<Compressor> compressor = nullptr;
 
   /// @throws ContractError naming the wrong field

@@ -10,6 +10,7 @@
 #include <tw/gradients/loss.hpp>
 #include <tw/gradients/loss_scaler.hpp>
 #include <tw/parallel_model/options.hpp>
+#include <tw/parallel_model/update_memory.hpp>
 #include <tw/state/checkpoint_store.hpp>
 #include <tw/state/optimizer_state.hpp>
 #include <tw/tensor/named_shard.hpp>
@@ -82,10 +83,11 @@ class ParallelModel {
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, if no place has samples, or if
   /// ranks have the model in different modes or make different calls
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
-  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
-  /// ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a failed step: save() the model and make a new one.
+  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, unless a
+  /// whole module with them was cut into stages, or with ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a
+  /// failed step: save() the model and make a new one.
   /// @throws ContractError in the first step of each mode if an operator draws the same random numbers for different slices along `tensor`: use
-  /// tensor_parallel::SplitDropout. Later calls that communicate then throw, as after any failed step with split layers
+  /// tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
   double train_step(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss);
   /// Scales gradients down so that their 2-norm is at most `max_norm`. The norm counts each element of the whole model once. @return the norm before
@@ -95,6 +97,16 @@ class ParallelModel {
   /// not finite. @return whether the step was made. @throws ContractError on every rank if the optimizer trains tensors that are not the model's;
   /// only the first step that divides or clips checks this. Also for LBFGS, which is not element-wise
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
+  /// Returns the memory that this rank needs in an update with such a batch. Makes the passes of train_step(), counts their memory, and undoes them:
+  /// parameters, buffers, random numbers and the number of updates stay as they are. All gradients are dropped. Before the first update the passes
+  /// are made twice, because the first ones need more memory than later ones. (Two things remain: hooks have run, and layers in parallel with
+  /// Guess::previous begin the next step from the states of this one.)
+  /// @param optimizer trains parameters(); its state counts even if the optimizer has not made it yet
+  /// @throws as train_step() does, also if memory does not suffice; ContractError on every rank for an optimizer other than SGD, Adam, AdamW, RMSprop
+  /// and Adagrad
+  UpdateMemory memory(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss, const torch::optim::Optimizer& optimizer);
+  UpdateMemory memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets, const Loss& loss,
+                      const torch::optim::Optimizer& optimizer);
   /// Returns the output for this rank's batch, without gradients. The ranks that hold the model together pass the same batch, and all get the output.
   /// Collective over the ranks along `stage`, `tensor`, `layer` and `shard`; each rank along `shard` needs samples.
   at::Tensor forward(const at::Tensor& inputs);

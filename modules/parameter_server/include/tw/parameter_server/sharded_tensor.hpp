@@ -65,7 +65,8 @@ class ShardedTensor {
   ///         If a rule throws, the handle's test() or wait() throws: the rule's exception for a server in shared memory, an Error for others.
   ///         Some elements may then have been updated
   Handle push(const at::Tensor& pushed, std::string_view rule = {});
-  /// Fills `out` with the values. @param out has the tensor's shape and dtype, contiguous; do not use it until the handle is complete
+  /// Fills `out` with the values. @param out has the tensor's shape and dtype, contiguous; do not use it until the handle is complete. On a device,
+  /// only the handle's test() or wait() fills it
   Handle pull(const at::Tensor& out) const;
   class Prefetched;
   /// Begins a pull into newly allocated host memory.
@@ -98,7 +99,8 @@ class ShardedTensor {
 };
 
 /// A push or a pull in flight. If the handle is dropped before the operation ends, the operation continues, and a failure is logged on a server that
-/// is not accessed in shared memory. Other failures that neither test() nor wait() has reported are lost.
+/// is not accessed in shared memory. Other failures that neither test() nor wait() has reported are lost. If the handle of a pull into a device
+/// tensor is dropped, the tensor keeps its old values: the handle makes the copy to the device. A pull into a host tensor still fills the tensor.
 class ShardedTensor::Handle {
  public:
   Handle() = default;

@@ -18,6 +18,9 @@ struct MeasureOptions {
   /// profile is measured again, and the file is replaced. If several processes measure the same profile at a time, the first to finish writes the
   /// file, and the others return the profile in it.
   std::filesystem::path cache = {};
+  /// The ranks with which this one holds slices of layers, such as those along a mesh axis `tensor`. They measure the same units at the same time, so
+  /// that operators which communicate can do so, and the time of that counts. Null: operators do not communicate while they are measured.
+  const Communicator* slices = nullptr;
 };
 
 /// Measures the cost of a graph's units on this machine. The profile's operators are graph::units_of(graph), in order. Each unit is run alone,
@@ -26,14 +29,16 @@ struct MeasureOptions {
 /// include the completion of the device work, and bytes are device memory. Local. Takes as long as about forty passes of the model if no two units
 /// are identical.
 /// @param bind returns the tensor of a parameter or buffer by its name. Measuring changes the values of buffers such as running means.
-/// @throws ContractError if the number of tensors in `example` is not that of the graph's inputs; FileError if the cache cannot be written
+/// MeasureOptions::slices is ignored. @throws ContractError if the number of tensors in `example` is not that of the graph's inputs; FileError if the
+/// cache cannot be written
 Profile measured_profile(const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const MeasureOptions& options = {});
 
 /// measured_profile() by all ranks of `comm`; returns the same profile on all of them. Collective. Each rank measures some of the units; identical
 /// units go to one rank. All ranks measure at once, so that shared cores are as busy as in training. Rank 0 reads and writes the cache.
-/// @param graph the same on all ranks. @param bind, example tensors of the same shapes on all ranks
-/// @throws Error on every rank if any rank fails
+/// @param comm contains all ranks of MeasureOptions::slices
+/// @param graph the same on all ranks, except that slices may have different sizes. @param bind, example tensors of the same shapes on all ranks
+/// @throws Error on every rank if any rank fails; if ranks with slices measure together, their communicator is revoked then
 Profile measured_profile(const Communicator& comm, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const MeasureOptions& options = {});
 

@@ -44,8 +44,7 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 ///
 /// If a stage's pass changes a buffer, or a tied parameter in place, the stage sends it to the other stages that have it, at the end of run() or
 /// forward(). A batch norm's running statistics are updated once per micro-batch on each replica. At the end of run(), they are averaged over the
-/// replicas, weighted by rows. Sparse gradients are not reduced: a stage with sparse gradients must have one replica, and must not tie the parameters
-/// that have them.
+/// replicas, weighted by rows. Sparse gradients are summed by rows; parameters that have them must not be tied between stages.
 ///
 /// Parameters may lie on each rank's current accelerator; batches must then lie there, too, on the ranks that use them. A rank without parameters and
 /// buffers copies its batches to its current accelerator.
@@ -121,7 +120,6 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   const Communicator* holders() const noexcept override;
   ModelTensors tensors() const override;
   const torch::nn::Module* module() const override { return this; }
-  std::vector<NamedTensor> whole_on_root(const Communicator& /*holders*/) const override { return whole_on_root(); }
   /// Executes run() as call `pass.number`, with gradients multiplied by `pass.weight` and added to `.grad()`. `pass.on_loss` gets a float64 loss and
   /// undefined outputs.
   void pass(const TrainingPass& pass) override;

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -51,6 +52,10 @@ class ModelPlan {
   /// former best plan stays there as the second. @throws ContractError with the first problem if problems_of(plan, ...) finds any
   void use(Plan plan);
 
+  /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before
+  /// stage().
+  void replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement);
+
   /// Options for a Pipeline that runs the best plan.
   PipelineOptions options(uint64_t seed = 0) const;
   /// Returns stage `index` of the best plan. The stage shares its tensors with `module`.
@@ -62,7 +67,8 @@ class ModelPlan {
   PlanResult result_;
 };
 
-/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local. If the module's tensors lie on an
+/// Captures `module`, once in training and once in evaluation mode, measures its operators, and plans. Local: split layers do not communicate
+/// meanwhile, and their communication is not measured. If the module's tensors lie on an
 /// accelerator, it must be the current accelerator of this thread; the example must lie there, too, and the plan is for accelerators of that kind.
 /// Parameters and buffers may have no memory (LibTorch's meta device). In measurements, small random numbers replace them, or zeros if they are not
 /// floating-point.
@@ -73,8 +79,10 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 /// Makes one plan for all ranks: the ranks share the work of measuring, and rank 0 computes the plan. The other ranks get only the best plan.
 /// Collective.
-/// @param module, example with the same shapes on all ranks
-/// @throws Error on every rank if any rank fails
+/// @param comm if `module` contains split layers (SlicedModule), it must have all ranks that hold their slices, such as the communicator of a mesh
+/// `stage` x `tensor`. Then all of these ranks cut the module alike, and measure its communication
+/// @param module, example with the same shapes on all ranks, except that slices of split layers may have different sizes
+/// @throws Error on every rank if any rank fails; if the module contains split layers, their communicator may be revoked then
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 

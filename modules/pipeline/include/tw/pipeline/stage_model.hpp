@@ -45,6 +45,9 @@ struct StageModel {
   /// map to one common name only if they are one tensor. List shared buffers, too, if their names differ between stages; buffers with equal names are
   /// always shared. Passes of only one stage may change a shared buffer or tied parameter; that stage sends it to the others.
   std::map<std::string, std::string> tied = {};
+  /// Names of trained parameters whose gradients are sparse, as `module` does not show if it has no embedding. Those of its embeddings need not be
+  /// listed.
+  std::vector<std::string> sparse = {};
   /// `forward` as a sequence of functions with the same `rows`; selective recomputation recomputes one function at a time. Empty: `forward` is a
   /// single segment.
   std::vector<Forward> segments = {};

@@ -48,11 +48,15 @@ class Checkpoint {
   /// @throws ContractError for an unknown name, or a tensor with OnReshard::drop, which each rank saved for itself; FileError if a data file is
   /// missing or malformed.
   at::Tensor read(const std::string& name) const;
+  /// The same for a part of the tensor. @throws ContractError also if the part does not lie in the tensor.
+  at::Tensor read(const std::string& name, const Box& part) const;
   /// Checks the sizes and checksums of the data files. @return one line for each file that is missing or damaged.
   std::vector<std::string> verify() const;
 
  private:
   Checkpoint(std::filesystem::path directory, CheckpointIndex index);
+  const StoredTensor& find(const std::string& name) const;
+
   std::filesystem::path directory_;
   CheckpointIndex index_;
   std::unordered_map<std::string, size_t> places_;  // index of each tensor, by names and aliases

@@ -88,8 +88,10 @@ class CheckpointStore {
   std::string metadata(int64_t step) const;
   /// The buffer into which save() copies this rank's data; kept between saves. An undefined tensor before the first save().
   const at::Tensor& memory() const noexcept;
-  /// Waits for the current save, then removes all complete checkpoints. Collective. @throws Error on every rank alike, as wait() does, or if a
-  /// checkpoint cannot be removed.
+  /// Waits for the current save, then removes the complete checkpoints of steps in [begin, end). Collective. @throws Error on every rank alike, as
+  /// wait() does, or if a checkpoint cannot be removed.
+  void remove_steps(int64_t begin, int64_t end);
+  /// The same for all complete checkpoints.
   void remove_all();
 
  private:

@@ -4,6 +4,7 @@
 // of the checkpoint is missing or damaged, and FileError if the new file cannot be written.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tw/state/checkpoint.hpp>
 #include <vector>
@@ -18,7 +19,7 @@ void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::pa
 void export_for_libtorch(const Checkpoint& checkpoint, const std::filesystem::path& path, const std::vector<std::string>& empty_submodules);
 
 /// Writes a file for safetensors in Python. Tied parameters appear under their first name; the metadata maps the other names to the first, as
-/// Python's package does.
-void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path);
+/// Python's package does. Holds one tensor, or one layer of a stack, at a time. @param metadata further entries of the file's metadata
+void export_safetensors(const Checkpoint& checkpoint, const std::filesystem::path& path, std::map<std::string, std::string> metadata = {});
 
 }  // namespace tw

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -53,6 +54,10 @@ SafetensorsContents parse_safetensors(std::string_view file, const std::filesyst
 /// @throws FileError; ContractError for tensors that are not dense, and as plan_safetensors() does.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+/// The same for tensors that need not exist at the same time. @param tensor called once for each of `tensors`, in the order of the file; returns the
+/// tensor with this index. @throws ContractError if it has another shape or dtype; also any exception of `tensor`
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
+                       const std::function<at::Tensor(size_t index)>& tensor, const std::map<std::string, std::string>& metadata = {});
 
 /// A file that is mapped into memory for reading. It must not shrink while this object lives. Move-only.
 class SafetensorsFile {

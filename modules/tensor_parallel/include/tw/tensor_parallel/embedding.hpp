@@ -33,12 +33,8 @@ class VocabParallelEmbeddingImpl : public SplitModule {
   torch::Tensor weight;  ///< this rank's rows, [num_embeddings / P, embedding_dim]
 
  private:
-  torch::Tensor own_rows(const torch::Tensor& indices, const torch::Tensor& mine) const;
-  torch::Tensor all_rows(const torch::Tensor& indices, const torch::Tensor& mine) const;
-
   int64_t num_embeddings_;
-  int64_t begin_ = 0;  ///< first of this rank's rows
-  int64_t end_ = 0;
+  int64_t begin_ = 0;         ///< first of this rank's rows
   int64_t padding_row_ = -1;  ///< index of the padding row in `weight`; -1 if this rank does not hold it
 };
 TORCH_MODULE(VocabParallelEmbedding);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <tw/autograd/generator.hpp>
+#include <tw/graph/random_stream.hpp>
 #include <tw/tensor_parallel/split_module.hpp>
 
 namespace tw::tensor_parallel {
@@ -22,6 +23,7 @@ class SplitRandom {
  private:
   uint64_t seed_;  // drawn before generators_ saves the state
   GeneratorGuard generators_;
+  graph::RandomStream stream_;  // for captured graphs, which draw their own numbers
 };
 
 /// torch::nn::Dropout for activations that are split along the axis `tensor`, such as those between a column-parallel and a row-parallel layer.

@@ -46,7 +46,8 @@ struct State {
   std::string stop_reason;
 
   /// Scales the gradients down to a norm of at most `max_norm`, with any strategy. Call it in on_backward(), on all ranks. The norm counts each
-  /// element of the model's gradients once, whichever rank holds it. (LibTorch's clip_grad_norm_ uses this rank's tensors only.)
+  /// element of the model's gradients once, whichever rank holds it. (LibTorch's clip_grad_norm_() would use this rank's tensors only, so it throws
+  /// if other ranks hold other parts.)
   /// @return the norm before this call, of gradients without the loss scale. To clip in every step, set Options::clip instead
   /// @throws ContractError outside a trainer's run
   double clip_gradient_norm(double max_norm) {

@@ -6,7 +6,8 @@
 
 namespace tw::train {
 
-/// How replicas of the model, along the mesh axis `data`, train one model; docs/strategies.md compares them.
+/// How replicas of the model, along the mesh axis `data`, train one model; docs/strategies.md compares them. Several ranks along `data` may form one
+/// replica: see ReplicaOptions::ranks_per_group.
 enum class Meeting {
   every_step,        ///< gradients are summed in every step (DataParallel)
   local_sgd,         ///< replicas train independently, and average their parameters every `period` steps (LocalSgd)
@@ -31,6 +32,9 @@ struct ReplicaOptions {
   CompressionKind compression = CompressionKind::none;  ///< only with Meeting::every_step; float16 and bfloat16 also with Meeting::diloco
   double top_k_fraction = 0.01;
   int64_t power_sgd_rank = 2;
+  /// Number of consecutive ranks along `data` that form a group. The ranks of a group sum their gradients in every step, so that the group trains as
+  /// one replica; groups meet as `meet` states. Must divide the number of ranks along `data`. Not used with `every_step`, where all ranks sum
+  int64_t ranks_per_group = 1;
   int64_t period = 50;  ///< steps between exchanges; not used with `every_step` and `ssp`. Replicas also synchronise at the end of each epoch
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;

@@ -25,7 +25,8 @@ struct StrategyMemory {
   int64_t backward = 0;             ///< maximum bytes of further buckets that exist during a backward pass
   int64_t update = 0;               ///< maximum bytes of temporary tensors during an update, after activations are freed
   int64_t checkpoint = 0;           ///< bytes of the copy that is written as a checkpoint; kept from the first checkpoint on
-  int64_t gathered = 0;             ///< bytes that rank 0 gathers when it saves the best model
+  int64_t best_model = 0;           ///< the same for the best model, which is written without the optimizer's state
+  int64_t exported = 0;             ///< bytes of the largest tensor, which rank 0 reads when it exports the best model
 };
 
 /// Predicts the memory of a rank. @param mesh all of its ranks are assumed to be on one node. @param model this rank's part, if several ranks hold

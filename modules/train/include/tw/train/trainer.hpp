@@ -24,8 +24,9 @@ namespace tw::train {
 /// Epochs are evaluated on the validation set, which alone decides early stopping and the best model. The test set is evaluated once, when the run
 /// has finished. Before that, it is only compared: between ranks, and with the test set of the run to be resumed.
 ///
-/// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, and best.safetensors (parameters and buffers of the model
-/// with the best evaluation).
+/// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, best/ (a checkpoint of the parameters and buffers with the
+/// best evaluation), and from the end of run() on best.safetensors, which is exported from it. A resumed run continues with the best model that its
+/// checkpoint remembers.
 class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
@@ -41,9 +42,9 @@ class Trainer {
   /// The same over a mesh. Along its axes `data` and `shard`, ranks use different samples; along `shard` they also divide the model, see
   /// ShardOptions. The other axes must be the model's axes(). Along these, ranks hold one model together and use the same samples, and each rank must
   /// have trained parameters. contradictions() in <tw/train/mesh_sizes.hpp> returns what is not supported. A resumed run restores the order
-  /// in which it reduces gradients, except for a model in such parts: if the ranks that reduce its gradients span several nodes, the order is
-  /// measured again, which can change the last bits of sums. Ranks for which TrainableModel::needs_samples() is false read no samples: their
-  /// State::batch has the same number of rows, without content.
+  /// in which it reduces gradients, except for a model in such parts, and for groups of replicas (ReplicaOptions::ranks_per_group): if the ranks that
+  /// reduce gradients together span several nodes, the order is measured again, which can change the last bits of sums. Ranks for which
+  /// TrainableModel::needs_samples() is false read no samples: their State::batch has the same number of rows, without content.
   Trainer(const Mesh& mesh, Model model, torch::optim::Optimizer& optimizer, Objective objective, const Dataset& train, const Dataset& test,
           const Options& options, const Dataset* validation = nullptr);
   ~Trainer();

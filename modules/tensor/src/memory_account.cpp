@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tw/train/memory_account.hpp>
+#include <tw/tensor/memory_account.hpp>
 
 #include <algorithm>
 #include <cstdlib>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-namespace tw::train {
+namespace tw {
 namespace {
 
 // Per interval, e.g. an evaluation of many batches. Later events are counted, but not attributed to a use.
@@ -20,17 +21,6 @@ bool differ(const MemoryByUse& a, const MemoryByUse& b, int64_t by) {
 }
 
 }  // namespace
-
-void KnownMemory::add(MemoryUse use, const at::Tensor& tensor, int sharers) {
-  if (!tensor.defined()) return;
-  if (tensor.is_sparse()) {
-    add(use, tensor._indices());
-    return add(use, tensor._values());
-  }
-  if (!tensor.has_storage()) return;
-  const c10::Storage& storage = tensor.storage();
-  blocks_.try_emplace(storage.data(), Block{use, static_cast<int64_t>(storage.nbytes()) / sharers});
-}
 
 MemoryAccount::MemoryAccount(c10::DeviceType kind, bool keeps_samples)
     : keeps_samples_(keeps_samples), held_(kind, [this](const void* address, int64_t bytes) { note(address, bytes); }) {}
@@ -97,10 +87,9 @@ std::vector<bool> MemoryAccount::stay(const Interval& interval, const KnownMemor
 
 void MemoryAccount::replay(const Interval& interval, const KnownMemory& known, int64_t step) {
   // Reconstructs the beginning: add the blocks known now, then undo later allocations and releases of known blocks.
-  MemoryByUse now = known.elsewhere_;
+  MemoryByUse now = known.bytes();
   int64_t counted = 0;
   for (const auto& [address, block] : known.blocks_) {
-    now[block.use] += block.bytes;
     if (held_.has(address)) counted += block.bytes;
   }
   not_counted_ = now.together() - counted;
@@ -154,4 +143,4 @@ void MemoryAccount::replay(const Interval& interval, const KnownMemory& known, i
   if (!interval.phases.empty()) sample(std::chrono::steady_clock::now());
 }
 
-}  // namespace tw::train
+}  // namespace tw

@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <tw/train/memory_account.hpp>
+#include <tw/tensor/memory_account.hpp>
 
 namespace memory_account_test {
 
-using tw::train::KnownMemory;
-using tw::train::MemoryAccount;
-using tw::train::MemoryByUse;
-using tw::train::MemoryUse;
+using tw::KnownMemory;
+using tw::MemoryAccount;
+using tw::MemoryByUse;
+using tw::MemoryUse;
 
 at::Tensor block(int64_t bytes) { return at::empty({bytes}, at::kByte); }
 

@@ -1,34 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <mutex>
 #include <tw/tensor/held_memory.hpp>
-#include <tw/train/memory.hpp>
-#include <unordered_map>
+#include <tw/tensor/known_memory.hpp>
+#include <tw/tensor/memory_use.hpp>
 #include <vector>
 
-namespace tw::train {
-
-/// Memory blocks whose use is known.
-class KnownMemory {
- public:
-  /// Adds the block that holds `tensor`. If a block is added again, its first use counts. Undefined tensors are ignored. @param sharers number of
-  /// ranks that share the block; each counts an equal share of it
-  void add(MemoryUse use, const at::Tensor& tensor, int sharers = 1);
-  /// Adds memory that does not belong to a tensor.
-  void add(MemoryUse use, int64_t bytes) { elsewhere_[use] += bytes; }
-
- private:
-  friend class MemoryAccount;
-  struct Block {
-    MemoryUse use;
-    int64_t bytes;
-  };
-  using Blocks = std::unordered_map<const void*, Block>;
-  Blocks blocks_;
-  MemoryByUse elsewhere_;
-};
+namespace tw {
 
 /// Records this rank's memory by use, from construction on: the peak, and the course over time. Counts memory as HeldMemory does. Memory that was
 /// allocated before construction, or not by LibTorch, is included only if it is KnownMemory.
@@ -94,4 +72,4 @@ class MemoryAccount {
   HeldMemory held_;  // last: it reports blocks to the other members
 };
 
-}  // namespace tw::train
+}  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator_watch.hpp"
+#include <tw/autograd/operator_watch.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -20,7 +20,7 @@
 namespace tw {
 namespace {
 
-[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"data_parallel"}};
+[[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"autograd"}};
 
 // LibTorch itself uses this key in its tests only.
 constexpr auto watched_key = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
