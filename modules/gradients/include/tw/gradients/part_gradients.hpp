@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of a model of which each rank holds a part. A number computed from one rank's gradients alone is not that of the whole model: LibTorch's
-// clip_grad_norm_() would scale each part by another factor, and LBFGS would take different steps. Who makes a part guards its gradients.
+// clip_grad_norm_() would scale each part by another factor, and LBFGS would take different steps. Code that makes a part guards its gradients.
 #pragma once
 #include <ATen/core/Tensor.h>
 
