@@ -18,7 +18,7 @@ struct PassRows {
 };
 
 /// Runs nodes of a graph, operator by operator, so that autograd records as usual. Under a WeightGradients::Recording, products of the batch with
-/// weights go through WeightGradients::record(). Random numbers come from a counter-based generator keyed by pass, node and row. They do not depend
+/// weights go through WeightGradients::record(). Random numbers come from a counter-based generator keyed by pass, draw and row. They do not depend
 /// on how the batch is divided, or on the kind of device.
 ///
 /// The constructor places the constants that lie on an accelerator on the thread's current device of that kind; those on the host stay there. Random

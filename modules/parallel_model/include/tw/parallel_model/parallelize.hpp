@@ -14,8 +14,8 @@
 namespace tw {
 
 /// Divides any module over a mesh. Along the mesh axes `data` and `shard`, the module runs unchanged. Along `stage`, it is captured, measured, and
-/// cut by a plan, also if it contains split layers. Along `tensor`, these (tensor_parallel::SplitModule) hold slices. Along `layer`, only blocks of layer_parallel can be
-/// divided: see the last function of this header. Collective.
+/// cut by a plan, also if it contains split layers. Along `tensor`, these (tensor_parallel::SplitModule) hold slices. Along `layer`, only blocks of
+/// layer_parallel can be divided: see the last function of this header. Collective.
 /// @param mesh the model makes its own communicators, but split layers keep those of the mesh, unless they are captured
 /// @param module shares its tensors with the model. Every rank gets rank 0's values; of a module with split layers, ranks along all axes but `tensor`
 /// get the values of the first of them. Along `stage`, the module's code does not run any more, and a rank keeps only the values of its own stage:
