@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ParallelModel::memory() predicts the memory that each process takes in an update, and leaves nothing behind.
+// ParallelModel::memory() predicts the memory that each process takes in an update, and keeps no memory afterwards.
 #include "mpi_test.hpp"
 
 #include <malloc.h>
