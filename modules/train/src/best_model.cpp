@@ -51,10 +51,10 @@ BestModel::BestModel(const Ranks& ranks, const Model& model, const Options& opti
   for (const std::string& failure : remove_partials_of(export_)) log_warning("a partial file of an earlier run cannot be removed: ", failure);
 }
 
-void BestModel::keep(const Progress& progress, const Strategy& strategy, std::optional<int64_t> checkpoint) {
+void BestModel::keep(const Progress& progress, const Strategy& strategy, const Snapshots& checkpoints) {
   const at::NoGradGuard no_grad;
   settle();
-  remove_outdated(checkpoint);
+  remove_outdated(checkpoints);
   remove_export();  // it is not the best one any more
   store_.save(progress.step, with_aliases(strategy.exported_shards(), model_), to_json(of_best_model(progress, model_)));
 }
@@ -80,9 +80,9 @@ void BestModel::resume(Progress& progress) {
   progress.watch = then.watch;
 }
 
-void BestModel::finish(std::optional<int64_t> checkpoint) {
+void BestModel::finish(const Snapshots& checkpoints) {
   settle();
-  remove_outdated(checkpoint);
+  remove_outdated(checkpoints);
   if (ranks_.all.rank() == 0) export_best();
 }
 
@@ -92,10 +92,11 @@ void BestModel::remove_all() {
   remove_export();
 }
 
-void BestModel::remove_outdated(std::optional<int64_t> checkpoint) {
+void BestModel::remove_outdated(const Snapshots& checkpoints) {
   log_failure(ranks_.all, "training continues", [&] {
     const std::vector<int64_t> steps = store_.steps();
     if (steps.empty()) return;
+    const std::optional<int64_t> checkpoint = checkpoints.last_step();  // throws, so that no model is removed, if the folder cannot be listed
     const int64_t newest = steps.back();
     const auto later = std::ranges::upper_bound(steps, checkpoint.value_or(-1));
     const int64_t remembered = later == steps.begin() ? newest : *std::prev(later);

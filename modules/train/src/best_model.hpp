@@ -2,13 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <tw/state/checkpoint_store.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 
 #include "progress.hpp"
 #include "ranks.hpp"
+#include "snapshots.hpp"
 #include "strategy.hpp"
 
 namespace tw::train {
@@ -25,30 +25,30 @@ namespace tw::train {
 ///   d. resume() removes models of later steps, whose evaluations the run repeats. The newest of the others counts as the best.
 /// So there are at most three models while a run trains, and one or two at its end.
 ///
-/// If a model cannot be written, an error is logged and training continues.
+/// If a model cannot be written, or a folder cannot be listed, an error is logged and training continues.
 class BestModel {
  public:
   /// Removes partial files left by a killed run. Collective. Borrows all arguments.
   BestModel(const Ranks& ranks, const Model& model, const Options& options);
 
-  /// Copies the model now; it is written while training continues. Collective. Replicas must have met. @param checkpoint step of the newest complete
-  /// checkpoint of the run, if there is one
-  void keep(const Progress& progress, const Strategy& strategy, std::optional<int64_t> checkpoint);
+  /// Copies the model now; it is written while training continues. Collective. Replicas must have met. @param checkpoints of the run, none in
+  /// progress
+  void keep(const Progress& progress, const Strategy& strategy, const Snapshots& checkpoints);
   /// Call on all ranks in every step: advances writing.
   void poll();
   /// Waits until the model in progress is written or its failure is logged. Collective.
   void settle();
   /// Continues from a checkpoint of the run. Collective. @param progress of that checkpoint; gets the best evaluation whose model is there
   void resume(Progress& progress);
-  /// Waits until the model in progress is written, and exports the best one if that has not been done. Collective. @param checkpoint as for keep()
-  void finish(std::optional<int64_t> checkpoint);
+  /// Waits until the model in progress is written, and exports the best one if that has not been done. Collective. @param checkpoints as for keep()
+  void finish(const Snapshots& checkpoints);
   /// Removes all models, and the export. Collective.
   void remove_all();
   /// See CheckpointStore::memory().
   const at::Tensor& memory() const { return store_.memory(); }
 
  private:
-  void remove_outdated(std::optional<int64_t> checkpoint);
+  void remove_outdated(const Snapshots& checkpoints);
   void export_best() const;
   void remove_export() const;
 

@@ -230,7 +230,7 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
     if (!diverged_ && trained_samples_ > 0) attempt([&] { save(); });
     attempt([&] { snapshots_->finish(); });
     watch_memory("checkpoint");
-    best_model_->finish(snapshots_->last_step());
+    best_model_->finish(*snapshots_);
     count_memory();
   };
   if (is_to_be_tested()) {

@@ -78,7 +78,7 @@ Figures Trainer::Run::evaluate(const Dataset& dataset) {
 void Trainer::Run::keep_best() {
   watch_memory("checkpoint");
   snapshots_->settle();  // its last step is then the one from which a killed run would resume
-  best_model_->keep(progress_, *strategy_, snapshots_->last_step());
+  best_model_->keep(progress_, *strategy_, *snapshots_);
   count_memory();
 }
 

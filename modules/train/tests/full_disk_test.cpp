@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose checkpoints find no space on disk.
+// Training whose checkpoints find no space on disk, or no folder.
 #include "full_disk.hpp"
 #include "regression_run.hpp"
+
+#include <fstream>
+#include <functional>
 
 namespace full_disk_test {
 
@@ -66,6 +69,51 @@ TEST(FullDisk, ARunWhoseLastCheckpointIsNotWrittenIsReported) {
   trainer.add(disk);
   EXPECT_THROW(trainer.run(), tw::Error);
   EXPECT_EQ(disk.steps, 18);
+}
+
+/// Calls `call` on rank 0 after an update, and lets the other ranks wait for it.
+struct AfterUpdate : tw::train::Hook {
+  AfterUpdate(int64_t at, std::function<void()> on_rank_0) : step(at), call(std::move(on_rank_0)) {}
+  void on_update(tw::train::State& state) override {
+    if (state.step != step) return;
+    if (state.comm.rank() == 0) call();
+    state.comm.barrier();
+  }
+  void on_end(tw::train::State&, const tw::train::Summary& summary) override { steps = summary.steps; }
+  int64_t step;
+  std::function<void()> call;
+  int64_t steps = 0;
+};
+
+// The first evaluation, which is the best so far, finds no folder of checkpoints.
+TEST(NoFolder, OfCheckpointsIsMadeAgain) {
+  const auto options = fresh("no_checkpoints");
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
+  AfterUpdate remove(5, [&] { std::filesystem::remove_all(options.folder() / "checkpoints"); });
+  trainer.add(remove);
+  EXPECT_TRUE(trainer.run().finished);
+  EXPECT_TRUE(std::filesystem::exists(options.folder() / "checkpoints" / "step_00000018"));
+  EXPECT_TRUE(std::filesystem::exists(options.folder() / "best.safetensors"));
+}
+
+TEST(NoFolder, AtTheEndIsReportedAfterTheRun) {
+  const auto options = fresh("no_folder");
+  const auto model = make_regressor(0);
+  torch::optim::Adam adam(model.tensors(), 0.01);
+  const auto data = squares(31);
+  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
+  AfterUpdate replace(18, [&] {
+    std::filesystem::remove_all(options.folder());
+    std::ofstream(options.folder()) << "not a folder";
+  });
+  trainer.add(replace);
+  EXPECT_THROW(trainer.run(), tw::Error);
+  EXPECT_EQ(replace.steps, 18);
+  world().barrier();
+  if (world().rank() == 0) std::filesystem::remove(options.folder());
 }
 
 }  // namespace full_disk_test
