@@ -14,6 +14,7 @@ class IndependentReplicas : public Strategy {
 
   bool ranks_pass_in_step() const override { return part_.sums().gathers_in_passes(); }
   const Communicator* summing_ranks() const override { return group_.samples(); }
+  int replicas() const override { return group_.count(); }
   void zero_grad() override;
   void accumulate(const MicroBatchShare& share, const std::function<void(double weight)>& pass) override;
   void raise(Signal word) override;

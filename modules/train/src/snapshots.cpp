@@ -22,12 +22,23 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
   return all;
 }
 
+// Lets every rank load the mean over the replicas that saved, as on another number of ranks: own values may belong to another replica now.
+void load_means(std::vector<NamedShard>& shards) {
+  for (NamedShard& shard : shards) {
+    if (shard.on_reshard == OnReshard::mean || shard.on_reshard == OnReshard::drop) shard.on_reshard = OnReshard::replicate;
+  }
+}
+
 }  // namespace
 
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) {
   std::vector<NamedShard> shards = strategy.shards();
   append(shards, buffer_shards(model));
   return with_aliases(std::move(shards), model);
+}
+
+bool has_replicas_of(const Progress& progress, const Strategy& strategy) {
+  return progress.replicas == 0 || progress.replicas == strategy.replicas();
 }
 
 Snapshots::Snapshots(const Ranks& ranks, const Model& model, const Options& options)
@@ -56,8 +67,10 @@ Progress Snapshots::restore(int64_t step, Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
   strategy.prepare(store_.names(step));
-  const std::vector<NamedShard> shards = shards_of(model_, strategy);
-  const Progress progress = progress_from_json(store_.load(step, shards));
+  std::vector<NamedShard> shards = shards_of(model_, strategy);
+  const Progress progress = progress_from_json(store_.metadata(step));
+  if (!has_replicas_of(progress, strategy)) load_means(shards);
+  (void)store_.load(step, shards);
   strategy.apply(shards);
   return progress;
 }
@@ -67,6 +80,7 @@ void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
+  progress.replicas = strategy.replicas();
   progress.loss_sums = on_every_rank(ranks_.samples, loss.sum);
   progress.loss_samples = on_every_rank(ranks_.samples, loss.weight);
   if (const auto state = scaling.state()) {

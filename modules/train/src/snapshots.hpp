@@ -14,6 +14,9 @@ namespace tw::train {
 /// Parameters, buffers and the strategy's state; shares memory.
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy);
 
+/// Whether a rank's own values in a checkpoint belong to its replica now, if the number of ranks is the same.
+bool has_replicas_of(const Progress& progress, const Strategy& strategy);
+
 /// The checkpoints of one run: the model, the strategy's state and the progress.
 class Snapshots {
  public:
@@ -24,7 +27,7 @@ class Snapshots {
   std::optional<int64_t> last_step() const;
   /// Progress of the newest readable checkpoint; `step` is the checkpoint's. Collective.
   std::optional<Progress> newest() const;
-  /// Loads the tensors of the checkpoint of `step`. Collective.
+  /// Loads the tensors of the checkpoint of `step`. If it is of another number of replicas, each gets their mean. Collective.
   Progress restore(int64_t step, Strategy& strategy);
   /// Collective. Copies the tensors now; they are written while training continues.
   void save(Progress progress, const EpochLoss& loss, const LossScaling& scaling, const Strategy& strategy);

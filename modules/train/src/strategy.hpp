@@ -70,6 +70,9 @@ class Strategy {
   /// The ranks that sum gradients with this one in every update, this one included. Null: this rank alone.
   virtual const Communicator* summing_ranks() const = 0;
 
+  /// The number of replicas that make updates of their own between meetings. 1: all ranks make each update together.
+  virtual int replicas() const { return 1; }
+
   /// The optimizer whose learning rates apply.
   virtual torch::optim::Optimizer& optimizer() = 0;
   /// Parameters and the state kept between steps, for checkpoints; shares memory.

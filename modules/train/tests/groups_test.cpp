@@ -212,6 +212,31 @@ TEST(Groups, ResumeWithServersWithTheSameBits) {
   resume(layouts().back(), ServerAlgorithm::downpour);
 }
 
+// In the middle of a period, where the ranks of the new groups come from different ones.
+TEST(Groups, OfAnotherSizeResumeWithTheMean) {
+  const Mesh mesh(world(), {{"data"}});
+  const int ranks_per_group = world().size() / 2;
+  const tw::Communicator group = world().split(world().rank() / ranks_per_group, world().rank());
+  for (const ReplicaOptions& replicas : {ReplicaOptions{.meet = Meeting::local_sgd, .period = 50},
+                                         ReplicaOptions{.meet = Meeting::parameter_server, .period = 4, .algorithm = ServerAlgorithm::easgd}}) {
+    Options options = options_for("other_groups", replicas);
+    options.checkpoint.every_steps = 3;
+    options.checkpoint.keep = 9;
+    (void)train_a_part(mesh, model_of(whole_net()), options, 6);
+    leave_the_first_checkpoint(options);
+    options.resume = Resume::resume;
+    options.replicas.ranks_per_group = ranks_per_group;
+    const Model model = model_of(whole_net());
+    torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+    const auto data = squares(samples);
+    Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+    Comparison comparison(group, model);
+    trainer.add(comparison);
+    EXPECT_EQ(trainer.run().steps, updates);
+    EXPECT_TRUE(comparison.equal) << static_cast<int>(replicas.meet);
+  }
+}
+
 // Nothing is left to meet for.
 TEST(Groups, OneGroupIsOneProcess) {
   for (const Layout& layout : layouts()) {
