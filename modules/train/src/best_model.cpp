@@ -9,9 +9,8 @@
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
+#include <tw/comm/objects.hpp>
 #include <tw/state/checkpoint.hpp>
-#include <tw/state/export.hpp>
-#include <utility>
 
 #include "logged_failure.hpp"
 #include "model_shards.hpp"
@@ -47,8 +46,7 @@ BestModel::BestModel(const Ranks& ranks, const Model& model, const Options& opti
       model_(model),
       export_(absolute_path(options.folder() / "best.safetensors")),
       store_(ranks.all, options.folder() / "best", {.keep = std::numeric_limits<int64_t>::max()}) {
-  if (ranks_.all.rank() != 0) return;
-  for (const std::string& failure : remove_partials_of(export_)) log_warning("a partial file of an earlier run cannot be removed: ", failure);
+  if (ranks_.all.rank() == 0) export_.remove_partials();
 }
 
 void BestModel::keep(const Progress& progress, const Strategy& strategy, const Snapshots& checkpoints) {
@@ -68,16 +66,29 @@ void BestModel::settle() {
 }
 
 void BestModel::resume(Progress& progress) {
-  const std::vector<int64_t> before = store_.steps();
   store_.remove_steps(progress.step + 1, after_all_steps);
   const std::optional<int64_t> step = store_.newest_valid();
-  if (!before.empty() && before.back() != step) remove_export();
-  if (!step) return;
-  store_.remove_steps(*step + 1, after_all_steps);  // damaged ones
-  const Progress then = progress_from_json(store_.metadata(*step));
-  progress.best = then.best;
-  progress.best_epoch = then.best_epoch;
-  progress.watch = then.watch;
+  store_.remove_steps(step.value_or(-1) + 1, after_all_steps);  // damaged ones
+  Progress best = step ? progress_from_json(store_.metadata(*step)) : Progress();
+  const std::string text = ranks_.all.rank() == 0 ? to_json(export_.evaluation(progress)) : "";
+  const Progress exported = progress_from_json(broadcast_string(ranks_.all, text, Rank(0)));
+  if (exported.best_epoch > best.best_epoch) {  // the other models are older
+    store_.remove_all();
+    best = exported;
+  } else if (!step || exported.best_epoch != best.best_epoch || concat(exported.best) != concat(best.best)) {
+    remove_export();
+  }
+  if (best.best_epoch == 0) {
+    if (progress.best_epoch > 0 && ranks_.all.rank() == 0) {
+      log_warning("the best model, of epoch ", progress.best_epoch, ", is not in ", store_.directory().string(),
+                  ": the best is chosen among the evaluations from now on");
+    }
+    progress.waited = 0;
+  } else {
+    progress.watch = best.watch;
+  }
+  progress.best = best.best;
+  progress.best_epoch = best.best_epoch;
 }
 
 void BestModel::finish(const Snapshots& checkpoints) {
@@ -107,19 +118,14 @@ void BestModel::remove_outdated(const Snapshots& checkpoints) {
 
 void BestModel::export_best() const {
   try {
-    if (std::filesystem::exists(export_) || std::filesystem::is_empty(store_.directory())) return;
-    const Checkpoint best = Checkpoint::open(store_.directory());
-    const Progress progress = progress_from_json(best.index().metadata);
-    export_safetensors(best, export_, {{"epoch", std::to_string(progress.best_epoch)}, {progress.watch, concat(progress.best)}});
+    if (!std::filesystem::is_empty(store_.directory())) export_.write(Checkpoint::open(store_.directory()));
   } catch (const std::exception& error) {
     log_error("the best model was not exported: ", error.what(), "; it is in ", store_.directory().string());
   }
 }
 
 void BestModel::remove_export() const {
-  if (ranks_.all.rank() != 0) return;
-  std::error_code code;
-  if (!std::filesystem::remove(export_, code) && code) log_warning(export_.string(), " of an earlier run cannot be removed: ", code.message());
+  if (ranks_.all.rank() == 0) export_.remove();
 }
 
 }  // namespace tw::train

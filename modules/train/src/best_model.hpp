@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <cstdint>
-#include <filesystem>
 #include <tw/state/checkpoint_store.hpp>
 #include <tw/train/model.hpp>
 #include <tw/train/options.hpp>
 
+#include "best_export.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
 #include "snapshots.hpp"
@@ -22,7 +21,7 @@ namespace tw::train {
 ///   a. keep() begins to write a model after its evaluation. Earlier models stay.
 ///   b. settle() returns when the model is complete. The run calls it before it saves a checkpoint, which remembers the model.
 ///   c. keep() and finish() remove models that are out of date: neither the newest one, nor the one that the newest checkpoint remembers.
-///   d. resume() removes models of later steps, whose evaluations the run repeats. The newest of the others counts as the best.
+///   d. resume() removes models of later steps, whose evaluations the run repeats. The newest of the others, or of their exports, counts as the best.
 /// So there are at most three models while a run trains, and one or two at its end.
 ///
 /// If a model cannot be written, or a folder cannot be listed, an error is logged and training continues.
@@ -38,7 +37,8 @@ class BestModel {
   void poll();
   /// Waits until the model in progress is written or its failure is logged. Collective.
   void settle();
-  /// Continues from a checkpoint of the run. Collective. @param progress of that checkpoint; gets the best evaluation whose model is there
+  /// Continues from a checkpoint of the run. Collective. @param progress of that checkpoint; gets the best evaluation whose model is there, in best/
+  /// or exported. If none is, logs a warning and forgets the best evaluation
   void resume(Progress& progress);
   /// Waits until the model in progress is written, and exports the best one if that has not been done. Collective. @param checkpoints as for keep()
   void finish(const Snapshots& checkpoints);
@@ -54,7 +54,7 @@ class BestModel {
 
   Ranks ranks_;
   const Model& model_;
-  std::filesystem::path export_;
+  BestExport export_;
   CheckpointStore store_;
 };
 

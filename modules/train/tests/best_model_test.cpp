@@ -226,29 +226,53 @@ TEST(BestModel, OfALaterStepIsForgotten) {
     if (world().rank() == 0) fs::resize_file(options.folder() / "checkpoints" / step / "rank_0000.safetensors", 9);
   }
   world().barrier();
-  EXPECT_EQ(run_with(resumed(options), {}, 8).best_epoch, 1);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_with(resumed(options), {}, 8).best_epoch, 0) << "the model of epoch 1, which the checkpoint remembers, is not there any more";
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines.find("the best model, of epoch 1, is not in") != std::string::npos, world().rank() == 0) << lines;
   EXPECT_EQ(names_in(options.folder() / "best"), Names{});
   EXPECT_EQ(exported_epoch(options), "none");
   EXPECT_EQ(run_with(resumed(options), {}).best_epoch, 3);
   EXPECT_EQ(exported_epoch(options), "3");
 }
 
-/// Makes the model of epoch 2 impossible to write.
-struct NoPlaceForASecondModel : tw::train::Hook {
-  void on_update(State& state) override {
-    if (state.step != 11) return;
-    if (world().rank() == 0) std::ofstream(state.options.folder() / "best" / "step_00000012.partial") << "not a folder";
+// Its export is another copy.
+TEST(BestModel, ThatIsDamagedIsTheExportedOne) {
+  const Options options = fresh("damaged");
+  (void)run_with(options, {}, 13);
+  const std::string file = text_of(options.folder() / "best.safetensors");
+  if (world().rank() == 0) fs::resize_file(options.folder() / "best" / "step_00000012" / "rank_0000.safetensors", 9);
+  world().barrier();
+  EXPECT_EQ(run_with(resumed(options), {}, 15).best_epoch, 2);
+  EXPECT_TRUE(text_of(options.folder() / "best.safetensors") == file);
+  EXPECT_EQ(names_in(options.folder() / "best"), Names{});
+  EXPECT_EQ(run_with(resumed(options), {}).best_epoch, 3);
+  EXPECT_EQ(exported_epoch(options), "3");
+}
+
+/// Makes the model of an epoch impossible to write.
+struct NoPlaceForAModel : tw::train::Hook {
+  explicit NoPlaceForAModel(int64_t of) : epoch(of) {}
+  void on_start_epoch(State& state) override {
+    if (state.epoch != epoch) return;
+    const std::string name = epoch == 1 ? "step_00000006.partial" : "step_00000012.partial";
+    if (world().rank() == 0) std::ofstream(state.options.folder() / "best" / name) << "not a folder";
     world().barrier();
   }
+  int64_t epoch;
 };
 
 TEST(BestModel, ThatIsNotWrittenIsNotTheBestAfterAResume) {
   const Options options = fresh("not_written");
-  NoPlaceForASecondModel fault;
+  NoPlaceForAModel first(1);
+  NoPlaceForAModel second(2);
   testing::internal::CaptureStderr();
-  EXPECT_EQ(run_with(options, {&fault}, 13).best_epoch, 2) << "training goes on";
+  EXPECT_EQ(run_with(options, {&first}, 8).best_epoch, 1) << "training goes on";
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines.find("training continues without this best model") != std::string::npos, world().rank() == 0) << lines;
+  EXPECT_EQ(run_with(resumed(options), {}, 10).best_epoch, 0) << "no model is there";
+
+  EXPECT_EQ(run_with(options, {&second}, 13).best_epoch, 2);
   EXPECT_EQ(names_in(options.folder() / "best"), Names{"step_00000006"});
   EXPECT_EQ(exported_epoch(options), "1");
   EXPECT_EQ(run_with(resumed(options), {}, 15).best_epoch, 1);
