@@ -52,8 +52,7 @@ BestModel::BestModel(const Ranks& ranks, const Model& model, const Options& opti
 void BestModel::keep(const Progress& progress, const Strategy& strategy, const Snapshots& checkpoints) {
   const at::NoGradGuard no_grad;
   settle();
-  remove_outdated(checkpoints);
-  remove_export();  // it is not the best one any more
+  if (remove_outdated(checkpoints)) remove_export();  // it is not the best one any more, and another copy is in best/
   store_.save(progress.step, with_aliases(strategy.exported_shards(), model_), to_json(of_best_model(progress, model_)));
 }
 
@@ -103,17 +102,21 @@ void BestModel::remove_all() {
   remove_export();
 }
 
-void BestModel::remove_outdated(const Snapshots& checkpoints) {
+bool BestModel::remove_outdated(const Snapshots& checkpoints) {
+  bool has_remembered = false;
   log_failure(ranks_.all, "training continues", [&] {
     const std::vector<int64_t> steps = store_.steps();
     if (steps.empty()) return;
     const std::optional<int64_t> checkpoint = checkpoints.last_step();  // throws, so that no model is removed, if the folder cannot be listed
     const int64_t newest = steps.back();
     const auto later = std::ranges::upper_bound(steps, checkpoint.value_or(-1));
-    const int64_t remembered = later == steps.begin() ? newest : *std::prev(later);
+    const bool has_earlier = later != steps.begin();
+    const int64_t remembered = has_earlier ? *std::prev(later) : newest;
     store_.remove_steps(0, remembered);
     store_.remove_steps(remembered + 1, newest);
+    has_remembered = has_earlier;
   });
+  return has_remembered;
 }
 
 void BestModel::export_best() const {

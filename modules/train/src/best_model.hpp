@@ -48,7 +48,8 @@ class BestModel {
   const at::Tensor& memory() const { return store_.memory(); }
 
  private:
-  void remove_outdated(const Snapshots& checkpoints);
+  /// @return whether best/ has the model that the newest checkpoint remembers
+  bool remove_outdated(const Snapshots& checkpoints);
   void export_best() const;
   void remove_export() const;
 

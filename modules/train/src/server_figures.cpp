@@ -8,7 +8,7 @@
 namespace tw::train {
 
 ServerFigures figures_of(const parameter_server::Traffic& traffic, const Communicator& comm, Seconds time) {
-  const double exchanges = traffic.pulls > 0 ? 1 : 0;  // the first rank of each group does
+  const double exchanges = traffic.pushes + traffic.pulls > 0 ? 1 : 0;  // the first rank of each group does
   std::vector<double> numbers{static_cast<double>(traffic.pushes), static_cast<double>(traffic.pulls), traffic.waited / time, exchanges};
   numbers.insert(numbers.end(), traffic.staleness.begin(), traffic.staleness.end());
   numbers = sum_over_ranks(comm, numbers);

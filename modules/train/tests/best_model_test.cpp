@@ -280,16 +280,39 @@ TEST(BestModel, ThatIsNotWrittenIsNotTheBestAfterAResume) {
   EXPECT_EQ(exported_epoch(options), "3");
 }
 
-// A run of a version that had no best/.
+/// Ends the run as a kill would, after an epoch.
+struct KilledAfter : tw::train::Hook {
+  explicit KilledAfter(int64_t at) : epoch(at) {}
+  void on_end_epoch(State& /*state*/, const EpochReport& report) override {
+    if (report.epoch == epoch) throw std::runtime_error("killed");
+  }
+  int64_t epoch;
+};
+
+// A run of a version that had no best/. The file stays until a checkpoint remembers another model.
 TEST(BestModel, InAFileAloneStays) {
   const Options options = fresh("file_alone");
   (void)run_with(options, {}, 8);
   const std::string file = text_of(options.folder() / "best.safetensors");
+  const auto is_there = [&] { return text_of(options.folder() / "best.safetensors") == file; };
   if (world().rank() == 0) fs::remove_all(options.folder() / "best");
   world().barrier();
-  (void)run_with(resumed(options), {}, 10);
-  EXPECT_TRUE(text_of(options.folder() / "best.safetensors") == file);
-  (void)run_with(resumed(options), {});
+  EXPECT_EQ(run_with(resumed(options), {}, 10).best_epoch, 1);
+  EXPECT_TRUE(is_there());
+
+  Options rarely = resumed(options);
+  rarely.checkpoint.every_epochs = 0;
+  rarely.checkpoint.every_steps = 100;
+  KilledAfter kill(3);
+  EXPECT_NE(message_of([&] { (void)run_with(rarely, {&kill}); }).find("killed"), std::string::npos);
+  EXPECT_TRUE(is_there()) << "two better models are, and no checkpoint remembers them";
+
+  NoPlaceForAModel fault(2);
+  EXPECT_EQ(run_with(resumed(options), {&fault}, 13).best_epoch, 2);
+  EXPECT_TRUE(is_there()) << "the better one was not written";
+  const auto continued = run_with(resumed(options), {}, 15);
+  EXPECT_EQ(continued.best_epoch, 1);
+  EXPECT_GT(continued.best, run_with(resumed(options), {}).best);
   EXPECT_EQ(exported_epoch(options), "3");
 }
 
