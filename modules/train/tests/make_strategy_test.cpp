@@ -116,6 +116,8 @@ TEST(ServerFigures, AreMeansOverRanksThatExchange) {
   EXPECT_EQ(figures.pulls_per_s, 2);
   EXPECT_EQ(figures.waiting_share, 0.5);
   EXPECT_EQ(tw::train::figures_of({}, world(), tw::Seconds(2)).waiting_share, 0);
+  const tw::parameter_server::Traffic of_pushes{.pushes = 3, .waited = tw::Seconds(1)};  // of a short run, which takes the values at its end alone
+  EXPECT_EQ(tw::train::figures_of(of_pushes, world(), tw::Seconds(2)).waiting_share, 0.5);
 }
 
 }  // namespace make_strategy_test
