@@ -340,8 +340,13 @@ TEST(BestModel, EqualsThatOfOneProcess) {
     const auto [here, together] = elements_in_files(options);
     EXPECT_GT(here, 0) << what;
     EXPECT_EQ(together, expected.parameters) << what;
-    if (options.replicas.meet == tw::train::Meeting::local_sgd) return;
     const tw::SafetensorsFile ours(options.folder() / "best.safetensors");
+    if (options.replicas.meet == tw::train::Meeting::local_sgd) {  // another algorithm; its last epoch is the best
+      EXPECT_EQ(ours.metadata().at("epoch"), "3") << what;
+      for (const tw::NamedTensor& each : model.parameters) EXPECT_TRUE(ours.tensor(each.name).equal(each.tensor)) << what << each.name;
+      world().barrier();
+      return;
+    }
     const tw::SafetensorsFile reference(of_one.folder() / "best.safetensors");
     EXPECT_EQ(ours.metadata().at("epoch"), reference.metadata().at("epoch")) << what;
     EXPECT_EQ(ours.names().size(), reference.names().size()) << what;
@@ -386,6 +391,7 @@ int64_t peak_of_stages(const std::string& name, bool validates, int64_t& bytes) 
 }
 
 TEST(BestModel, IsNotGatheredByAnyRank) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank has the whole model";
   int64_t layer = 0;
   const int64_t without = peak_of_stages("not_kept", false, layer);
   const int64_t with = peak_of_stages("not_gathered", true, layer);
