@@ -19,7 +19,7 @@ namespace tw::train {
 namespace {
 
 constexpr int64_t after_all_steps = std::numeric_limits<int64_t>::max();
-constexpr const char* without_model = "training continues without this best model";
+constexpr const char* without_model = "this best model is not kept";  // during training, or at its end
 
 /// The part of a run's progress that belongs to its best model.
 Progress of_best_model(const Progress& run, const Model& model) {
@@ -104,7 +104,7 @@ void BestModel::remove_all() {
 
 bool BestModel::remove_outdated(const Snapshots& checkpoints) {
   bool has_remembered = false;
-  log_failure(ranks_.all, "training continues", [&] {
+  log_failure(ranks_.all, "earlier models stay", [&] {
     const std::vector<int64_t> steps = store_.steps();
     if (steps.empty()) return;
     const std::optional<int64_t> checkpoint = checkpoints.last_step();  // throws, so that no model is removed, if the folder cannot be listed

@@ -30,8 +30,8 @@ class BestModel {
   /// Removes partial files left by a killed run. Collective. Borrows all arguments.
   BestModel(const Ranks& ranks, const Model& model, const Options& options);
 
-  /// Copies the model now; it is written while training continues. Collective. Replicas must have met. @param checkpoints of the run, none in
-  /// progress
+  /// Copies the model now, and begins to write it; training continues until the run saves a checkpoint, which waits. Collective. Replicas must have
+  /// met. @param checkpoints of the run, none in progress
   void keep(const Progress& progress, const Strategy& strategy, const Snapshots& checkpoints);
   /// Call on all ranks in every step: advances writing.
   void poll();

@@ -269,7 +269,7 @@ TEST(BestModel, ThatIsNotWrittenIsNotTheBestAfterAResume) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(run_with(options, {&first}, 8).best_epoch, 1) << "training goes on";
   const std::string lines = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(lines.find("training continues without this best model") != std::string::npos, world().rank() == 0) << lines;
+  EXPECT_EQ(lines.find("this best model is not kept") != std::string::npos, world().rank() == 0) << lines;
   EXPECT_EQ(run_with(resumed(options), {}, 10).best_epoch, 0) << "no model is there";
 
   EXPECT_EQ(run_with(options, {&second}, 13).best_epoch, 2);

@@ -32,8 +32,8 @@ struct EpochReport {
 struct ServerFigures {
   double pushes_per_s = 0;  ///< pushes of all ranks per second
   double pulls_per_s = 0;   ///< pulls of all ranks per second
-  double waiting_share =
-      0;  ///< share of step time in which ranks waited for servers or, in some algorithms, for other ranks; mean over ranks that exchange
+  /// Share of step time in which ranks waited for servers or, in some algorithms, for other ranks; mean over ranks that exchange.
+  double waiting_share = 0;
   /// Entry s: the number of pushes, by all ranks, of staleness s. The staleness of a push is the number of other ranks' pushes since the pushing
   /// rank's last pull. The last entry includes all larger values.
   std::vector<int64_t> staleness;
