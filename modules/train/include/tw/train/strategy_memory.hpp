@@ -30,7 +30,7 @@ struct StrategyMemory {
 };
 
 /// Predicts the memory of a rank. @param mesh all of its ranks are assumed to be on one node. @param model this rank's part, if several ranks hold
-/// one model together
+/// one model together. With groups and parameter servers, the result is that of a group's first rank; the other ranks need less
 StrategyMemory strategy_memory(const ShardOptions& shard, const ReplicaOptions& replicas, const MeshSizes& mesh, const ModelMemory& model);
 
 }  // namespace tw::train
