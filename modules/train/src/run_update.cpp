@@ -28,9 +28,10 @@ namespace {
 
 constexpr int64_t max_restores = 3;
 
-// Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that. @param in_hook whether a hook runs
-template <class Pass, class Where>
-void run_on(int64_t samples, int64_t usual, const bool& in_hook, const Where& where, const Pass& pass) {
+// Runs a pass. If the model fails on fewer samples than usual, as batch norms do on one, the error explains that. @param in_hook tells whether a hook
+// runs
+template <class Pass, class InHook, class Where>
+void run_on(int64_t samples, int64_t usual, const InHook& in_hook, const Where& where, const Pass& pass) {
   const auto explained = [&](const std::string& what) {
     return Error(concat(where(), ", where it usually has ", usual, ": ", what,
                         "\nIf the model cannot train on this few samples, skip an epoch's last ",
@@ -42,12 +43,12 @@ void run_on(int64_t samples, int64_t usual, const bool& in_hook, const Where& wh
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    if (few && !in_hook) throw explained(error.what_without_backtrace());
+    if (few && !in_hook()) throw explained(error.what_without_backtrace());
     throw;
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {  // from the TorchScript interpreter
-    if (few && !in_hook) throw explained(error.what());
+    if (few && !in_hook()) throw explained(error.what());
     throw;
   }
 }
@@ -225,7 +226,7 @@ void Trainer::Run::backward(Pass pass, double weight) {
       model_.trained->pass({batch.inputs, batch.targets, loss, factor * scaling_.scale(), pass.number, progress_.epoch, on_loss});
     };
     const bool is_split = ranks_.slices != nullptr && here > 0;
-    run_on(here, usual, in_hook, where, [&] { is_split ? split_draws_.run(*ranks_.slices, 0, run) : run(); });
+    run_on(here, usual, [&] { return in_hook; }, where, [&] { is_split ? split_draws_.run(*ranks_.slices, 0, run) : run(); });
   };
   in_device_memory(
       [&] { strategy_->accumulate(share, pass_over_batch); },
