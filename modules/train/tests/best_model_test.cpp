@@ -289,6 +289,16 @@ struct KilledAfter : tw::train::Hook {
   int64_t epoch;
 };
 
+// However many better ones are found before the next checkpoint.
+TEST(BestModel, OfTheNewestCheckpointStays) {
+  Options options = fresh("stays");
+  options.checkpoint.every_epochs = 0;
+  options.checkpoint.every_steps = 9;
+  KilledAfter kill(3);
+  EXPECT_NE(message_of([&] { (void)run_with(options, {&kill}); }).find("killed"), std::string::npos);
+  EXPECT_EQ(run_with(resumed(options), {}, 10).best_epoch, 1);
+}
+
 // A run of a version that had no best/. The file stays until a checkpoint remembers another model.
 TEST(BestModel, InAFileAloneStays) {
   const Options options = fresh("file_alone");
