@@ -19,8 +19,8 @@ std::string without_process_label(const std::string& message);
 /// The name of this process's host.
 std::string host_name();
 
-/// Process id and host name, such as "1234_node7". No two running processes of a cluster have the same text. For names of temporary files in folders
-/// that several hosts may share.
+/// Process id and host name, such as "1234_node7". For names of temporary files in folders that several hosts may share. Differs between running
+/// processes, unless containers have the same host name but process ids of their own.
 std::string process_identity();
 
 }  // namespace tw
