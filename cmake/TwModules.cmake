@@ -36,6 +36,7 @@ function(tw_choose_modules chosen needed)
   if(NOT arg_WANTED)
     set(arg_WANTED ${possible})
   endif()
+  list(TRANSFORM arg_WANTED REPLACE "^mpi_interop$" "mpi")  # a target of this module
   foreach(module IN LISTS arg_WANTED)
     if(NOT module IN_LIST arg_FROM)
       message(FATAL_ERROR "TW_MODULES names '${module}', which is not a module. Modules: ${arg_FROM}")

@@ -32,7 +32,7 @@ if [ "$kind" = CPU ]; then
   touch "$work/other_kind/lib/libtorch_cuda.so"
 fi
 
-expect_refused "an unknown module" "there is no module 'nothing'\. Modules: base, report" -DCOMPONENTS="comm;nothing"
+expect_refused "an unknown module" "it has no module 'nothing'\. It was built with these modules \(TW_MODULES\): base, report" -DCOMPONENTS="comm;nothing"
 expect_refused "another LibTorch" "compiled for LibTorch 2\.$minor, but $work/other_version is LibTorch 2\.1" -DTW_DEVICE= -DTW_TORCH_DIR="$work/other_version"
 expect_refused "another ABI" "compiled for LibTorch with _GLIBCXX_USE_CXX11_ABI=1, but that of $work/other_abi is 0" -DTW_DEVICE= -DTW_TORCH_DIR="$work/other_abi"
 expect_refused "a folder without LibTorch" "TW_TORCH_DIR is $work, but there is no" -DTW_TORCH_DIR="$work"
@@ -40,7 +40,8 @@ expect_refused "another LibTorch than the project's own" "TW_TORCH_DIR is $torch
   -DTORCH_FIRST="$work/other_abi" -DTW_TORCH_DIR="$torch"
 expect_refused "another kind of LibTorch" "compiled for LibTorch's $kind build, but $work/other_kind is used as a $other_kind build" -DTORCH_FIRST="$work/other_kind"
 expect_accepted "another kind of LibTorch that the project has chosen" -DTORCH_FIRST="$work/other_kind" -DTW_DEVICE= -DCOMPONENTS=tensor
-expect_refused "missing packages" "package ZLIB was not found .*package MPI was not found" -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+expect_refused "missing packages" "package ZLIB was not found: .*\(Debian: zlib1g-dev\).*package MPI was not found: .*libmpich-dev" -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON
+expect_refused "a project without C++" "Torchweave needs C\+\+: write project" -DLANGUAGES=C
 expect_refused "a version that is not there" "version: $version" -DVERSION=7.0
 other=mpicxx.mpich
 case $("$mpiexec" --version) in *HYDRA*) other=mpicxx.openmpi ;; esac

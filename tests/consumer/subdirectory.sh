@@ -2,7 +2,7 @@
 # subdirectory.sh SOURCE BUILD TORCH COMPILER MPIEXEC TW_MPI TW_DEVICE VERSION: Torchweave as a part of a project, by add_subdirectory and by FetchContent,
 # beside a fmt of the project's own, from sources where packages are missing. Compiles two programs' objects, the lowest module and a file of the planners.
 . "$(dirname "$0")/common.bash"
-expect_configured project -DTORCHWEAVE_SOURCE="$source" -DTW_TORCH_DIR="$torch" -DTW_MPI="$mpi" -DTW_DEVICE="$device" -DOWN_FMT=ON
+expect_configured project -DTORCHWEAVE_SOURCE="$source" -DTW_TORCH_DIR="$torch" -DTW_MPI="$mpi" -DTW_DEVICE="$device" -DOWN_FMT=ON -DTW_MODULES="data_parallel;mpi_interop"
 build_targets project consumer_object tw_base
 cmake --install "$work/project" --prefix "$work/prefix" >/dev/null
 [ -z "$(find "$work/prefix" -type f 2>/dev/null)" ] || fail "the project installs files of Torchweave's"

@@ -81,7 +81,7 @@ class RankReporter : public testing::EmptyTestEventListener {
                                                : "[       OK ] ")
                 << test.test_suite_name() << "." << test.name();
       for (const std::string& what : left_out) std::cout << "; " << what;
-      std::cout << std::endl;
+      std::cout << " (" << test.result()->elapsed_time() << " ms)" << std::endl;
     }
     left_out.clear();
   }

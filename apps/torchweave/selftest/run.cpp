@@ -89,7 +89,7 @@ bool run(Environment& mpi, const RunOptions& options) {
   const nlohmann::ordered_json platform = describe_platform(comm);
   std::vector<Result> results = not_run();
   const auto write_record = [&](bool finished) {
-    on_all_ranks(comm, "writing the record", [&] {
+    on_all_ranks(comm, "writing the record (--json chooses its file)", [&] {
       if (reports) replace_file(options.json, record_text(platform, results, finished, is_planted));
     });
   };

@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
+#include <tuple>
 #include <tw/comm.hpp>
 
 namespace collectives_test {
@@ -63,12 +65,20 @@ constexpr int64_t period = 1021;
 at::Tensor repeat(const at::Tensor& pattern, int64_t size) { return pattern.repeat({size / period + 1}).narrow(0, 0, size).clone(); }
 
 // Random integers, different on each rank: 0 to 3, and 0 or 1 from the fifth rank on, so that products stay below 82.
-at::Tensor pattern_of(int rank, at::ScalarType dtype) {
+at::Tensor draw_pattern(int rank, at::ScalarType dtype) {
   std::mt19937 random(static_cast<unsigned>(rank));
   std::vector<int64_t> numbers(period);
   for (int64_t& number : numbers) number = static_cast<int64_t>(random() % (rank < 4 ? 4 : 2));
   const at::Tensor pattern = torch::tensor(numbers);
   return (dtype == at::kBool ? pattern.gt(1) : pattern).to(dtype);
+}
+
+// Thousands of calls have the same few patterns.
+const at::Tensor& pattern_of(int rank, at::ScalarType dtype) {
+  static std::map<std::pair<int, at::ScalarType>, at::Tensor> known;
+  at::Tensor& pattern = known[{rank, dtype}];
+  if (!pattern.defined()) pattern = draw_pattern(rank, dtype);
+  return pattern;
 }
 
 /// The input of rank `rank`.
@@ -95,13 +105,20 @@ at::Tensor combine(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
 
 bool is_logical(ReduceOp op) { return op == ReduceOp::logical_and || op == ReduceOp::logical_or || op == ReduceOp::logical_xor; }
 
-/// The serial reduction of the inputs of `ranks` ranks.
-at::Tensor reduced(int64_t size, at::ScalarType dtype, ReduceOp op, int ranks) {
+at::Tensor reduce_patterns(at::ScalarType dtype, ReduceOp op, int ranks) {
   at::Tensor result = to_float64(pattern_of(0, dtype));
   if (is_logical(op)) result = result.ne(0).to(at::kDouble);
   for (int rank = 1; rank < ranks; ++rank) result = combine(result, to_float64(pattern_of(rank, dtype)), op);
   if (op == ReduceOp::average) result = result / ranks;
-  return repeat(result.to(dtype), size).to(device());
+  return result.to(dtype);
+}
+
+/// The serial reduction of the inputs of `ranks` ranks.
+at::Tensor reduced(int64_t size, at::ScalarType dtype, ReduceOp op, int ranks) {
+  static std::map<std::tuple<at::ScalarType, ReduceOp, int>, at::Tensor> known;
+  at::Tensor& pattern = known[{dtype, op, ranks}];
+  if (!pattern.defined()) pattern = reduce_patterns(dtype, op, ranks);
+  return repeat(pattern, size).to(device());
 }
 
 // See the top of the file.

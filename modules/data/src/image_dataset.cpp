@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "pixels.hpp"
+
 #include <tw/base/contract.hpp>
 #include <tw/data/idx.hpp>
 #include <tw/data/image_dataset.hpp>
@@ -28,11 +30,6 @@ std::filesystem::path find_file(const std::filesystem::path& directory, const st
   throw FileError(directory / name, 0, "does not exist, with or without the suffix .gz");
 }
 
-// Black -1 to white 1. A separate function, since the compiler vectorises only that.
-void to_floats(float* __restrict out, const uint8_t* __restrict in, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(in[i]) * (2.0F / 255.0F) - 1.0F;
-}
-
 }  // namespace
 
 ImageDataset::ImageDataset(at::Tensor images, at::Tensor labels, int64_t classes)
@@ -59,7 +56,7 @@ Batch ImageDataset::batch(std::span<const int64_t> indices) const {
     const int64_t row = indices[static_cast<size_t>(i)];
     TW_EXPECTS(row >= 0 && row < size(), "there is no sample ", row, "; the number of samples is ", size());
     targets[i] = labels[row];
-    to_floats(inputs + i * pixels, images + row * pixels, pixels);
+    pixels_to_floats(inputs + i * pixels, images + row * pixels, pixels);
   }
   return batch;
 }

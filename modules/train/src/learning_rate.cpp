@@ -12,7 +12,7 @@ void visit(LearningRateOptions& options, OptionVisitor& visitor) {
   const std::vector<std::pair<std::string, Decay>> decays{{"constant", Decay::constant}, {"step", Decay::step}, {"cosine", Decay::cosine}};
   visitor.field("decay", options.decay, decays, {.meaning = "how the learning rate falls"});
   visitor.field("warm_up_steps", options.warm_up_steps, at_least(0),
-                {.meaning = "updates in which the learning rate rises linearly from 0", .unit = "updates"});
+                {.meaning = "updates in which the learning rate rises linearly, from 1/warm_up_steps of its value to all of it", .unit = "updates"});
   visitor.field("step_epochs", options.step_epochs, at_least(1),
                 {.meaning = "epochs after which the learning rate is multiplied by step_factor",
                  .unit = "epochs",
