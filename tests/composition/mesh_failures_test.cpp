@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <stdexcept>
+#include <tw/mpi/error.hpp>
+#include <utility>
 
 #include "mesh/cells.hpp"
 
@@ -132,6 +134,27 @@ TEST(MeshFailures, OfOneRankLetForwardFollowTheNextStep) {
     expect_contains(message_of([&] { parallel.model.forward(batch.inputs); }), "forward() can follow after the next train_step()");
   EXPECT_GT(parallel.model.train_step(batch.inputs, batch.targets, model.loss()), 0);
   EXPECT_EQ(parallel.model.forward(batch.inputs).front().size(0), 4);
+}
+
+// Before the first update memory() makes its passes twice: on all ranks, although some had finished their passes when the first update failed.
+TEST(MeshFailures, OfOneRankInTheFirstStepLetMemoryFollow) {
+  const std::vector<TableModel> models = table_models();
+  const TableModel& model = *std::ranges::find(models, "layers", &TableModel::name);
+  const tw::Mesh mesh(world(), {{"layer", -1}});
+  Parallel parallel = model.parallel(mesh, {});
+  torch::manual_seed(3);
+  const Batch batch = model.batch(4);
+  bool fails = world().rank() == 0;  // in the first layer, for whose backward pass no other rank waits
+  if (fails) {
+    parallel.model.parameters().front().register_hook([&](const at::Tensor& gradient) {
+      if (std::exchange(fails, false)) throw std::runtime_error("the hook is broken");
+      return gradient;
+    });
+  }
+  torch::optim::SGD sgd(parallel.model.parameters(), 0.1);
+  expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "the hook is broken");
+  EXPECT_GT(parallel.model.memory(batch.inputs, batch.targets, model.loss(), sgd).peak().held.together(), 0);
+  EXPECT_GT(parallel.model.train_step(batch.inputs, batch.targets, model.loss()), 0);
 }
 
 TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {

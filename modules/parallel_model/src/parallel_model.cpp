@@ -121,7 +121,8 @@ class ParallelModel::Impl {
       ranks_ = std::make_unique<ModelRanks>(mesh(), replicas_);
       program_->restart(mesh());
       sums_->restart(ranks_->of_sums());
-      split_draws_ = {};  // the failed call may have been a check, and ended at different points
+      split_draws_ = {};     // the failed call may have been a check, and ended at different points
+      has_stepped_ = false;  // likewise, and memory() must make the same passes on all ranks
     });
   }
 
