@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <tw/mpi/error.hpp>
@@ -32,6 +33,21 @@ TEST(MeshFailures, OfAllRanksAlikeLetTheNextStepFollow) {
   EXPECT_GT(step(batch.inputs), 0);
 }
 
+/// Makes a step that fails on one rank; all other ranks throw RevokedError. @return the message on this rank
+std::string failure_of(int rank, const std::function<void()>& step) {
+  std::string message = "nothing thrown";
+  try {
+    step();
+  } catch (const tw::RevokedError& error) {
+    EXPECT_NE(world().rank(), rank);
+    message = error.what();
+  } catch (const std::exception& error) {
+    EXPECT_EQ(world().rank(), rank) << error.what();
+    message = error.what();
+  }
+  return message;
+}
+
 /// Makes a step whose loss fails on one rank, in its second micro-batch. @return the message on this rank
 std::string fail(Parallel& parallel, const TableModel& model, const Batch& batch, int rank, bool out_of_memory) {
   int calls = 0;
@@ -42,16 +58,14 @@ std::string fail(Parallel& parallel, const TableModel& model, const Batch& batch
     }
     return loss.mean(y, t);
   };
-  std::string message = "nothing thrown";
-  try {
-    parallel.model.train_step(batch.inputs, batch.targets, broken);
-  } catch (const c10::OutOfMemoryError& error) {
-    EXPECT_TRUE(out_of_memory);
-    message = error.what();
-  } catch (const std::exception& error) {
-    message = error.what();
-  }
-  return message;
+  return failure_of(rank, [&] {
+    try {
+      parallel.model.train_step(batch.inputs, batch.targets, broken);
+    } catch (const c10::OutOfMemoryError&) {
+      EXPECT_TRUE(out_of_memory);
+      throw;
+    }
+  });
 }
 
 /// The tensors of a model and of its optimizer after three updates; before some of them, steps fail. @param failures by update, ranks
@@ -169,6 +183,28 @@ TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
   world().barrier();
   if (!fails || world().size() == 1) return;
   expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "make a new one");
+}
+
+// The rank with the other slices waits in a forward pass.
+TEST(MeshFailures, OfOneRankInABlockAreNoFailuresOfTheOthers) {
+  using tw::tensor_parallel::RowParallelLinear;
+  using tw::tensor_parallel::RowParallelLinearOptions;
+  const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
+  bool fails = false;
+  const tw::pipeline::BlockFactory make = [&] {
+    RowParallelLinear layer(mesh["tensor"], 6, 6, RowParallelLinearOptions{.input_is_parallel = false});
+    const auto forward = [&fails, layer](const at::Tensor& x) mutable {
+      if (fails) throw std::runtime_error("the block is broken");
+      return layer(x);
+    };
+    return tw::pipeline::Block{layer.ptr(), forward};
+  };
+  torch::manual_seed(3);
+  const at::Tensor x = torch::ones({4, 6});
+  tw::ParallelModel model = tw::parallelize(mesh, std::vector<tw::pipeline::BlockFactory>{make, make}, {x});
+  fails = world().rank() == 3;
+  expect_contains(failure_of(3, [&] { model.train_step(x, x, torch::nn::MSELoss()); }), "the block is broken");
+  world().barrier();
 }
 
 TEST(MeshFailures, OfOneRankEndModelsWithSplitLayers) {

@@ -134,7 +134,7 @@ TEST(SlicedModule, EndsOnAllRanksIfOneFailsWhileItMeasures) {
   const Mesh mesh = make_mesh();
   Net net(mesh["tensor"]);
   net->what = Act::fail;
-  expect_message("the link is broken", [&] { planned(mesh.comm(), net); });
+  expect_message("failed on rank 3 of 'world/dup/dup': operator 3, sliced_module_test::act: the link is broken", [&] { planned(mesh.comm(), net); });
 }
 
 }  // namespace sliced_module_test
