@@ -89,6 +89,15 @@ TEST(SlicedModule, IsPlannedAlikeOnAllRanks) {
   EXPECT_EQ(slices_by_name(*stage.module).contains("narrow.weight"), stage.module->named_parameters().contains("narrow.weight"));
 }
 
+// Layers communicate on lines that nobody but the user has named.
+TEST(SlicedModule, IsPlannedOnLinesOfTheUser) {
+  torch::manual_seed(1);
+  const Communicator line = world().split(world().rank() / 2, world().rank());
+  Net net(line);
+  const ModelPlan plan = planned(world(), net);
+  EXPECT_TRUE(all_agree(world(), to_json(plan.result().profile)));
+}
+
 // In a profile by all ranks with slices, not in a profile by one of them.
 TEST(SlicedModule, MeasuresCommunication) {
   const Mesh mesh = make_mesh();

@@ -58,7 +58,7 @@ TEST(CapturedLayers, ReplayWhatTheModuleComputes) {
   for (const std::string name : {"vocabulary_rows", "copy_to_ranks", "reduce_from_ranks", "scatter_to_ranks", "gather_from_ranks"}) {
     EXPECT_NE(text.find("torchweave::" + name), std::string::npos) << text;
   }
-  EXPECT_NE(text.find(tw::concat("dup[", world().size(), "]")), std::string::npos) << text;
+  EXPECT_NE(text.find(tw::concat("ranks[", world().size(), "]")), std::string::npos) << text;
   const auto replay = interpreter_of(graph, net);
   for (const int64_t rows : {1, 5}) {
     const at::Tensor targets = torch::linspace(-1, 1, rows * 9, torch::kDouble).view({rows, 3, 3});
