@@ -48,6 +48,15 @@ std::vector<std::string> names_of(const std::vector<OptimizedTensor>& tensors) {
   return names;
 }
 
+/// Parameters that forward passes change in place.
+std::vector<NamedTensor> renormalised_of(const ModelTensors& tensors) {
+  std::vector<NamedTensor> changed;
+  for (const NamedTensor& each : tensors.parameters) {
+    if (std::ranges::find(tensors.renormalised, each.name) != tensors.renormalised.end()) changed.push_back(each);
+  }
+  return changed;
+}
+
 /// The device type of the tensors, or of tensors that have no memory yet once they get it.
 c10::DeviceType kind_of(const ModelTensors& tensors) {
   const std::vector<NamedTensor> placed = with_memory(tensors.all_tensors());
@@ -94,6 +103,7 @@ class ParallelModel::Impl {
         names_(names_of(model().trained_tensors())),
         counted_(counted_here(ranks_->model().comm(), model().trained_tensors())),
         buffers_(model().tensors().buffers),
+        renormalised_(renormalised_of(model().tensors())),
         compute_(options.compute),
         kind_(kind_of(model().tensors())),
         sums_(make_sums(options)),
@@ -163,7 +173,7 @@ class ParallelModel::Impl {
   double train_step(const Tensors& inputs, const Tensors& targets, const Loss& loss) {
     begin();
     const auto [facts, update] = agree(BatchFacts::Call::train_step, inputs, targets, loss);
-    buffers_.remember();
+    remember();
     try {
       return calls_->together([&, target_weight = facts.weight, &all = update] {
         const double mean = make_step(inputs, targets, loss, target_weight, all);
@@ -176,8 +186,15 @@ class ParallelModel::Impl {
     }
   }
 
+  /// Call before a step that may be undone.
+  void remember() {
+    buffers_.remember();
+    renormalised_.remember();
+  }
+
   void undo_step() const {
     buffers_.restore();
+    renormalised_.restore();
     drop_gradients();
   }
 
@@ -198,7 +215,7 @@ class ParallelModel::Impl {
   /// Makes a step, and undoes it.
   StepMemory count_memory(const std::function<void()>& step) {
     drop_gradients();
-    buffers_.remember();
+    remember();
     const auto undo = c10::make_scope_exit([this] { undo_step(); });
     MemoryAccount account(kind_);
     account.begin();
@@ -207,6 +224,7 @@ class ParallelModel::Impl {
     KnownMemory known;
     sums_->account(known);
     buffers_.account(known);
+    renormalised_.account(known);
     account.end(state_.updates(), known);
     return {known.bytes(), account.peak()};
   }
@@ -387,6 +405,7 @@ class ParallelModel::Impl {
   std::vector<std::string> names_;  // by optimized tensor
   std::vector<uint8_t> counted_;    // by optimized tensor
   BufferRules buffers_;
+  BufferRules renormalised_;  // parameters that a pass changes in place, and that are restored as buffers are
   ComputeType compute_;
   c10::DeviceType kind_;
   std::unique_ptr<GradientSums> sums_;

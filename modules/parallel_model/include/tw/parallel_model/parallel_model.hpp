@@ -98,9 +98,10 @@ class ParallelModel {
   /// only the first step that divides or clips checks this. Also for LBFGS, which is not element-wise
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
   /// Returns the memory that this rank needs in an update with such a batch. Makes the passes of train_step(), counts their memory, and undoes them:
-  /// parameters, buffers, random numbers and the number of updates stay as they are. All gradients are dropped. Before the first update the passes
-  /// are made twice, because the first ones need more memory than later ones. (Two things remain: hooks have run, and layers in parallel with
-  /// Guess::previous begin the next step from the states of this one.)
+  /// parameters, buffers, random numbers of updates and the number of updates stay as they are. All gradients are dropped. Before the first update,
+  /// and after a failed call, the passes are made twice, because the first ones need more memory than later ones. Three things remain: hooks have
+  /// run; layers in parallel with Guess::previous begin the next step from these states; forward() in training mode along `stage` or `layer` draws
+  /// numbers that follow these passes.
   /// @param optimizer trains parameters(); its state counts even if the optimizer has not made it yet
   /// @throws as train_step() does, also if memory does not suffice; ContractError on every rank for an optimizer other than SGD, Adam, AdamW, RMSprop
   /// and Adagrad
