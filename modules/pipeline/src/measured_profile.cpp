@@ -216,18 +216,18 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   return profile_from_json(broadcast_string(comm, made, Rank(0)));
 }
 
-/// The cache for a measurement by this number of ranks.
-ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
+/// The cache for a measurement by this number of ranks, of which `slices` communicate.
+ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks, int slices) {
   TW_EXPECTS(options.repetitions >= 1, "a measurement needs at least one repetition, got ", options.repetitions);
   TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, but the example has ",
              example.size());
-  return {options.cache, graph, bind, example[0].device().type(), ranks, example[0].size(0)};
+  return {options.cache, graph, bind, example[0].device().type(), ranks, slices, example[0].size(0)};
 }
 
 }  // namespace
 
 Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  const ProfileCache cache = cache_of(graph, bind, example, options, 1);
+  const ProfileCache cache = cache_of(graph, bind, example, options, 1, 1);
   if (std::optional<Profile> known = cache.read()) return *known;
   const graph::DryRun dry;
   Measurement measurement(graph, bind, example);
@@ -235,7 +235,8 @@ Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& ex
 }
 
 Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  const auto cache = on_all_ranks(comm, profiling, [&] { return cache_of(graph, bind, example, options, comm.size()); });
+  const int slices = options.slices == nullptr ? 1 : options.slices->size();
+  const auto cache = on_all_ranks(comm, profiling, [&] { return cache_of(graph, bind, example, options, comm.size(), slices); });
   const std::string known = on_all_ranks(comm, "reading a cached profile", [&] {
     const std::optional<Profile> found = comm.rank() == 0 ? cache.read() : std::nullopt;
     return found ? to_json(*found) : std::string();
