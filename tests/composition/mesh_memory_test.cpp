@@ -172,7 +172,8 @@ TEST(MeshMemory, IsPredicted) {
   for (const Mixture& each : mixtures) {
     if (all || each.is_in_sample) expect_predicted(each, all);
   }
-  mallopt(M_MMAP_THRESHOLD, 1 << 17);  // the default
+  // The value that a process begins with. It does not adapt itself to later sizes any more, in all further tests of this process.
+  mallopt(M_MMAP_THRESHOLD, 1 << 17);
 }
 
 /// Trains twice, once with calls of memory() in between.
