@@ -190,14 +190,14 @@ std::vector<int> first_holders(const Communicator& comm, const Communicator* sli
 /// Each rank measures its share; rank 0's profile has the bytes. Ranks that hold slices together measure together.
 Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
   const std::vector<int> first = first_holders(comm, options.slices);
-  std::vector<int> taking_turns = first;
-  std::ranges::sort(taking_turns);
-  taking_turns.erase(std::ranges::unique(taking_turns).begin(), taking_turns.end());
+  std::vector<int> measuring_groups = first;
+  std::ranges::sort(measuring_groups);
+  measuring_groups.erase(std::ranges::unique(measuring_groups).begin(), measuring_groups.end());
   const auto measurement = on_all_ranks(comm, profiling, [&] { return std::make_unique<Measurement>(graph, bind, example); });
   MeasuredUnits& units = measurement->units();
   if (options.slices != nullptr) units.set_kinds(broadcast_object(*options.slices, units.kinds(), Rank(0)));
-  std::vector<int> ranks = measuring_ranks(units.forms(), static_cast<int>(taking_turns.size()));
-  for (int& rank : ranks) rank = taking_turns[at(rank)];
+  std::vector<int> ranks = measuring_ranks(units.forms(), static_cast<int>(measuring_groups.size()));
+  for (int& rank : ranks) rank = measuring_groups[at(rank)];
   std::vector<bool> wanted;
   for (const int rank : ranks) wanted.push_back(rank == first[at(comm.rank())]);
   const auto costs = [&] { return measurement->costs(wanted, options.repetitions); };

@@ -83,9 +83,9 @@ class ParallelModel {
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, if no place has samples, or if
   /// ranks have the model in different modes or make different calls
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
-  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, unless a
-  /// whole module with them was cut into stages, or with ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a
-  /// failed step: save() the model and make a new one.
+  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
+  /// ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a failed step: save() the model and make a new one.
+  /// Split layers of a whole module that was cut into stages are no obstacle, unless your own operators in it have objects as arguments, too.
   /// @throws ContractError in the first step of each mode if an operator draws the same random numbers for different slices along `tensor`: use
   /// tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
