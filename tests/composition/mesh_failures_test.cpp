@@ -5,8 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <stdexcept>
+#include <tw/mpi/error.hpp>
+#include <utility>
 
 #include "mesh/cells.hpp"
 
@@ -30,6 +33,21 @@ TEST(MeshFailures, OfAllRanksAlikeLetTheNextStepFollow) {
   EXPECT_GT(step(batch.inputs), 0);
 }
 
+/// Makes a step that fails on one rank; all other ranks throw RevokedError. @return the message on this rank
+std::string failure_of(int rank, const std::function<void()>& step) {
+  std::string message = "nothing thrown";
+  try {
+    step();
+  } catch (const tw::RevokedError& error) {
+    EXPECT_NE(world().rank(), rank);
+    message = error.what();
+  } catch (const std::exception& error) {
+    EXPECT_EQ(world().rank(), rank) << error.what();
+    message = error.what();
+  }
+  return message;
+}
+
 /// Makes a step whose loss fails on one rank, in its second micro-batch. @return the message on this rank
 std::string fail(Parallel& parallel, const TableModel& model, const Batch& batch, int rank, bool out_of_memory) {
   int calls = 0;
@@ -40,16 +58,14 @@ std::string fail(Parallel& parallel, const TableModel& model, const Batch& batch
     }
     return loss.mean(y, t);
   };
-  std::string message = "nothing thrown";
-  try {
-    parallel.model.train_step(batch.inputs, batch.targets, broken);
-  } catch (const c10::OutOfMemoryError& error) {
-    EXPECT_TRUE(out_of_memory);
-    message = error.what();
-  } catch (const std::exception& error) {
-    message = error.what();
-  }
-  return message;
+  return failure_of(rank, [&] {
+    try {
+      parallel.model.train_step(batch.inputs, batch.targets, broken);
+    } catch (const c10::OutOfMemoryError&) {
+      EXPECT_TRUE(out_of_memory);
+      throw;
+    }
+  });
 }
 
 /// The tensors of a model and of its optimizer after three updates; before some of them, steps fail. @param failures by update, ranks
@@ -134,6 +150,27 @@ TEST(MeshFailures, OfOneRankLetForwardFollowTheNextStep) {
   EXPECT_EQ(parallel.model.forward(batch.inputs).front().size(0), 4);
 }
 
+// Before the first update memory() makes its passes twice: on all ranks, although some had finished their passes when the first update failed.
+TEST(MeshFailures, OfOneRankInTheFirstStepLetMemoryFollow) {
+  const std::vector<TableModel> models = table_models();
+  const TableModel& model = *std::ranges::find(models, "layers", &TableModel::name);
+  const tw::Mesh mesh(world(), {{"layer", -1}});
+  Parallel parallel = model.parallel(mesh, {});
+  torch::manual_seed(3);
+  const Batch batch = model.batch(4);
+  bool fails = world().rank() == 0;  // in the first layer, for whose backward pass no other rank waits
+  if (fails) {
+    parallel.model.parameters().front().register_hook([&](const at::Tensor& gradient) {
+      if (std::exchange(fails, false)) throw std::runtime_error("the hook is broken");
+      return gradient;
+    });
+  }
+  torch::optim::SGD sgd(parallel.model.parameters(), 0.1);
+  expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "the hook is broken");
+  EXPECT_GT(parallel.model.memory(batch.inputs, batch.targets, model.loss(), sgd).peak().held.together(), 0);
+  EXPECT_GT(parallel.model.train_step(batch.inputs, batch.targets, model.loss()), 0);
+}
+
 TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
   const TableModel model = table_models().front();
   const tw::Mesh mesh(world(), {{"data", -1}});
@@ -146,6 +183,28 @@ TEST(MeshFailures, OfOneRankEndReplicasThatTrainApart) {
   world().barrier();
   if (!fails || world().size() == 1) return;
   expect_contains(message_of([&] { parallel.model.train_step(batch.inputs, batch.targets, model.loss()); }), "make a new one");
+}
+
+// The rank with the other slices waits in a forward pass.
+TEST(MeshFailures, OfOneRankInABlockAreNoFailuresOfTheOthers) {
+  using tw::tensor_parallel::RowParallelLinear;
+  using tw::tensor_parallel::RowParallelLinearOptions;
+  const tw::Mesh mesh(world(), {{"stage", 2}, {"tensor", 2}});
+  bool fails = false;
+  const tw::pipeline::BlockFactory make = [&] {
+    RowParallelLinear layer(mesh["tensor"], 6, 6, RowParallelLinearOptions{.input_is_parallel = false});
+    const auto forward = [&fails, layer](const at::Tensor& x) mutable {
+      if (fails) throw std::runtime_error("the block is broken");
+      return layer(x);
+    };
+    return tw::pipeline::Block{layer.ptr(), forward};
+  };
+  torch::manual_seed(3);
+  const at::Tensor x = torch::ones({4, 6});
+  tw::ParallelModel model = tw::parallelize(mesh, std::vector<tw::pipeline::BlockFactory>{make, make}, {x});
+  fails = world().rank() == 3;
+  expect_contains(failure_of(3, [&] { model.train_step(x, x, torch::nn::MSELoss()); }), "the block is broken");
+  world().barrier();
 }
 
 TEST(MeshFailures, OfOneRankEndModelsWithSplitLayers) {

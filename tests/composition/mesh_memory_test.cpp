@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <tw/comm/collectives.hpp>
 #include <tw/layer_parallel/layer_parallel.hpp>
@@ -171,7 +172,8 @@ TEST(MeshMemory, IsPredicted) {
   for (const Mixture& each : mixtures) {
     if (all || each.is_in_sample) expect_predicted(each, all);
   }
-  mallopt(M_MMAP_THRESHOLD, 1 << 17);  // the default
+  // The value that a process begins with. It does not adapt itself to later sizes any more, in all further tests of this process.
+  mallopt(M_MMAP_THRESHOLD, 1 << 17);
 }
 
 /// Trains twice, once with calls of memory() in between.
@@ -207,6 +209,33 @@ TEST(MeshMemory, LeavesNothingBehind) {
     for (size_t i = 0; i < results[0].size(); ++i) {
       EXPECT_TRUE(results[0][i].tensor.equal(results[1][i].tensor)) << name << " on " << mesh.shape().describe() << ": " << results[0][i].name;
     }
+  }
+}
+
+// An embedding with max_norm changes rows of its table in each forward pass, also of a stage, which has operators in place of the embedding.
+TEST(MeshMemory, LeavesRenormalisedRows) {
+  const at::Tensor words = torch::arange(4, 8);
+  const at::Tensor classes = words % 3;
+  for (const auto& axes : std::vector<std::vector<tw::MeshAxis>>{{{"stage", -1}}, {{"data", -1}}}) {
+    torch::manual_seed(2);
+    const tw::Communicator ranks = axes[0].name == "stage" ? world().dup() : world().split(world().rank(), 0);
+    const tw::Mesh mesh(ranks, axes);
+    SCOPED_TRACE(mesh.shape().describe());
+    torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 6).max_norm(0.5)), torch::nn::Linear(6, 6), torch::nn::Tanh(),
+                              torch::nn::Linear(6, 6), torch::nn::Tanh(), torch::nn::Linear(6, 3));
+    tw::ParallelModel model = tw::parallelize(mesh, *net, {words - 4});  // changes other rows
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    const auto expect_unchanged = [&](const std::function<void()>& call) {
+      std::vector<tw::NamedTensor> before = model.whole_on_root();
+      for (tw::NamedTensor& each : before) each.tensor = each.tensor.clone();
+      call();
+      const std::vector<tw::NamedTensor> after = model.whole_on_root();
+      for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].tensor.equal(before[i].tensor)) << before[i].name;
+    };
+    const tw::Loss loss{torch::nn::CrossEntropyLoss()};
+    expect_unchanged([&] { model.memory(words, classes, loss, sgd); });
+    const tw::Loss broken([](const at::Tensor&, const at::Tensor&) -> at::Tensor { throw std::runtime_error("the loss is broken"); });
+    expect_unchanged([&] { EXPECT_ANY_THROW(model.train_step(words, classes, broken)); });
   }
 }
 

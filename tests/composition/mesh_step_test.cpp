@@ -154,7 +154,7 @@ TEST(MeshCompression, RefusesResidualsOnEveryMesh) {
   });
 }
 
-/// A model in parts beside an axis `data`, which a DataParallel of the user's reduces.
+/// A model in parts, in addition to an axis `data`, which a separate DataParallel reduces.
 struct Parts {
   std::shared_ptr<torch::nn::Module> module;
   std::function<void(const at::Tensor& x, const at::Tensor& t, tw::DataParallel& parallel)> pass;

@@ -246,6 +246,23 @@ TEST(MeshUser, RefusesToCombineTheGradientsOfLayers) {
   }
 }
 
+// Ranks along `tensor` have slices of some parameters and replicas of others: no list of gradients has each element once. Ranks with plain layers
+// only say the same.
+TEST(MeshUser, NamesAClippingThatCountsSlicesOnce) {
+  using namespace tw::layer_parallel;
+  using tw::tensor_parallel::ColumnParallelLinear;
+  using tw::tensor_parallel::RowParallelLinear;
+  const tw::Mesh mesh(world(), {{"layer", 2}, {"tensor", 2}});
+  const Block plain = block([] { return torch::nn::Linear(8, 8); }, 4);
+  const Block split = block(
+      [&] { return torch::nn::Sequential(ColumnParallelLinear(mesh["tensor"], 8, 8), torch::nn::Tanh(), RowParallelLinear(mesh["tensor"], 8, 8)); },
+      1);
+  LayerParallel net(mesh["layer"], {plain, split}, {.coarsening = 2, .min_coarse = 1});
+  net.forward(torch::ones({2, 8})).sum().backward();
+  expect_error("clip by clip_grad_norm() of a ParallelModel", [&] { torch::nn::utils::clip_grad_norm_(net.parameters(), 1.0); });
+  world().barrier();
+}
+
 TEST(MeshUser, HasNoTraceOfExamplesWhoseDerivativesAreInfinite) {
   on_each_mesh([](const Axes& axes) {
     Net plain = make_net();

@@ -13,8 +13,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
+#include <tw/autograd/late_registration.hpp>
 #include <tw/copy_mark.hpp>
 
 namespace tw {
@@ -95,15 +95,14 @@ void replace(const at::Tensor& tensor, const c10::Storage& storage, c10::Dispatc
   tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
 }
 
-// By the first watched tensor, for the reasons that graph/src/operator_listener.cpp gives.
-std::optional<torch::Library> registration;
+LateRegistration registration;  // by the first watched tensor
 
 void expect_registered() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  registration.once([] {
     expect_only_copy();
-    registration.emplace(torch::Library::IMPL, "_", watched_key, __FILE__, __LINE__);
-    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_watched>());
+    torch::Library library(torch::Library::IMPL, "_", watched_key, __FILE__, __LINE__);
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_watched>());
+    return library;
   });
 }
 

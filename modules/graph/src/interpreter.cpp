@@ -16,6 +16,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/base/random.hpp>
 #include <tw/graph/operator_listener.hpp>
+#include <tw/mpi/error.hpp>
 #include <tw/tensor/memory_order.hpp>
 #include <tw/tensor/on_cpu.hpp>
 
@@ -154,6 +155,8 @@ class Interpreter::Impl {
     for (size_t i = 0; i < steps_.size(); ++i) {
       try {
         run(steps_[i], values, pass, stack);
+      } catch (const RevokedError&) {  // another rank failed: callers tell it from failures of this one
+        throw;
       } catch (const std::exception& error) {
         throw Error(concat("operator ", steps_[i].node, ", ", names_[i], ": ", error.what()));
       }

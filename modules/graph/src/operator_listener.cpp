@@ -2,8 +2,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include <mutex>
-#include <optional>
+#include <tw/autograd/late_registration.hpp>
 #include <tw/copy_mark.hpp>
 #include <tw/graph/operator_listener.hpp>
 #include <utility>
@@ -26,16 +25,14 @@ void dispatch_to_listener(const c10::OperatorHandle& op, c10::DispatchKeySet key
   }
 }
 
-// Set by the first listener. If loading the library set it, LibTorch would end a process that loads a second copy, without naming either copy. A
-// global variable, because other global variables of the program may hold objects that need it.
-std::optional<torch::Library> registration;
+LateRegistration registration;  // by the first listener
 
 void expect_registered() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  registration.once([] {
     expect_only_copy();
-    registration.emplace(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    registration->fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_to_listener>());
+    torch::Library library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&dispatch_to_listener>());
+    return library;
   });
 }
 

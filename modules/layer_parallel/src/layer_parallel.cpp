@@ -2,6 +2,7 @@
 #include <tw/layer_parallel/layer_parallel.hpp>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -29,6 +30,8 @@ namespace tw::layer_parallel {
 namespace {
 
 constexpr const char* how_to_clip = "tw::clip_gradient_norm(comm, gradients, max_norm)";
+// Ranks along `tensor` have replicas of some parameters and slices of others, so no list of one rank's gradients has each element once.
+constexpr const char* how_to_clip_slices = "clip_grad_norm() of a ParallelModel, which parallelize() makes of the blocks";
 
 /// A module that only holds registered names.
 class Names : public torch::nn::Module {};
@@ -60,10 +63,10 @@ void register_tensor(torch::nn::Module& root, const std::string& name, const at:
 }
 
 /// Guards the gradients of this rank's layers. The stack of a split layer is a part even if this rank has all layers.
-void guard_gradients_of(const LayerStack& stack, bool is_part) {
+void guard_gradients_of(const LayerStack& stack, bool is_part, const char* how) {
   for (const StackedTensor& p : stack.parameters()) {
     const bool is_slice = !p.slices.empty() && has_guarded_gradient(p.slices.front());
-    if (is_part || is_slice) guard_gradient(p.stack, how_to_clip);
+    if (is_part || is_slice) guard_gradient(p.stack, how);
   }
 }
 
@@ -173,7 +176,9 @@ LayerParallel::Impl::Impl(const Communicator& comm, std::vector<Block> blocks, L
         here.layer = make_plain_layer(blocks_[i], i, options_.seed);
       }
     }
-    comm_.barrier();  // no rank continues unless all can
+    const at::Tensor is_split = at::scalar_tensor(has_split_layers() ? 1 : 0, at::kLong);
+    allreduce(comm_, is_split, ReduceOp::max);  // no rank continues unless all can
+    is_split_anywhere_ = is_split.item<int64_t>() != 0;
   });
   comm.barrier();  // so that no rank still waits here when another one revokes the communicator
 }
@@ -184,6 +189,12 @@ std::optional<c10::Device> LayerParallel::Impl::device() const {
     if (part.layer && !part.layer->module->parameters().empty()) return part.layer->module->parameters()[0].device();
   }
   return std::nullopt;
+}
+
+bool LayerParallel::Impl::has_split_layers() const {
+  return std::ranges::any_of(parts_, [](const Part& part) {
+    return part.ode ? part.ode->stack().has_split_layers() : part.layer && !slices_by_name(*part.layer->module).empty();
+  });
 }
 
 int64_t LayerParallel::Impl::calls() const {
@@ -314,16 +325,17 @@ State LayerParallel::Impl::hand_out(const State& state, const std::vector<torch:
 
 LayerParallel::LayerParallel(const Communicator& comm, std::vector<Block> blocks, const LayerParallelOptions& options, const BlockRange& range)
     : impl_(std::make_unique<Impl>(comm, std::move(blocks), options, range)) {
+  const bool is_part = impl_->comm_.size() > 1;
+  const char* const how = impl_->is_split_anywhere_ ? how_to_clip_slices : how_to_clip;
   for (Impl::Part& part : impl_->parts_) {
-    const bool is_part = impl_->comm_.size() > 1;
     if (part.layer) {
       register_module(part.name, part.layer->module);
       for (const at::Tensor& each : part.layer->module->parameters()) {
-        if (is_part) guard_gradient(each, how_to_clip);
+        if (is_part || (impl_->is_split_anywhere_ && has_guarded_gradient(each))) guard_gradient(each, how);
       }
     }
     if (!part.ode) continue;
-    guard_gradients_of(part.ode->stack(), is_part);
+    guard_gradients_of(part.ode->stack(), is_part, how);
     auto& names = *register_module(part.name, std::make_shared<NamesOfBlock>(part.ode->stack()));
     for (const StackedTensor& p : part.ode->stack().parameters()) register_tensor(names, p.name, p.stack, false);
     for (const StackedTensor& b : part.ode->stack().buffers()) register_tensor(names, b.name, b.stack, true);
@@ -396,11 +408,7 @@ std::string LayerParallel::unbatchable(const std::string& name) const {
   TW_EXPECTS(false, "there is no ODE block called '", name, "'");
 }
 
-bool LayerParallel::has_split_layers() const {
-  return std::ranges::any_of(impl_->parts_, [](const Impl::Part& part) {
-    return part.ode ? part.ode->stack().has_split_layers() : part.layer && !slices_by_name(*part.layer->module).empty();
-  });
-}
+bool LayerParallel::has_split_layers() const { return impl_->has_split_layers(); }
 
 void LayerParallel::train(bool on) {
   torch::nn::Module::train(on);

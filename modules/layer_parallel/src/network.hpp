@@ -37,6 +37,8 @@ class LayerParallel::Impl {
 
   State forward(const State& input, const State& extras);
 
+  /// Whether this rank has split layers.
+  bool has_split_layers() const;
   /// Whether some of `blocks_` are elsewhere.
   bool is_part() const noexcept { return parts_.size() < blocks_.size(); }
   /// Number of the next training pass, from which random layers derive their seeds.
@@ -54,8 +56,9 @@ class LayerParallel::Impl {
   std::vector<Block> blocks_;
   LayerParallelOptions options_;
   std::vector<Part> parts_;
-  Rank last_{0};                // rank that has the end of the last part
-  int64_t calls_of_plain_ = 0;  // calls() without ODE blocks
+  bool is_split_anywhere_ = false;  // whether any rank has split layers
+  Rank last_{0};                    // rank that has the end of the last part
+  int64_t calls_of_plain_ = 0;      // calls() without ODE blocks
   int64_t replica_ = 0;
   bool training_ = true;
   TrainingSwitch switch_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cut_module.hpp"
 
+#include <algorithm>
 #include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
@@ -14,6 +15,12 @@ class StagesOfModule : public ModelDecorator {
   StagesOfModule(std::shared_ptr<pipeline::Pipeline> stages, std::shared_ptr<CutModule> module)
       : ModelDecorator(std::move(stages)), module_(std::move(module)) {}
 
+  /// With the names of renormalised parameters, which a captured stage does not show, since it has no embeddings.
+  ModelTensors tensors() const override {
+    ModelTensors tensors = inner()->tensors();
+    tensors.renormalised = module_->renormalised_among(tensors.parameters);
+    return tensors;
+  }
   void set_training(bool training) override { module_->set_training(training); }
 
  private:
@@ -41,6 +48,12 @@ void CutModule::keep_only(const torch::nn::Module& stage) const {
                 concat(name, " belongs to another stage of a ParallelModel, so this rank does not have its values: use save() or whole_on_root(), ",
                        "which combine all stages"));
   }
+}
+
+std::vector<std::string> CutModule::renormalised_among(const std::vector<NamedTensor>& parameters) const {
+  std::vector<std::string> names = model_tensors(*module_).renormalised;
+  std::erase_if(names, [&](const std::string& name) { return std::ranges::find(parameters, name, &NamedTensor::name) == parameters.end(); });
+  return names;
 }
 
 std::string CutModule::problem() const {

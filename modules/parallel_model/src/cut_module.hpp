@@ -20,6 +20,8 @@ class CutModule {
 
   /// Drops the values of all tensors that `stage` does not have.
   void keep_only(const torch::nn::Module& stage) const;
+  /// Names of those parameters that forward passes change in place, see ModelTensors::renormalised.
+  std::vector<std::string> renormalised_among(const std::vector<NamedTensor>& parameters) const;
   void set_training(bool training) { switch_.set(*module_, training); }
   /// An error text that names a part whose mode is different from that at capture, or a parameter as ModuleCheck::problem() does. Empty: there is
   /// none.

@@ -72,20 +72,20 @@ ParallelModel whole_module(const Mesh& mesh, const std::shared_ptr<torch::nn::Mo
       options);
 }
 
-/// Lets the operators of a captured module with split layers communicate on the mesh of `calls`. Leaves other objects as they are: operators may use
-/// them to communicate with ranks of the user's. @return a function that changes the mesh
+/// Lets the operators of a captured module with split layers communicate on the mesh of `calls`. Leaves the user's objects as they are: user-defined
+/// operators may communicate through them. @return a function that changes the mesh
 std::function<void(const Mesh& mesh)> move_split_layers(Calls& calls, const torch::nn::Module& module, pipeline::ModelPlan& plan) {
   const Communicator* holders = slice_holders(module);
   if (holders == nullptr || size_along(calls.mesh().shape(), "tensor") == 1) return {};
   const auto ranks = std::make_shared<tensor_parallel::CapturedRanks>(*holders);
-  bool has_others = false;
+  bool has_user_objects = false;
   plan.replace_objects([&](const graph::Object& object) {
     const c10::IValue replacement = ranks->replacing(object);
-    has_others = has_others || replacement.isSameIdentity(object.value);
+    has_user_objects = has_user_objects || replacement.isSameIdentity(object.value);
     return replacement;
   });
   on_all_ranks(calls.mesh().comm(), "dividing split layers", [&] { ranks->set(calls.mesh()["tensor"]); });
-  if (!has_others) calls.split_layers_use_mesh();
+  if (!has_user_objects) calls.split_layers_use_mesh();
   return [ranks](const Mesh& mesh) { ranks->set(mesh["tensor"]); };
 }
 

@@ -62,6 +62,8 @@ StageModel::Forward segment_of(Block block, int64_t index) {
     TW_EXPECTS(values.size() == 1, "a block takes one tensor, got ", values.size());
     try {
       return {block.forward(values.front())};
+    } catch (const RevokedError&) {  // another rank failed
+      throw;
     } catch (const std::exception&) {
       throw Error(concat("block ", index, ": ", message_of_current_exception()));
     }

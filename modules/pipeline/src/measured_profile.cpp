@@ -190,14 +190,14 @@ std::vector<int> first_holders(const Communicator& comm, const Communicator* sli
 /// Each rank measures its share; rank 0's profile has the bytes. Ranks that hold slices together measure together.
 Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
   const std::vector<int> first = first_holders(comm, options.slices);
-  std::vector<int> taking_turns = first;
-  std::ranges::sort(taking_turns);
-  taking_turns.erase(std::ranges::unique(taking_turns).begin(), taking_turns.end());
+  std::vector<int> measuring_groups = first;
+  std::ranges::sort(measuring_groups);
+  measuring_groups.erase(std::ranges::unique(measuring_groups).begin(), measuring_groups.end());
   const auto measurement = on_all_ranks(comm, profiling, [&] { return std::make_unique<Measurement>(graph, bind, example); });
   MeasuredUnits& units = measurement->units();
   if (options.slices != nullptr) units.set_kinds(broadcast_object(*options.slices, units.kinds(), Rank(0)));
-  std::vector<int> ranks = measuring_ranks(units.forms(), static_cast<int>(taking_turns.size()));
-  for (int& rank : ranks) rank = taking_turns[at(rank)];
+  std::vector<int> ranks = measuring_ranks(units.forms(), static_cast<int>(measuring_groups.size()));
+  for (int& rank : ranks) rank = measuring_groups[at(rank)];
   std::vector<bool> wanted;
   for (const int rank : ranks) wanted.push_back(rank == first[at(comm.rank())]);
   const auto costs = [&] { return measurement->costs(wanted, options.repetitions); };
@@ -216,18 +216,18 @@ Profile profile_of_all(const Communicator& comm, const Graph& graph, const Bind&
   return profile_from_json(broadcast_string(comm, made, Rank(0)));
 }
 
-/// The cache for a measurement by this number of ranks.
-ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks) {
+/// The cache for a measurement by this number of ranks, of which `slices` communicate.
+ProfileCache cache_of(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options, int ranks, int slices) {
   TW_EXPECTS(options.repetitions >= 1, "a measurement needs at least one repetition, got ", options.repetitions);
   TW_EXPECTS(example.size() == graph.inputs.size() && !example.empty(), "the graph takes ", graph.inputs.size(), " tensors, but the example has ",
              example.size());
-  return {options.cache, graph, bind, example[0].device().type(), ranks, example[0].size(0)};
+  return {options.cache, graph, bind, example[0].device().type(), ranks, slices, example[0].size(0)};
 }
 
 }  // namespace
 
 Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  const ProfileCache cache = cache_of(graph, bind, example, options, 1);
+  const ProfileCache cache = cache_of(graph, bind, example, options, 1, 1);
   if (std::optional<Profile> known = cache.read()) return *known;
   const graph::DryRun dry;
   Measurement measurement(graph, bind, example);
@@ -235,7 +235,8 @@ Profile measured_profile(const Graph& graph, const Bind& bind, const Tensors& ex
 }
 
 Profile measured_profile(const Communicator& comm, const Graph& graph, const Bind& bind, const Tensors& example, const MeasureOptions& options) {
-  const auto cache = on_all_ranks(comm, profiling, [&] { return cache_of(graph, bind, example, options, comm.size()); });
+  const int slices = options.slices == nullptr ? 1 : options.slices->size();
+  const auto cache = on_all_ranks(comm, profiling, [&] { return cache_of(graph, bind, example, options, comm.size(), slices); });
   const std::string known = on_all_ranks(comm, "reading a cached profile", [&] {
     const std::optional<Profile> found = comm.rank() == 0 ? cache.read() : std::nullopt;
     return found ? to_json(*found) : std::string();

@@ -101,7 +101,7 @@ MeasuredUnits::MeasuredUnits(const Graph& graph, const std::function<at::Tensor(
       needs_gradient[at(tensor)] = true;
     }
     kinds_.forms.push_back(form_of(graph, piece, needs_gradient));
-    kinds_.halves.push_back(interpreters_.back().has_products() && !trained.empty() ? 1 : 0);
+    kinds_.has_halves.push_back(interpreters_.back().has_products() && !trained.empty() ? 1 : 0);
     const bool goes_back = !trained.empty() || std::ranges::any_of(piece.inputs, [&](int input) -> bool { return needs_gradient[at(input)]; });
     for (const int output : piece.outputs) needs_gradient[at(output)] = goes_back && c10::isFloatingType(graph.values[at(output)].dtype);
   }

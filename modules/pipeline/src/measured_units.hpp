@@ -28,9 +28,9 @@ class MeasuredUnits {
   /// By unit, what decides how it is measured.
   struct Kinds {
     std::vector<std::string> forms;
-    std::vector<uint8_t> halves;  ///< 1: the weights' half of its backward pass can run later
+    std::vector<uint8_t> has_halves;  ///< 1: the weights' half of its backward pass can run later
 
-    static constexpr auto fields = std::tuple(&Kinds::forms, &Kinds::halves);
+    static constexpr auto fields = std::tuple(&Kinds::forms, &Kinds::has_halves);
   };
 
   /// @param graph kept by reference. @param bind returns the tensor of a parameter or buffer, by name
@@ -44,7 +44,7 @@ class MeasuredUnits {
   const std::vector<std::string>& forms() const noexcept { return kinds_.forms; }
 
   /// Whether the weights' half of the unit's backward pass can run later.
-  bool has_products(size_t unit) const { return kinds_.halves[unit] != 0; }
+  bool has_products(size_t unit) const { return kinds_.has_halves[unit] != 0; }
 
   /// By unit, the bytes that a forward pass keeps for the backward pass, including its output.
   std::vector<double> saved_bytes(const std::vector<at::Tensor>& inputs) const;

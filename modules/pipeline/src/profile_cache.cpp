@@ -28,13 +28,14 @@ std::string hash_of_trained(const graph::Graph& graph, const std::function<at::T
 }  // namespace
 
 ProfileCache::ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph,
-                           const std::function<at::Tensor(const std::string& name)>& bind, c10::DeviceType kind, int ranks, int64_t rows) {
+                           const std::function<at::Tensor(const std::string& name)>& bind, c10::DeviceType kind, int ranks, int slices,
+                           int64_t rows) {
   if (directory.empty()) return;
   path_ = absolute_path(directory);  // `bind` may change the working directory
   hash_ = graph.hash();
   units_ = units_of(graph).size();
   path_ /= concat(hash_, '_', hash_of_trained(graph, bind), '_', c10::DeviceTypeName(kind, /*lower_case=*/true), '_', at::get_num_threads(),
-                  "threads_", ranks, "ranks_", rows, "rows.json");
+                  "threads_", ranks, "ranks_", slices > 1 ? concat(slices, "slices_") : "", rows, "rows.json");
 }
 
 std::optional<Profile> ProfileCache::read() const {

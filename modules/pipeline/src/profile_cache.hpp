@@ -13,10 +13,11 @@ namespace tw::pipeline {
 /// The file of a measured profile; see MeasureOptions::cache. Local.
 class ProfileCache {
  public:
-  /// @param directory empty: nothing is read or written. @param kind of the device. @param ranks number of ranks that measure. @param rows rows of
-  /// the example
+  /// @param directory empty: nothing is read or written. @param kind of the device. @param ranks number of ranks that measure
+  /// @param slices number of ranks that communicate in a measurement, because they hold slices of the same layers; 1: none. @param rows rows of the
+  /// example
   ProfileCache(const std::filesystem::path& directory, const graph::Graph& graph, const std::function<at::Tensor(const std::string& name)>& bind,
-               c10::DeviceType kind, int ranks, int64_t rows);
+               c10::DeviceType kind, int ranks, int slices, int64_t rows);
 
   /// Reads the file. Empty if there is none, or if it cannot be used; then a warning that names it is logged.
   std::optional<Profile> read() const;

@@ -196,9 +196,14 @@ TEST(ProfileCache, keepsOthersApart) {
   (void)measured_profile(world(), deeper.graph, deeper.bind(), {subject.example}, options);
   (void)measured_profile(world(), frozen.graph, frozen.bind(), {subject.example}, options);
   on_first([&] { EXPECT_EQ(files_of(options.cache).size(), 4U); });
+  MeasureOptions together = options;
+  together.slices = &world();
+  (void)measured_profile(world(), subject.graph, subject.bind(), {subject.example}, together);
+  const bool is_alone = world().size() == 1;
+  on_first([&] { EXPECT_EQ(files_of(options.cache).size(), is_alone ? 4U : 5U) << "the time of messages counts among ranks with slices"; });
   on_first([&] {
     (void)measured_profile(subject.graph, subject.bind(), {subject.example}, options);
-    EXPECT_EQ(files_of(options.cache).size(), world().size() == 1 ? 4U : 5U) << "one rank that measures alone is not several at once";
+    EXPECT_EQ(files_of(options.cache).size(), is_alone ? 4U : 6U) << "one rank that measures alone is not several at once";
   });
 }
 

@@ -126,7 +126,7 @@ template <class Operation>
 at::Tensor differentiable(const at::Tensor& input, const RanksPointer& ranks, int64_t size) {
   at::Tensor output = [&] {
     const at::AutoDispatchBelowAutograd below;
-    const at::NoGradGuard no_gradient;  // an in-place change of a result that is a view is an error then, since it would bypass the node
+    const at::NoGradGuard no_gradient;  // LibTorch then refuses in-place changes of a view, which would bypass the node
     return compute<Operation>(input, ranks, size);
   }();
   if (torch::autograd::compute_requires_grad(input)) {

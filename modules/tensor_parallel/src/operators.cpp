@@ -3,8 +3,7 @@
 
 #include <torch/library.h>
 
-#include <mutex>
-#include <optional>
+#include <tw/autograd/late_registration.hpp>
 #include <tw/base/concat.hpp>
 #include <tw/copy_mark.hpp>
 #include <tw/mpi/library.hpp>
@@ -14,27 +13,22 @@ namespace {
 
 [[gnu::used, gnu::aligned(4), gnu::section(".note.torchweave")]] const CopyMark copy_mark = {.module = {"tensor_parallel"}};
 
-// By the first operator, for the reasons that graph/src/operator_listener.cpp gives. Besides, a linker leaves out files of an archive that only
-// register themselves.
-std::optional<torch::Library> operator_library;
+LateRegistration registration;  // by the first operator
 
 }  // namespace
 
 Ranks::Ranks(const Communicator& comm) : communicator(mpi::share(comm)) {}
 
-std::string Ranks::name() const {
-  const std::string& path = communicator.name();
-  return concat(path.substr(path.rfind('/') + 1), '[', communicator.size(), ']');
-}
+std::string Ranks::name() const { return concat("ranks[", communicator.size(), ']'); }
 
 void expect_registered() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  registration.once([] {
     expect_only_copy();
     torch::class_<Ranks>("torchweave", "Ranks").def("name", &Ranks::name);
-    operator_library.emplace(torch::Library::FRAGMENT, "torchweave", std::nullopt, __FILE__, __LINE__);
-    define_operations(*operator_library);
-    define_lookup(*operator_library);
+    torch::Library library(torch::Library::FRAGMENT, "torchweave", std::nullopt, __FILE__, __LINE__);
+    define_operations(library);
+    define_lookup(library);
+    return library;
   });
 }
 

@@ -17,7 +17,7 @@ namespace tw::tensor_parallel {
 /// the user's handle.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(const Communicator& comm);
-  /// The last part of the communicator's name, and its size: "tensor[2]". The same for all lines of a mesh axis.
+  /// What graphs compare: the number of ranks, as in "ranks[2]". Names of communicators may differ between lines of a mesh.
   std::string name() const;
 
   Communicator communicator;

@@ -99,6 +99,44 @@ TEST(Operations, OutliveTheCommunicatorOfTheUser) {
   EXPECT_TRUE(input.grad().eq(ranks()).all().item<bool>());
 }
 
+TEST(Operations, CanBeDifferentiatedTwice) {
+  const at::Tensor x = torch::ones({2, 6}, torch::kDouble).requires_grad_();
+  const at::Tensor whole = gather_from_ranks(world(), scatter_to_ranks(world(), x), 6);
+  const at::Tensor y = reduce_from_ranks(world(), copy_to_ranks(world(), whole).pow(3));                       // P x^3
+  const at::Tensor first = torch::autograd::grad({y.sum()}, {x}, {}, std::nullopt, /*create_graph=*/true)[0];  // 3 P x^2
+  const at::Tensor second = torch::autograd::grad({first.sum()}, {x})[0];                                      // 6 P x
+  EXPECT_TRUE(first.eq(3 * ranks()).all().item<bool>()) << first;
+  EXPECT_TRUE(second.eq(6 * ranks()).all().item<bool>()) << second;
+}
+
+// The result of copy_to_ranks() is a view. An in-place change of it or of its input would lose the sum over the ranks.
+TEST(Operations, RefuseInPlaceChangesThatWouldBypassTheSum) {
+  const at::Tensor x = torch::ones({3}).requires_grad_() * 1;
+  EXPECT_ANY_THROW(copy_to_ranks(world(), x).add_(1));
+  const at::Tensor y = copy_to_ranks(world(), x);
+  x.add_(1);
+  EXPECT_ANY_THROW((void)(y * 1));
+  world().barrier();
+}
+
+TEST(Operations, RecordNothingWithoutGradients) {
+  const at::Tensor x = torch::ones({3}).requires_grad_();
+  const auto expect_sum = [&] {
+    EXPECT_EQ(copy_to_ranks(world(), x).grad_fn(), nullptr);
+    const at::Tensor sum = reduce_from_ranks(world(), x);
+    EXPECT_FALSE(sum.requires_grad());
+    EXPECT_TRUE(sum.eq(ranks()).all().item<bool>());
+  };
+  {
+    const at::NoGradGuard no_grad;
+    expect_sum();
+  }
+  {
+    const c10::InferenceMode inference;
+    expect_sum();
+  }
+}
+
 TEST(Operations, RefuseWhatDoesNotFit) {
   const auto expect = [](const std::string& text, const std::string& message) { EXPECT_NE(text.find(message), std::string::npos) << text; };
   const at::Tensor whole_numbers = torch::ones({4}, torch::kLong);

@@ -32,7 +32,7 @@ double clip_gradient_norm(const Communicator& comm, const std::vector<at::Tensor
 ///
 ///     sharded gradients   ShardedOptimizer::clip_gradient_norm() or FullySharded::clip_gradient_norm()
 ///     a Pipeline          Pipeline::clip_grad_norm()
-///     a LayerParallel     clip_gradient_norm(comm, gradients, max_norm)
+///     a LayerParallel     clip_gradient_norm(comm, gradients, max_norm); with split layers ParallelModel::clip_grad_norm()
 ///
 /// @throws ContractError if no rank has a gradient, such as after a sharded backward pass, or if `module` is a TrainableModel whose axes() are not
 /// empty

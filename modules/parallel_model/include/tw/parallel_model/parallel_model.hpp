@@ -83,9 +83,9 @@ class ParallelModel {
   /// @throws ContractError on every rank, without side effects, if ranks that hold one model pass different batches, if no place has samples, or if
   /// ranks have the model in different modes or make different calls
   /// @throws RevokedError if the model or the loss throws on another rank, with that rank's message; that rank throws its own exception. You may
-  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, unless a
-  /// whole module with them was cut into stages, or with ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a
-  /// failed step: save() the model and make a new one.
+  /// catch these errors and make the next step: the failed step has no effect, except that all gradients are dropped. With split layers, or with
+  /// ReplicaSync::independent on several ranks along `data`, calls that communicate throw after a failed step: save() the model and make a new one.
+  /// Split layers of a whole module that was cut into stages are no obstacle, unless your own operators in it have objects as arguments, too.
   /// @throws ContractError in the first step of each mode if an operator draws the same random numbers for different slices along `tensor`: use
   /// tensor_parallel::SplitDropout
   double train_step(const at::Tensor& inputs, const at::Tensor& targets, const Loss& loss);
@@ -98,9 +98,10 @@ class ParallelModel {
   /// only the first step that divides or clips checks this. Also for LBFGS, which is not element-wise
   bool step(torch::optim::Optimizer& optimizer, const StepOptions& options = {});
   /// Returns the memory that this rank needs in an update with such a batch. Makes the passes of train_step(), counts their memory, and undoes them:
-  /// parameters, buffers, random numbers and the number of updates stay as they are. All gradients are dropped. Before the first update the passes
-  /// are made twice, because the first ones need more memory than later ones. (Two things remain: hooks have run, and layers in parallel with
-  /// Guess::previous begin the next step from the states of this one.)
+  /// parameters, buffers, random numbers of updates and the number of updates stay as they are. All gradients are dropped. Before the first update,
+  /// and after a failed call, the passes are made twice, because the first ones need more memory than later ones. Three things remain: hooks have
+  /// run; layers in parallel with Guess::previous begin the next step from these states; forward() in training mode along `stage` or `layer` draws
+  /// numbers that follow these passes.
   /// @param optimizer trains parameters(); its state counts even if the optimizer has not made it yet
   /// @throws as train_step() does, also if memory does not suffice; ContractError on every rank for an optimizer other than SGD, Adam, AdamW, RMSprop
   /// and Adagrad

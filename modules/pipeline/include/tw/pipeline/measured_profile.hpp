@@ -13,10 +13,10 @@ namespace tw::pipeline {
 struct MeasureOptions {
   int repetitions = 5;  ///< runs per measurement, of which the median is used
   /// Directory that caches profiles as JSON, created if missing; empty: no cache. A file's name is its key: the graph's hash, a hash of the trained
-  /// parameters' names, kind of device, number of LibTorch's threads, number of ranks that measure at once, and rows of the example. The key does not
-  /// identify the machine: use one directory per kind of machine. If a file is damaged or belongs to a different graph, a warning is logged, the
-  /// profile is measured again, and the file is replaced. If several processes measure the same profile at a time, the first to finish writes the
-  /// file, and the others return the profile in it.
+  /// parameters' names, kind of device, number of LibTorch's threads, number of ranks that measure at once, size of `slices`, and rows of the
+  /// example. The key does not identify the machine: use one directory per kind of machine. If a file is damaged or belongs to a different graph, a
+  /// warning is logged, the profile is measured again, and the file is replaced. If several processes measure the same profile at a time, the first
+  /// to finish writes the file, and the others return the profile in it.
   std::filesystem::path cache = {};
   /// The ranks with which this one holds slices of layers, such as those along a mesh axis `tensor`. They measure the same units at the same time, so
   /// that operators which communicate can do so, and the time of that counts. Null: operators do not communicate while they are measured.

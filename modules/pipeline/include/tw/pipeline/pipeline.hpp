@@ -44,7 +44,7 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 ///
 /// If a stage's pass changes a buffer, or a tied parameter in place, the stage sends it to the other stages that have it, at the end of run() or
 /// forward(). A batch norm's running statistics are updated once per micro-batch on each replica. At the end of run(), they are averaged over the
-/// replicas, weighted by rows. Sparse gradients are summed by rows; parameters that have them must not be tied between stages.
+/// replicas, weighted by rows. On CPUs, sparse gradients are summed by rows; parameters that have them must not be tied between stages.
 ///
 /// Parameters may lie on each rank's current accelerator; batches must then lie there, too, on the ranks that use them. A rank without parameters and
 /// buffers copies its batches to its current accelerator.
