@@ -155,7 +155,7 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
   const int stages = size_along(mesh.shape(), "stage");
   const ModelTensors of_module = model_tensors(*module);
   const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
-  if (has_samples_apart) of_module.expect_replicable();  // stages do not know which parameters are renormalised
+  if (has_samples_apart) of_module.expect_replicable();  // names parameters of the whole module
   const std::vector<NamedTensor> tensors = of_module.all_tensors();
   if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
   const RanksAlong same_slices(mesh, {"data", "shard", "stage"});

@@ -5,6 +5,7 @@
 #include <map>
 #include <system_error>
 #include <tw/base/concat.hpp>
+#include <tw/base/exact_text.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
 #include <tw/base/text_stream.hpp>
@@ -44,7 +45,9 @@ Progress BestExport::evaluation(const Progress& checkpoint) const {
   const auto value = metadata.find(checkpoint.watch);
   if (epoch > checkpoint.best_epoch) return found;
   if (epoch == checkpoint.best_epoch) {
-    const bool is_equal = value == metadata.end() ? checkpoint.watch.empty() : value->second == concat(checkpoint.best);
+    const std::string exact = exact_text(checkpoint.best);
+    const bool is_equal =
+        value == metadata.end() ? checkpoint.watch.empty() : value->second == exact || value->second == concat(checkpoint.best);  // older versions
     if (is_equal) found.best_epoch = epoch;
   } else if (value != metadata.end()) {
     found.best_epoch = epoch;
@@ -55,7 +58,7 @@ Progress BestExport::evaluation(const Progress& checkpoint) const {
 
 void BestExport::write(const Checkpoint& best) const {
   const Progress progress = progress_from_json(best.index().metadata);
-  const Metadata metadata{{"epoch", std::to_string(progress.best_epoch)}, {progress.watch, concat(progress.best)}};
+  const Metadata metadata{{"epoch", std::to_string(progress.best_epoch)}, {progress.watch, exact_text(progress.best)}};
   const Metadata now = metadata_in(path_);  // the names of tensors, too
   if (std::ranges::includes(now, metadata)) return;
   export_safetensors(best, path_, metadata);

@@ -15,6 +15,7 @@ class BestExport {
 
   /// `checkpoint` with the best evaluation of the exported model. Its epoch is 0 if there is no export, or one that this checkpoint cannot remember.
   Progress evaluation(const Progress& checkpoint) const;
+  bool exists() const { return std::filesystem::exists(path_); }
   /// Exports `best`, unless the file has been exported from it.
   void write(const Checkpoint& best) const;
   void remove() const;

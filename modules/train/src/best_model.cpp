@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tw/base/concat.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/file.hpp>
 #include <tw/base/log.hpp>
@@ -74,7 +73,7 @@ void BestModel::resume(Progress& progress) {
   if (exported.best_epoch > best.best_epoch) {  // the other models are older
     store_.remove_all();
     best = exported;
-  } else if (!step || exported.best_epoch != best.best_epoch || concat(exported.best) != concat(best.best)) {
+  } else if (!step || exported.best_epoch != best.best_epoch || exported.best != best.best) {
     remove_export();
   }
   if (best.best_epoch == 0) {
@@ -92,8 +91,8 @@ void BestModel::resume(Progress& progress) {
 
 void BestModel::finish(const Snapshots& checkpoints) {
   settle();
-  remove_outdated(checkpoints);
-  if (ranks_.all.rank() == 0) export_best();
+  const bool has_remembered = remove_outdated(checkpoints);
+  if (ranks_.all.rank() == 0 && (has_remembered || !export_.exists())) export_best();  // or the export is the remembered one's only copy
 }
 
 void BestModel::remove_all() {
@@ -123,7 +122,7 @@ void BestModel::export_best() const {
   try {
     if (!std::filesystem::is_empty(store_.directory())) export_.write(Checkpoint::open(store_.directory()));
   } catch (const std::exception& error) {
-    log_error("the best model was not exported: ", error.what(), "; it is in ", store_.directory().string());
+    log_error("the best model was not exported from ", store_.directory().string(), ": ", error.what());
   }
 }
 

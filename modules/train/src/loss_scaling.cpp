@@ -38,10 +38,10 @@ std::optional<LossScaling::State> LossScaling::state() const {
   return State{scaler_->scale(), static_cast<double>(scaler_->good_updates()), static_cast<double>(overflows_)};
 }
 
-void LossScaling::restore(const Progress& progress, int rank, int ranks, bool same_replicas) {
+void LossScaling::restore(const Progress& progress, int rank, int ranks, bool same_layout) {
   const std::vector<double>& scales = progress.loss_scales;
   if (!scaler_ || scales.empty()) return;
-  const bool same = same_replicas && static_cast<int>(scales.size()) == ranks;
+  const bool same = same_layout && static_cast<int>(scales.size()) == ranks;
   const auto i = same ? static_cast<size_t>(rank) : static_cast<size_t>(std::ranges::min_element(scales) - scales.begin());
   restore({scales[i], progress.good_updates.at(i), progress.overflows.at(i)});
 }

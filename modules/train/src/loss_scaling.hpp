@@ -32,9 +32,9 @@ class LossScaling {
     double overflows = 0;
   };
   std::optional<State> state() const;
-  /// Restores this rank's state. If the number of ranks differs, or not `same_replicas`, restores that of the smallest scale: ranks that sum scaled
+  /// Restores this rank's state. If the number of ranks differs, or not `same_layout`, restores that of the smallest scale: ranks that sum scaled
   /// gradients need equal scales. No-op without a scaler or saved state.
-  void restore(const Progress& progress, int rank, int ranks, bool same_replicas);
+  void restore(const Progress& progress, int rank, int ranks, bool same_layout);
   /// The same for runs saved outside checkpoints; all ranks get rank 0's state.
   std::optional<NamedShard> shard() const;
   void take_shard(const std::vector<NamedShard>& shards);

@@ -53,7 +53,7 @@ void for_each_member(SomeProgress& progress, Visit visit) {
   visit("test", progress.test);
   visit("loss_sums", progress.loss_sums);
   visit("loss_samples", progress.loss_samples);
-  visit("replicas", progress.replicas);
+  visit("layout", progress.layout);
   visit("loss_scales", progress.loss_scales);
   visit("good_updates", progress.good_updates);
   visit("overflows", progress.overflows);

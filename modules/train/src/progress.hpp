@@ -25,7 +25,7 @@ struct Progress {
   Figures test;                               ///< of the finished run
   std::vector<double> loss_sums;              ///< sums of this epoch's finite losses, one per rank
   std::vector<double> loss_samples;           ///< what these means were divided by
-  int64_t replicas = 0;                       ///< Strategy::replicas(); 0 in checkpoints of older versions
+  std::string layout;                         ///< layout_of() when it was saved; empty in checkpoints of older versions
   std::vector<double> loss_scales;            ///< one per rank, as are the next two; empty without loss scaling
   std::vector<double> good_updates;           ///< updates since the scale changed
   std::vector<double> overflows;              ///< updates skipped because gradients overflowed

@@ -36,6 +36,12 @@ void expect_axes_of(const Model& model, const MeshShape& mesh) {
   }
 }
 
+std::string described(const MeshShape& mesh) {
+  std::vector<MeshAxis> axes = mesh.axes();
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.size == 1; });
+  return axes.empty() ? "one rank" : MeshShape(mesh.ranks(), std::move(axes)).describe();
+}
+
 }  // namespace
 
 MeshSizes Ranks::sizes() const {
@@ -68,6 +74,7 @@ Ranks ranks_of(const Mesh& mesh, const Model& model) {
           .parts = parts,
           .replica = owned->replica.size() > 1 ? owned->replica.comm() : parts,
           .slices = line("tensor", size_along(mesh.shape(), "tensor")),
+          .mesh = described(mesh.shape()),
           .owner = owned};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <tw/comm/mesh.hpp>
 #include <tw/train/mesh_sizes.hpp>
 #include <tw/train/model.hpp>
@@ -17,6 +18,7 @@ struct Ranks {
   const Communicator* parts = nullptr;    ///< ranks that hold one model together and train on the same samples
   const Communicator* replica = nullptr;  ///< ranks along `shard` and those of `parts`: together they have each element of the model
   const Communicator* slices = nullptr;   ///< ranks along `tensor`, with other slices of this rank's layers
+  std::string mesh = {};                  ///< its axes of more than one rank, such as "data=2 x stage=4"
   std::shared_ptr<const void> owner = nullptr;
 
   MeshSizes sizes() const;

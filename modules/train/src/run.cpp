@@ -193,7 +193,7 @@ void Trainer::Run::resume() {
   const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.samples.rank(), ranks_.samples.size()); };
   loss_ = {.sum = mine(progress_.loss_sums), .weight = mine(progress_.loss_samples)};
   rates_->resume(progress_);
-  scaling_.restore(progress_, ranks_.samples.rank(), ranks_.samples.size(), has_replicas_of(progress_, *strategy_));
+  scaling_.restore(progress_, ranks_.samples.rank(), ranks_.samples.size(), has_layout_of(progress_, ranks_, *strategy_));
   const std::string other_watch = best_.begin_another_watch(progress_);
   stop_out_of_patience();
   if (ranks_.all.rank() != 0) return;

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+#include <tw/base/concat.hpp>
 #include <tw/comm/collectives.hpp>
 
 #include "logged_failure.hpp"
@@ -23,9 +25,11 @@ std::vector<double> on_every_rank(const Communicator& comm, double mine) {
 }
 
 // Lets every rank load the mean over the replicas that saved, as on another number of ranks: own values may belong to another replica now.
-void load_means(std::vector<NamedShard>& shards) {
+// @param stored names in the checkpoint: what may be dropped may also be missing
+void load_means(std::vector<NamedShard>& shards, const std::vector<std::string>& stored) {
   for (NamedShard& shard : shards) {
-    if (shard.on_reshard == OnReshard::mean || shard.on_reshard == OnReshard::drop) shard.on_reshard = OnReshard::replicate;
+    const bool is_kept = shard.on_reshard == OnReshard::drop && std::ranges::find(stored, shard.name) != stored.end();
+    if (shard.on_reshard == OnReshard::mean || is_kept) shard.on_reshard = OnReshard::replicate;
   }
 }
 
@@ -37,8 +41,13 @@ std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy) 
   return with_aliases(std::move(shards), model);
 }
 
-bool has_replicas_of(const Progress& progress, const Strategy& strategy) {
-  return progress.replicas == 0 || progress.replicas == strategy.replicas();
+std::string layout_of(const Ranks& ranks, const Strategy& strategy) {
+  if (strategy.replicas() == 1) return "one replica";
+  return concat(strategy.replicas(), " replicas on ", ranks.mesh);
+}
+
+bool has_layout_of(const Progress& progress, const Ranks& ranks, const Strategy& strategy) {
+  return progress.layout.empty() || progress.layout == layout_of(ranks, strategy);
 }
 
 Snapshots::Snapshots(const Ranks& ranks, const Model& model, const Options& options)
@@ -66,10 +75,11 @@ std::optional<Progress> Snapshots::newest() const {
 Progress Snapshots::restore(int64_t step, Strategy& strategy) {
   const at::NoGradGuard no_grad;
   settle();
-  strategy.prepare(store_.names(step));
+  const std::vector<std::string> stored = store_.names(step);
+  strategy.prepare(stored);
   std::vector<NamedShard> shards = shards_of(model_, strategy);
   const Progress progress = progress_from_json(store_.metadata(step));
-  if (!has_replicas_of(progress, strategy)) load_means(shards);
+  if (!has_layout_of(progress, ranks_, strategy)) load_means(shards, stored);
   (void)store_.load(step, shards);
   strategy.apply(shards);
   return progress;
@@ -80,7 +90,7 @@ void Snapshots::save(Progress progress, const EpochLoss& loss, const LossScaling
   settle();
   progress.empty_submodules = model_.empty_submodules;
   progress.arrival_order = strategy.arrival_order();
-  progress.replicas = strategy.replicas();
+  progress.layout = layout_of(ranks_, strategy);
   progress.loss_sums = on_every_rank(ranks_.samples, loss.sum);
   progress.loss_samples = on_every_rank(ranks_.samples, loss.weight);
   if (const auto state = scaling.state()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <string>
 #include <tw/data_parallel/synchronize.hpp>
 #include <tw/state/checkpoint_store.hpp>
 #include <tw/train/model.hpp>
@@ -14,8 +15,11 @@ namespace tw::train {
 /// Parameters, buffers and the strategy's state; shares memory.
 std::vector<NamedShard> shards_of(const Model& model, const Strategy& strategy);
 
+/// What decides which rank holds which elements of which replica, if replicas differ: such as "2 replicas on data=4 x stage=2".
+std::string layout_of(const Ranks& ranks, const Strategy& strategy);
+
 /// Whether a rank's own values in a checkpoint belong to its replica now, if the number of ranks is the same.
-bool has_replicas_of(const Progress& progress, const Strategy& strategy);
+bool has_layout_of(const Progress& progress, const Ranks& ranks, const Strategy& strategy);
 
 /// The checkpoints of one run: the model, the strategy's state and the progress.
 class Snapshots {
@@ -27,7 +31,7 @@ class Snapshots {
   std::optional<int64_t> last_step() const;
   /// Progress of the newest readable checkpoint; `step` is the checkpoint's. Collective.
   std::optional<Progress> newest() const;
-  /// Loads the tensors of the checkpoint of `step`. If it is of another number of replicas, each gets their mean. Collective.
+  /// Loads the tensors of the checkpoint of `step`. If layout_of() has changed, each replica gets the mean of those that saved. Collective.
   Progress restore(int64_t step, Strategy& strategy);
   /// Collective. Copies the tensors now; they are written while training continues.
   void save(Progress progress, const EpochLoss& loss, const LossScaling& scaling, const Strategy& strategy);

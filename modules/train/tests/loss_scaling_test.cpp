@@ -37,17 +37,17 @@ TEST(LossScaling, GoesOnWithItsOwnOrWithTheSmallest) {
   progress.good_updates = {1, 0, 5};
   progress.overflows = {2, 4, 3};
   LossScaling scaling = made();
-  scaling.restore(progress, 2, 3, /*same_replicas=*/true);
+  scaling.restore(progress, 2, 3, /*same_layout=*/true);
   EXPECT_EQ(numbers(scaling), (std::vector<double>{32, 5, 3}));
   for (const int ranks : {1, 2, 4}) {
-    scaling.restore(progress, ranks - 1, ranks, /*same_replicas=*/true);
+    scaling.restore(progress, ranks - 1, ranks, /*same_layout=*/true);
     EXPECT_EQ(numbers(scaling), (std::vector<double>{16, 0, 4})) << ranks;
   }
   scaling = made();
-  scaling.restore(progress, 2, 3, /*same_replicas=*/false);  // each rank may sum gradients with others than before
+  scaling.restore(progress, 2, 3, /*same_layout=*/false);  // each rank may sum gradients with others than before
   EXPECT_EQ(numbers(scaling), (std::vector<double>{16, 0, 4}));
   scaling = made();
-  scaling.restore({}, 0, 1, /*same_replicas=*/true);  // of a run without scaling
+  scaling.restore({}, 0, 1, /*same_layout=*/true);  // of a run without scaling
   EXPECT_EQ(numbers(scaling), (std::vector<double>{1024, 0, 0}));
 }
 

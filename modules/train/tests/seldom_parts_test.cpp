@@ -2,6 +2,7 @@
 // Models in parts whose replicas meet seldom, or by parameter servers; and layers that stages share.
 #include "models_in_parts.hpp"
 
+#include <map>
 #include <tw/comm/replicas.hpp>
 
 namespace seldom_parts_test {
@@ -65,6 +66,48 @@ TEST(SeldomParts, ReplicasInPartsMeetSeldomAsWholeOnesDo) {
       }
     }
   }
+}
+
+/// Whether ranks along `tensor` have the same values of what they do not divide, after each update.
+struct Comparison : tw::train::Hook {
+  Comparison(const tw::Communicator& along, const Model& of) : comm(along), model(of) {
+    for (const auto& each : model_of(whole_net()).parameters) shapes[each.name] = each.tensor.sizes().vec();
+  }
+  void on_update(tw::train::State& /*state*/) override {
+    for (const auto& each : model.parameters) {
+      if (shapes.at(each.name) != each.tensor.sizes()) continue;
+      ++compared;
+      equal = tw::compare_replicas(comm, each.tensor.detach()).identical && equal;
+    }
+  }
+  const tw::Communicator& comm;
+  const Model& model;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  int compared = 0;
+  bool equal = true;
+};
+
+// Two replicas before and after, in the middle of a period, but of other ranks: each gets the mean.
+TW_TEST_ON(SeldomParts, ReplicasOnAnotherMeshResumeWithTheMean, {.least = 4}) {
+  Options options = clipped("another_mesh");
+  options.replicas = {.meet = tw::train::Meeting::local_sgd, .period = 50};
+  options.checkpoint.every_steps = 5;
+  options.checkpoint.keep = 9;
+  options.resume = tw::train::Resume::fresh;
+  const Mesh before(world(), {{"data"}, {"tensor", 1}, {"stage", 2}});
+  (void)train(before, model_of(split_model(split_pipeline(before))), options);
+  leave_the_first_checkpoint(options);
+  options.resume = tw::train::Resume::resume;
+  const Mesh mesh(world(), {{"data"}, {"tensor", 2}, {"stage", 1}});
+  const Model model = model_of(split_model(split_pipeline(mesh)));
+  torch::optim::SGD sgd(model.tensors(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const auto data = tw::testing::squares(31);
+  Trainer trainer(mesh, model, sgd, tw::train::regression(), data, data, options, &data);
+  Comparison comparison(mesh["tensor"], model);
+  trainer.add(comparison);
+  EXPECT_TRUE(trainer.run().finished);
+  EXPECT_GT(comparison.compared, 0);
+  EXPECT_TRUE(comparison.equal);
 }
 
 // A layer shared by two stages that also have other layers: reduced by a ring over hosts, each stage would add its gradients in its own order; and

@@ -26,7 +26,7 @@ namespace tw::train {
 ///
 /// If CheckpointPolicy asks for checkpoints, the run's folder contains checkpoints/, lock, best/ (a checkpoint of the parameters and buffers with the
 /// best evaluation), and from the end of run() on best.safetensors, which is exported from it. A resumed run continues with the best model that its
-/// checkpoint remembers.
+/// checkpoint remembers; if that is not there, with an older one or, after a warning, with none.
 class Trainer {
  public:
   /// Collective. Submodules keep their current modes, so those frozen by eval() stay frozen. If the whole model is in evaluation mode, all of it is
@@ -54,7 +54,9 @@ class Trainer {
 
   // For saving a run's state between epochs outside of checkpoints. Call these four functions on all ranks alike; see OptimizerState.
 
-  /// The model, the state of its strategy, and the progress of the run. The tensors share memory with these where they can.
+  /// The model, the state of its strategy, and the progress of the run. The tensors share memory with these where they can. If replicas meet seldom,
+  /// load them on the same mesh with the same ReplicaOptions::ranks_per_group, or ranks of one replica get different states; resuming from a
+  /// checkpoint can change both.
   std::vector<NamedShard> shards() const;
   void prepare(const std::vector<std::string>& names);
   void apply(const std::vector<NamedShard>& shards);
