@@ -2,8 +2,8 @@
 // pipeline/step: a forward and backward pass of a batch in micro-batches, in one stage per rank. It is compared with one rank that runs the same
 // micro-batches ("one_rank_micro") or the whole batch ("one_rank"). A third baseline ("stages_apart") is the schedule's time if stages compute
 // concurrently at their usual speed and nothing else takes time.
-// pipeline/halves: the same blocks as one captured module, zb-h1 against 1f1b with the same stages, for two numbers of micro-batches; and on one
-// rank, where halves gain nothing: what they cost.
+// pipeline/halves: the same blocks as one captured module; zb-h1 against 1f1b with the same stages, and zb-v with stages of half the size, for two
+// numbers of micro-batches; and zb-h1 on one rank, where halves gain nothing: what they cost.
 #include "measure.hpp"
 
 #include <torch/torch.h>
@@ -53,31 +53,31 @@ void measure_step(const Contest& contest, const std::string& name, Schedule (*sc
 }
 
 /// All blocks as a captured module, cut evenly.
-ModelPlan even_plan(const tw::Communicator& comm, torch::nn::Sequential& net) {
-  ModelPlan plan = plan_together(comm, *net, torch::randn({batch / micro_batches, width}), {.devices = comm.size()});
+ModelPlan even_plan(const tw::Communicator& comm, torch::nn::Sequential& net, ScheduleKind schedule, int parts) {
+  ModelPlan plan = plan_together(comm, *net, torch::randn({batch / parts, width}), {.devices = comm.size()});
   const auto units = static_cast<int>(plan.result().profile.operators.size());
-  Plan even{.hash = plan.result().profile.hash, .batch = batch, .micro_batches = micro_batches};
-  for (int stage = 0; stage < comm.size(); ++stage) {
+  Plan even{.hash = plan.result().profile.hash, .batch = batch, .micro_batches = parts, .schedule = schedule};
+  const int stages = comm.size() * stages_per_device(schedule);
+  for (int stage = 0; stage < stages; ++stage) {
     even.stages.emplace_back();
-    for (int unit = units * stage / comm.size(); unit < units * (stage + 1) / comm.size(); ++unit) even.stages.back().operators.push_back(unit);
+    for (int unit = units * stage / stages; unit < units * (stage + 1) / stages; ++unit) even.stages.back().operators.push_back(unit);
   }
   plan.use(even);
   return plan;
 }
 
-void measure_halves(const Contest& contest, int parts, bool is_alone) {
+void measure_halves(const Contest& contest, ScheduleKind schedule, int parts, bool is_alone) {
   const tw::Communicator alone = contest.comm().split(contest.comm().rank(), 0);
   const tw::Communicator& ranks = is_alone ? alone : contest.comm();
   torch::manual_seed(1);
   torch::nn::Sequential net;
   for (int i = 0; i < blocks; ++i) net->push_back(Layer());
-  const ModelPlan plan = even_plan(ranks, net);
-  PipelineOptions options = plan.options();
-  options.schedule = make_schedule(contest.is_ours() ? ScheduleKind::zero_bubble_h1 : ScheduleKind::one_forward_one_backward, ranks.size(), parts);
-  Pipeline model(ranks, plan.stage(*net, ranks.rank()), options);
+  const ModelPlan plan = even_plan(ranks, net, contest.is_ours() ? schedule : ScheduleKind::one_forward_one_backward, parts);
+  Pipeline model(ranks, *net, plan);
   const torch::Tensor x = torch::randn({batch, width});
   const torch::Tensor y = torch::randn({batch, width});
-  tw::benchmark::Case of{.benchmark = "pipeline/halves", .name = tw::concat("zb-h1, m = ", parts, is_alone ? ", one rank" : ""), .baseline = "1f1b"};
+  tw::benchmark::Case of{
+      .benchmark = "pipeline/halves", .name = tw::concat(name_of(schedule), ", m = ", parts, is_alone ? ", one rank" : ""), .baseline = "1f1b"};
   of.rounds = 15;
   of.steps = 3;
   of.step = [&] {
@@ -93,8 +93,10 @@ void measure_all(const Contest& contest) {
     measure_step(contest, "1f1b", one_forward_one_backward, baseline);
     measure_step(contest, "gpipe", gpipe, baseline);
   }
-  for (const int parts : {4, 8}) measure_halves(contest, parts, false);
-  measure_halves(contest, micro_batches, true);
+  for (const ScheduleKind schedule : {ScheduleKind::zero_bubble_h1, ScheduleKind::zero_bubble_v}) {
+    for (const int parts : {4, 8}) measure_halves(contest, schedule, parts, false);
+  }
+  measure_halves(contest, ScheduleKind::zero_bubble_h1, micro_batches, true);
 }
 
 }  // namespace

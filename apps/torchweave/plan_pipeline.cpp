@@ -100,6 +100,13 @@ std::vector<std::string> names_of(const std::string& list) {
   return names;
 }
 
+/// The names of all schedules.
+std::vector<std::string> schedules() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : schedule_names()) names.push_back(name);
+  return names;
+}
+
 void print_model(const PipelineArguments& a, const Profile& profile) {
   double bytes = 0;
   for (const ProfiledParameter& parameter : profile.parameters) bytes += parameter.bytes;
@@ -109,9 +116,11 @@ void print_model(const PipelineArguments& a, const Profile& profile) {
 /// Verifies a plan from a file, which the user may have edited, and predicts its figures.
 Plan loaded_plan(const PipelineArguments& a, const Profile& profile, const Cluster& cluster) {
   Plan plan = predicted(plan_from_json(read_file(a.load), profile, cluster.devices), profile, cluster, a.options.parameters);
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const double excess = plan.stages[i].figures.memory.total() - cluster.memory_bytes;
-    if (excess > 0) throw Error(concat(a.load, ": stage ", i, " needs ", static_cast<int64_t>(excess), " bytes more than a device has"));
+  const std::vector<double> memory = device_memory(plan);
+  const char* what = stages_per_device(plan.schedule) == 1 ? ": stage " : ": device ";
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const double excess = memory[i] - cluster.memory_bytes;
+    if (excess > 0) throw Error(concat(a.load, what, i, " needs ", static_cast<int64_t>(excess), " bytes more than a device has"));
   }
   std::cout << describe(plan, profile);
   return plan;
@@ -215,8 +224,9 @@ void add_plan_options(CLI::App& command, PipelineArguments& a) {
   command.add_option("--batch", a.options.batch, "Rows, or sequences, in a step of all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command.add_option("--micro-batches", a.options.micro_batches, "Only this number of micro-batches")->check(CLI::Range(1, 1 << 20));
-  command.add_option("--schedule", a.schedule, "Only this schedule: gpipe, 1f1b, zb-h1")->check(CLI::IsMember({"gpipe", "1f1b", "zb-h1"}));
-  command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages")->check(CLI::Range(1, 4096));
+  command.add_option("--schedule", a.schedule, "Only this schedule; by default gpipe or 1f1b")->check(CLI::IsMember(schedules()));
+  command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages, or of devices in a row if each has several stages")
+      ->check(CLI::Range(1, 4096));
   command.add_option("--together", a.together, "First and last of a range of operators that must be in one stage: a,b")->allow_extra_args(false);
   command.add_option("--recompute", a.recompute, "Recomputation that a stage may use: none, selective, full; by default any of them")
       ->delimiter(',')

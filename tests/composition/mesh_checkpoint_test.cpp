@@ -49,7 +49,7 @@ struct Run {
   Run(const TableModel& of, const Settings& settings, const Place& place)
       : model(of),
         mesh(place.ranks->comm, place.shape.axes()),
-        parallel(of.parallel(mesh, settings.options())),
+        parallel(of.parallel(mesh, fitting(settings, of, place.shape).options())),
         optimizer(settings.optimizer(parallel.model.parameters())) {}
 
   void train(int64_t from, int64_t to) {

@@ -77,7 +77,7 @@ std::unique_ptr<Program> in_one_stage(const Mesh& mesh, const std::shared_ptr<La
 std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<LayerParallel>& net, const Tensors& example,
                                    const ParallelOptions& options) {
   const auto numbers = std::make_shared<PassNumbers>();
-  const pipeline::StageModel::Forward forward = [net, numbers](const Tensors& inputs, const graph::PassRows& rows) {
+  const pipeline::Stage::Forward forward = [net, numbers](const Tensors& inputs, const graph::PassRows& rows) {
     TW_EXPECTS(inputs.size() == 1, "a block of layer_parallel takes one tensor, got ", inputs.size());
     net->set_calls(numbers->of(rows.first));
     return Tensors{net->forward(inputs.front())};
@@ -87,8 +87,8 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
     net->set_calls(numbers->first);
     net->set_replica(place);
   };
-  auto made = std::make_shared<pipeline::Pipeline>(mesh["stage"], pipeline::StageModel{.module = net, .forward = forward, .trains_elsewhere = true},
-                                                   stage_options(mesh, options));
+  auto made = std::make_shared<pipeline::Pipeline>(
+      mesh["stage"], pipeline::StageModel{.module = net, .stages = {{forward}}, .trains_elsewhere = true}, stage_options(mesh, options));
   return pipeline_program({.pipeline = made,
                            .model = std::make_shared<StageOfLayers>(made, net),
                            .example = example,
@@ -102,6 +102,9 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
 std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,
                                        const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options) {
   const int stages = size_along(mesh.shape(), "stage");
+  TW_EXPECTS(stages == 1 || pipeline::stages_per_device(options.schedule) == 1,
+             "layers in parallel need one stage on each rank along `stage`, but the ", "schedule ", pipeline::name_of(options.schedule), " has ",
+             pipeline::stages_per_device(options.schedule), ": use gpipe or 1f1b");
   TW_EXPECTS(blocks.size() >= static_cast<size_t>(stages), blocks.size(), " blocks for ", stages, " stages: each needs at least one block");
   const Rows part = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stages > 1 ? mesh.coordinate("stage") : 0);
   const Communicator line = ranks_of_network(mesh);

@@ -102,13 +102,13 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                       .recompute = {options.recompute},
                                                       .profile_cache = options.profile_cache});
   const auto restart = move_split_layers(*calls, *module, plan);
-  pipeline::StageModel stage = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
-    pipeline::StageModel mine = plan.stage(*module, line.rank());
+  pipeline::StageModel stages = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
+    pipeline::StageModel mine = plan.stages(*module, line.rank());
     allocate(initial, mesh, *mine.module);
     return mine;
   });
-  const std::shared_ptr<torch::nn::Module> mine = stage.module;
-  auto made = std::make_shared<pipeline::Pipeline>(line, std::move(stage), plan.options(options.seed));
+  const std::shared_ptr<torch::nn::Module> mine = stages.module;
+  auto made = std::make_shared<pipeline::Pipeline>(line, std::move(stages), plan.options(options.seed));
   const auto cut = std::make_shared<CutModule>(module);
   ParallelModel model = make_parallel_model(mesh, calls,
                                             pipeline_program({.pipeline = made,

@@ -6,13 +6,10 @@
 
 namespace tw {
 
-/// The options of a pipeline of one rank a stage, along `stage`.
+/// The options of a pipeline along `stage`, with one rank for each device of the schedule.
 inline pipeline::PipelineOptions stage_options(const Mesh& mesh, const ParallelOptions& options) {
-  const int stages = mesh["stage"].size();
-  const auto micro_batches = static_cast<int>(options.micro_batches);
-  return {.schedule = pipeline::make_schedule(options.schedule, stages, micro_batches),
-          .recompute = std::vector(static_cast<size_t>(stages), options.recompute),
-          .seed = options.seed};
+  const pipeline::Schedule schedule = pipeline::make_schedule(options.schedule, mesh["stage"].size(), static_cast<int>(options.micro_batches));
+  return {.schedule = schedule, .recompute = std::vector(static_cast<size_t>(schedule.stages), options.recompute), .seed = options.seed};
 }
 
 }  // namespace tw

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage made from a list of blocks.
+// Stages made from a list of blocks.
 #include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
@@ -18,6 +18,11 @@ namespace tw::pipeline {
 namespace {
 
 using Identity = c10::weak_intrusive_ptr<c10::TensorImpl>;  // the weak reference keeps the address from being reused
+
+/// Whether `block` is in one of these ranges.
+bool contains(const std::vector<Rows>& ranges, int64_t block) {
+  return std::ranges::any_of(ranges, [&](Rows range) { return range.begin <= block && block < range.end; });
+}
 
 /// A parameter or buffer of several blocks.
 struct Shared {
@@ -40,10 +45,10 @@ class SharedTensors {
     }
   }
 
-  /// Tensors of blocks `begin` to `end` that other stages have too: from the name here to the first name anywhere.
-  std::map<std::string, std::string> tied(int64_t begin, int64_t end) const {
+  /// Tensors of the blocks in `mine` that other blocks have too: from the name here to the first name anywhere.
+  std::map<std::string, std::string> tied(const std::vector<Rows>& mine) const {
     std::map<std::string, std::string> tied;
-    const auto is_mine = [&](int64_t block) { return begin <= block && block < end; };
+    const auto is_mine = [&](int64_t block) { return contains(mine, block); };
     for (const auto& [address, shared] : known_) {
       const bool elsewhere = std::any_of(shared.places.begin(), shared.places.end(), [&](const auto& place) { return !is_mine(place.first); });
       for (const auto& [block, name] : shared.places) {
@@ -57,7 +62,7 @@ class SharedTensors {
   std::map<const c10::TensorImpl*, Shared> known_;
 };
 
-StageModel::Forward segment_of(Block block, int64_t index) {
+Stage::Forward segment_of(Block block, int64_t index) {
   return [block = std::move(block), index](const std::vector<at::Tensor>& values, const graph::PassRows& /*rows*/) -> std::vector<at::Tensor> {
     TW_EXPECTS(values.size() == 1, "a block takes one tensor, got ", values.size());
     try {
@@ -70,21 +75,22 @@ StageModel::Forward segment_of(Block block, int64_t index) {
   };
 }
 
-/// The stage of blocks `begin` to `end`. The other blocks are made and released as well, because of the random numbers they draw and the tensors they
-/// share.
-StageModel stage_of_blocks(const std::vector<BlockFactory>& factories, int64_t begin, int64_t end) {
+/// One stage for each of the ranges of blocks. The other blocks are made and released as well, because of the random numbers they draw and the
+/// tensors they share.
+StageModel stages_of_blocks(const std::vector<BlockFactory>& factories, const std::vector<Rows>& ranges) {
   StageModel model;
   model.module = std::make_shared<torch::nn::Module>();
   SharedTensors shared;
   for (int64_t i = 0; i < static_cast<int64_t>(factories.size()); ++i) {
     Block made = factories[static_cast<size_t>(i)]();
     shared.add(i, *made.module);
-    if (i < begin || i >= end) continue;
+    if (!contains(ranges, i)) continue;
+    if (model.stages.empty() || !contains({ranges[model.stages.size() - 1]}, i)) model.stages.emplace_back();
     model.module->register_module(std::to_string(i), made.module);
-    model.segments.push_back(segment_of(std::move(made), i));
+    model.stages.back().segments.push_back(segment_of(std::move(made), i));
   }
-  model.forward = in_turn(model.segments);
-  model.tied = shared.tied(begin, end);
+  for (Stage& each : model.stages) each.forward = in_turn(each.segments);
+  model.tied = shared.tied(ranges);
   return model;
 }
 
@@ -94,8 +100,12 @@ Pipeline::Start Pipeline::start_of(const Communicator& comm, const std::vector<B
   expect_fit(comm, options, concat(factories.size(), " blocks"));
   const int stages = options.schedule.stages;
   TW_EXPECTS(factories.size() >= static_cast<size_t>(stages), factories.size(), " blocks for ", stages, " stages: each needs at least one block");
-  const Rows mine = part_of({0, static_cast<int64_t>(factories.size())}, stages, ranks_of(options).stage_of(comm.rank()));
-  StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stage_of_blocks(factories, mine.begin, mine.end); });
+  const StageRanks ranks = ranks_of(options);
+  std::vector<Rows> mine;
+  for (const int stage : ranks.stages_of(ranks.device_of(comm.rank()))) {
+    mine.push_back(part_of({0, static_cast<int64_t>(factories.size())}, stages, stage));
+  }
+  StageModel model = on_all_ranks(comm, "making the blocks of the stages", [&] { return stages_of_blocks(factories, mine); });
   return {comm.dup(), std::move(model), options};
 }
 

@@ -6,7 +6,7 @@
 
 namespace tw::pipeline {
 
-BufferStates::BufferStates(std::vector<at::Tensor> buffers) : buffers_(std::move(buffers)) {}
+BufferStates::BufferStates(std::vector<at::Tensor> buffers, bool only_this_pass) : buffers_(std::move(buffers)), only_this_pass_(only_this_pass) {}
 
 void BufferStates::add() {
   std::vector<at::Tensor> now;
@@ -19,6 +19,7 @@ void BufferStates::add() {
 }
 
 void BufferStates::finish() {
+  if (!only_this_pass_) return;
   add();
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (!moments_.front()[i].is_same(moments_.back()[i])) continue;

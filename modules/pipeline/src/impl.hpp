@@ -64,13 +64,13 @@ class Pipeline::Impl {
   /// Returns the batch. A rank without parameters and buffers, such as one whose stage only flattens, copies it to the device of the others'
   /// parameters. Call it after agree_on_rows().
   std::vector<at::Tensor> on_model_device(std::vector<at::Tensor> batch) const;
-  /// This rank's rows of its stage's outputs, for the rows `all` that all ranks agreed on. Collective.
+  /// This rank's rows of the outputs of its last stage, for the rows `all` that all ranks agreed on. Collective.
   std::vector<at::Tensor> pass_forward(const std::vector<at::Tensor>& inputs, Rows all);
   /// The outputs for a batch, without gradients. Collective. @param everywhere false: only on the first rank of the last stage, empty elsewhere
   std::vector<at::Tensor> outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere);
 };
 
-/// Ranks by stage, from whichever option specifies them.
+/// The ranks and stages of all devices.
 StageRanks ranks_of(const PipelineOptions& options);
 
 /// Checks that options are valid, fit the communicator, and agree on all ranks. Collective. @param what further text that must agree

@@ -5,10 +5,10 @@
 namespace tw::pipeline {
 
 /// Runs `segments` one after the other.
-inline StageModel::Forward in_turn(std::vector<StageModel::Forward> segments) {
+inline Stage::Forward in_turn(std::vector<Stage::Forward> segments) {
   return [segments = std::move(segments)](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
     std::vector<at::Tensor> values = inputs;
-    for (const StageModel::Forward& segment : segments) values = segment(values, rows);
+    for (const Stage::Forward& segment : segments) values = segment(values, rows);
     return values;
   };
 }

@@ -15,9 +15,10 @@
 namespace tw::pipeline {
 namespace {
 
-enum class Kind { shapes, value, which_cotangents, cotangent, state };
+enum class Kind { state, shapes, value, which_cotangents, cotangent };
 
-constexpr Tag tag_of(Kind kind) { return Tag(static_cast<int>(kind)); }
+constexpr int kinds = 5;
+constexpr Tag tag_of(Kind kind, int border = 0) { return Tag(static_cast<int>(kind) + kinds * border); }
 
 constexpr size_t a_pack = 6;  // tensors whose shapes are sent together; see pack_shapes()
 constexpr int64_t wants_bits = int64_t{1} << a_pack;
@@ -54,41 +55,41 @@ Message unpack(const std::function<void(const at::Tensor&)>& receive) {
   return message;
 }
 
-void receive_all(const Communicator& comm, const std::vector<at::Tensor>& tensors, Rank from, Kind kind) {
+void receive_all(const Communicator& comm, const std::vector<at::Tensor>& tensors, Border from, Kind kind) {
   std::vector<Work> works;
-  for (const at::Tensor& tensor : tensors) works.push_back(irecv(comm, tensor, from, tag_of(kind)));
+  for (const at::Tensor& tensor : tensors) works.push_back(irecv(comm, tensor, from.rank, tag_of(kind, from.before)));
   wait_all(works);
 }
 
 }  // namespace
 
-void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& in_flight) {
-  for (const at::Tensor& shapes : pack(message)) in_flight.push_back(isend(comm, shapes, to, tag_of(Kind::shapes)));
-  for (const at::Tensor& value : message.values) in_flight.push_back(isend(comm, as_in_memory(value), to, tag_of(Kind::value)));
+void send(const Communicator& comm, const Message& message, Border to, std::vector<Work>& in_flight) {
+  for (const at::Tensor& shapes : pack(message)) in_flight.push_back(isend(comm, shapes, to.rank, tag_of(Kind::shapes, to.before)));
+  for (const at::Tensor& value : message.values) in_flight.push_back(isend(comm, as_in_memory(value), to.rank, tag_of(Kind::value, to.before)));
 }
 
-Message receive(const Communicator& comm, Rank from) {
-  Message message = unpack([&](const at::Tensor& pack) { recv(comm, pack, from, tag_of(Kind::shapes)); });
+Message receive(const Communicator& comm, Border from) {
+  Message message = unpack([&](const at::Tensor& pack) { recv(comm, pack, from.rank, tag_of(Kind::shapes, from.before)); });
   std::vector<at::Tensor> memory;
   for (const at::Tensor& value : message.values) memory.push_back(as_in_memory(value));
   receive_all(comm, memory, from, Kind::value);
   return message;
 }
 
-void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& in_flight) {
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Border to, std::vector<Work>& in_flight) {
   if (cotangents.empty()) return;
   const at::Tensor exists = at::zeros({static_cast<int64_t>(cotangents.size())}, at::kByte);
   for (size_t i = 0; i < cotangents.size(); ++i) exists.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(cotangents[i].defined());
-  in_flight.push_back(isend(comm, exists, to, tag_of(Kind::which_cotangents)));
+  in_flight.push_back(isend(comm, exists, to.rank, tag_of(Kind::which_cotangents, to.before)));
   for (const at::Tensor& each : cotangents) {
-    if (each.defined()) in_flight.push_back(isend(comm, each.contiguous(), to, tag_of(Kind::cotangent)));
+    if (each.defined()) in_flight.push_back(isend(comm, each.contiguous(), to.rank, tag_of(Kind::cotangent, to.before)));
   }
 }
 
-std::vector<uint8_t> receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from) {
+std::vector<uint8_t> receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Border from) {
   if (cotangents.empty()) return {};
   const at::Tensor exists = at::zeros({static_cast<int64_t>(cotangents.size())}, at::kByte);
-  recv(comm, exists, from, tag_of(Kind::which_cotangents));
+  recv(comm, exists, from.rank, tag_of(Kind::which_cotangents, from.before));
   const auto* flags = exists.const_data_ptr<uint8_t>();
   std::vector<at::Tensor> existing;
   for (size_t i = 0; i < cotangents.size(); ++i) {

@@ -16,14 +16,20 @@ struct Message {
   std::vector<uint8_t> wants;      // by value, whether the sender wants a cotangent back
 };
 
+/// A rank at the other end of a border between two stages. Two ranks may exchange messages over several borders, in a different order on each.
+struct Border {
+  Rank rank;
+  int before = 0;  // the stage before the border
+};
+
 /// The caller waits for the operations that send() adds to `in_flight`.
-void send(const Communicator& comm, const Message& message, Rank to, std::vector<Work>& in_flight);
-Message receive(const Communicator& comm, Rank from);
+void send(const Communicator& comm, const Message& message, Border to, std::vector<Work>& in_flight);
+Message receive(const Communicator& comm, Border from);
 
 /// Both ends know the shapes and types. @param cotangents undefined if nothing depends on the value; the receiver is informed
-void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank to, std::vector<Work>& in_flight);
+void send_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Border to, std::vector<Work>& in_flight);
 /// @return by tensor, 1 if the cotangent exists and the tensor now holds it, else 0
-std::vector<uint8_t> receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Rank from);
+std::vector<uint8_t> receive_cotangents(const Communicator& comm, const std::vector<at::Tensor>& cotangents, Border from);
 
 /// Sends the contents of a tensor to one of the same shape and type.
 void send_state(const Communicator& comm, const at::Tensor& tensor, Rank to, std::vector<Work>& in_flight);

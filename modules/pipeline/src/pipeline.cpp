@@ -34,7 +34,7 @@ int64_t device_type_of(const torch::nn::Module& module) {
 }
 
 std::vector<int> replicas_of(const PipelineOptions& options) {
-  return options.replicas.empty() ? std::vector<int>(static_cast<size_t>(options.schedule.stages), 1) : options.replicas;
+  return options.replicas.empty() ? std::vector<int>(options.schedule.devices.size(), 1) : options.replicas;
 }
 
 /// The number of rows of all tensors; 0 without tensors, -1 if they differ.
@@ -78,7 +78,7 @@ LossOfMany of_one(const Loss& loss) {
 
 }  // namespace
 
-StageRanks ranks_of(const PipelineOptions& options) { return StageRanks(replicas_of(options)); }
+StageRanks ranks_of(const PipelineOptions& options) { return StageRanks(replicas_of(options), options.schedule.device_of_stages()); }
 
 void expect_fit(const Communicator& comm, const PipelineOptions& options, const std::string& what) {
   std::vector<std::string> lines = value_lines(options);
@@ -95,23 +95,24 @@ Pipeline::Impl::Impl(Start start)
       model_(std::move(start.model)),
       options_(std::move(start.options)),
       ranks_(ranks_of(options_)),
-      place_{comm_, ranks_, ranks_.stage_of(comm_.rank()), ranks_.replica_of(comm_.rank())},
+      place_{comm_, ranks_, ranks_.device_of(comm_.rank()), ranks_.replica_of(comm_.rank())},
       frozen_(*model_.module),
       seed_(options_.seed),
       calls_(at::zeros({}, at::kLong)) {
-  if (options_.schedule.has_halves()) {
-    on_all_ranks(comm_, "making a pipeline", [&] {
-      TW_EXPECTS(model_.has_halves, "stage ", place_.stage,
-                 " runs its blocks as they are, so its backward passes cannot run in halves: use the schedule ",
-                 "1f1b, or pass the model as one module, whose operators are captured");
-    });
-  }
+  on_all_ranks(comm_, "making a pipeline", [&] {
+    TW_EXPECTS(model_.stages.size() == place_.stages().size(), "the schedule has ", ranks_.stage_names(place_.device), " on rank ", comm_.rank(),
+               ", but `stages` has ", model_.stages.size(), " entries");
+    TW_EXPECTS(!options_.schedule.has_halves() || model_.has_halves, ranks_.stage_names(place_.device),
+               ": blocks run as they are, so backward passes cannot run in halves: use the schedule 1f1b or interleaved, or pass the model as one "
+               "module, whose ",
+               "operators are captured");
+  });
   revoke_on_exception(comm_, [&] {
     make_reducers();
     gradients_->make_parameters_equal();
     comm_.barrier();  // no rank continues unless all can
   });
-  if (ranks_.stages() == 1) return;
+  if (ranks_.devices() == 1) return;
   for (const NamedTensor& each : gradients_->parameters()) guard_gradient(each.tensor, "Pipeline::clip_grad_norm()");
 }
 
@@ -122,32 +123,32 @@ void Pipeline::Impl::make_reducers() {
 
 int64_t Pipeline::Impl::agree_on_rows(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>* targets) {
   const at::Tensor mine =
-      at::tensor({place_.is_first() ? common_rows(inputs) : 0, place_.is_last() && targets != nullptr ? common_rows(*targets) : 0,
+      at::tensor({place_.has_first() ? common_rows(inputs) : 0, place_.has_last() && targets != nullptr ? common_rows(*targets) : 0,
                   static_cast<int64_t>(targets != nullptr), static_cast<int64_t>(gradients_->needs_preparation()), device_type_of(*model_.module),
                   static_cast<int64_t>(!frozen_.unfrozen().empty()), static_cast<int64_t>(!part_of_other_mode().empty())},
                  at::kLong);
   const at::Tensor all = at::zeros({comm_.size(), mine.numel()}, at::kLong);
   allgather(comm_, mine, all);
   const auto of = all.accessor<int64_t, 2>();
-  const int64_t rows = of[0][0];
-  TW_EXPECTS(rows > 0, "the inputs of rank 0 have ", rows < 0 ? "different numbers of rows" : "no rows");
+  const int first = ranks_.first_rank(ranks_.device_of_stage(0));
+  const int64_t rows = of[first][0];
+  TW_EXPECTS(rows > 0, "the inputs of rank ", first, " have ", rows < 0 ? "different numbers of rows" : "no rows");
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    const int stage = ranks_.stage_of(rank);
-    TW_EXPECTS(stage > 0 || of[rank][0] == rows, "the inputs have ", rows, " rows on rank 0 and ", of[rank][0], " on rank ", rank,
-               ": each rank of the first stage must get the whole batch");
-    TW_EXPECTS(stage < ranks_.stages() - 1 || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
+    TW_EXPECTS(!ranks_.has(rank, 0) || of[rank][0] == rows, "the inputs have ", rows, " rows on rank ", first, " and ", of[rank][0], " on rank ",
+               rank, ": each rank of the first stage must get the whole batch");
+    TW_EXPECTS(!ranks_.has(rank, place_.last_stage()) || targets == nullptr || of[rank][1] == rows, "the batch has ", rows, " rows of inputs and ",
                of[rank][1] < 0 ? "different numbers of rows" : concat(of[rank][1], " rows"), " of targets on rank ", rank);
     TW_EXPECTS(of[rank][2] == of[0][2], "some ranks call run(), others forward() or evaluate(): all ranks must make the same call");
   }
   if (all.select(1, 5).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 5).argmax().item<int64_t>());
-    TW_EXPECTS(false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+    TW_EXPECTS(false, "parameter '", broadcast_string(comm_, frozen_.unfrozen(), Rank(rank)), "' of ", ranks_.stage_names(ranks_.device_of(rank)),
                " requires a gradient, unlike when the pipeline was made: make the pipeline after all changes of requires_grad, on all ranks");
   }
   if (all.select(1, 6).any().item<bool>()) {
     const auto rank = static_cast<int>(all.select(1, 6).argmax().item<int64_t>());
     TW_EXPECTS(
-        false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of stage ", ranks_.stage_of(rank),
+        false, "part '", broadcast_string(comm_, part_of_other_mode(), Rank(rank)), "' of ", ranks_.stage_names(ranks_.device_of(rank)),
         " is in a different mode than the pipeline, whose parts run in the modes in which the module was planned: call eval() of a part before "
         "plan(), and afterwards only train() and eval() of the pipeline");
   }
@@ -185,7 +186,7 @@ std::vector<at::Tensor> Pipeline::Impl::on_model_device(std::vector<at::Tensor> 
 }
 
 Pipeline::Start Pipeline::start_of(const Communicator& comm, StageModel mine, const PipelineOptions& options) {
-  expect_fit(comm, options, "a stage");
+  expect_fit(comm, options, "stages");
   return {comm.dup(), std::move(mine), options};
 }
 
@@ -219,7 +220,7 @@ double Pipeline::run_weighted(const std::vector<at::Tensor>& inputs, const std::
   impl_->expect_usable();
   const int64_t rows = impl_->agree_on_rows(inputs, &targets);
   const Place& place = impl_->place_;
-  const Batch batch{place.is_first() ? impl_->on_model_device(inputs) : inputs, place.is_last() ? impl_->on_model_device(targets) : targets, loss,
+  const Batch batch{place.has_first() ? impl_->on_model_device(inputs) : inputs, place.has_last() ? impl_->on_model_device(targets) : targets, loss,
                     rows, weight};
   return impl_->in_pass([&] {
     Impl& me = *impl_;
@@ -246,7 +247,7 @@ void Pipeline::pass(const TrainingPass& pass) {
   if (pass.on_loss) pass.on_loss({}, loss);
 }
 
-bool Pipeline::needs_samples() const { return impl_->place_.is_first() || impl_->place_.is_last(); }
+bool Pipeline::needs_samples() const { return impl_->place_.has_first() || impl_->place_.has_last(); }
 
 void Pipeline::report_phases(OnPhase on_phase) { impl_->on_phase_ = std::move(on_phase); }
 
@@ -257,21 +258,24 @@ std::vector<at::Tensor> Pipeline::Impl::pass_forward(const std::vector<at::Tenso
   generator.seed(key, static_cast<uint64_t>(comm_.rank()));
   shared_->remember();
   std::vector<Work> sends;
-  std::vector<at::Tensor> outputs;
-  if (mine.count() > 0) {
-    std::vector<at::Tensor> values;
-    if (place_.is_first()) {
+  std::vector<at::Tensor> values;
+  for (size_t i = 0; i < model_.stages.size() && mine.count() > 0; ++i) {
+    const int stage = place_.stages()[i];
+    if (stage == 0) {
       for (const at::Tensor& each : on_model_device(inputs)) values.push_back(each.narrow(0, mine.begin, mine.count()));
-    } else {
-      values = receive_activations(comm_, place_.ranks.peers(place_.stage - 1, all, mine)).values;
+    } else if (!place_.has(stage - 1)) {  // else `values` are the previous stage's outputs
+      values.clear();                     // before this rank waits
+      values = receive_activations(comm_, place_.ranks.peers(stage - 1, all, mine), stage - 1).values;
     }
-    outputs = model_.forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
-    send_activations(comm_, place_.ranks.peers(place_.stage + 1, all, mine), {outputs, std::vector<uint8_t>(outputs.size(), 0)}, mine, sends);
+    values = model_.stages[i].forward(values, {.rows = mine.count(), .key = key, .first = mine.begin});
+    if (place_.has(stage + 1)) continue;
+    send_activations(comm_, place_.ranks.peers(stage + 1, all, mine), {values, std::vector<uint8_t>(values.size(), 0)}, mine, stage, sends);
+    std::erase_if(sends, [](Work& work) { return work.test(); });
   }
   wait_all(sends);
   shared_->note_changes();
   shared_->exchange();
-  return outputs;
+  return values;
 }
 
 std::vector<at::Tensor> Pipeline::Impl::outputs_of(const std::vector<at::Tensor>& inputs, bool everywhere) {
@@ -287,11 +291,11 @@ std::vector<at::Tensor> Pipeline::Impl::outputs_of(const std::vector<at::Tensor>
       for (const Peer& each : last) of_replicas.push_back(broadcast_any(comm_, outputs, Rank(each.rank)));
     } else if (is_here(last.front())) {
       of_replicas.push_back(outputs);
-      for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(comm_, Rank(last[i].rank)).values);
+      for (size_t i = 1; i < last.size(); ++i) of_replicas.push_back(receive(comm_, {Rank(last[i].rank)}).values);
     } else {
       if (std::any_of(last.begin(), last.end(), is_here)) {
         std::vector<Work> sends;
-        send(comm_, {outputs, std::vector<uint8_t>(outputs.size(), 0)}, Rank(last.front().rank), sends);
+        send(comm_, {outputs, std::vector<uint8_t>(outputs.size(), 0)}, {Rank(last.front().rank)}, sends);
         wait_all(sends);
       }
       return {};
@@ -344,7 +348,7 @@ void Pipeline::restart_over(const Communicator& comm) {
 
 const PipelineOptions& Pipeline::options() const noexcept { return impl_->options_; }
 const Communicator* Pipeline::holders() const noexcept { return &impl_->comm_; }
-int Pipeline::stage() const noexcept { return impl_->place_.stage; }
+const std::vector<int>& Pipeline::stages() const noexcept { return impl_->place_.stages(); }
 
 void Pipeline::train(bool on) {
   Module::train(on);
@@ -352,7 +356,7 @@ void Pipeline::train(bool on) {
 }
 
 std::shared_ptr<torch::nn::Module> Pipeline::clone(const std::optional<at::Device>& /*device*/) const {
-  TW_EXPECTS(false, "a Pipeline cannot be cloned, because each rank has only one stage: whole_on_root() returns all parameters");
+  TW_EXPECTS(false, "a Pipeline cannot be cloned, because each rank has only some of the stages: whole_on_root() returns all parameters");
 }
 
 // The stage's module has the same submodules, but its own mode.

@@ -213,30 +213,41 @@ void ModelPlan::replace_objects(const std::function<c10::IValue(const graph::Obj
 
 PipelineOptions ModelPlan::options(uint64_t seed) const {
   PipelineOptions made{.schedule = schedule_of(best()), .seed = seed};
-  for (const StagePlan& stage : best().stages) {
-    made.replicas.push_back(stage.replicas);
-    made.recompute.push_back(stage.recompute);
+  made.replicas.resize(made.schedule.devices.size());
+  const std::vector<int> device_of = made.schedule.device_of_stages();
+  for (size_t i = 0; i < device_of.size(); ++i) {
+    made.replicas[at(device_of[i])] = best().stages[i].replicas;
+    made.recompute.push_back(best().stages[i].recompute);
   }
   return made;
 }
 
-StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
-  TW_EXPECTS(index >= 0 && at(index) < best().stages.size(), "there is no stage ", index, ": the number of stages is ", best().stages.size());
+StageModel ModelPlan::stages(const torch::nn::Module& module, int device) const {
+  const std::vector<int> device_of = device_of_stages(best());
+  TW_EXPECTS(std::ranges::count(device_of, device) > 0, "no stage is on device ", device, ": the number of devices is ",
+             std::ranges::max(device_of) + 1);
   const Bind bind = tensors_of(module);
   const Stages stages(training_, evaluation_, best());
-  const bool is_last = at(index) + 1 == best().stages.size();
-  StageModel made{.module = stage_module_at("", module), .forward = {}};
+  const auto is_here = [&](size_t stage) { return device_of[stage] == device; };
+  const auto users_of = [&](const std::string& name) {
+    std::set<int> devices;
+    for (size_t stage = 0; stage < device_of.size(); ++stage) {
+      if (stages.tensors[stage].contains(name)) devices.insert(device_of[stage]);
+    }
+    return devices;
+  };
+  StageModel made{.module = stage_module_at("", module), .stages = {}};
   // Registers tensors under all their names in the module. Those that neither graph uses go to the last stage, where the loss may use them.
   const auto add = [&](const auto& tensors, const auto& register_one) {
     std::map<const c10::TensorImpl*, std::string> first_names;
     for (const auto& each : tensors) {
       const std::string& first = first_names.emplace(each.value().unsafeGetTensorImpl(), each.key()).first->second;
-      const auto users = std::ranges::count_if(stages.tensors, [&](const auto& of_stage) { return of_stage.contains(first); });
-      if (users == 0 ? !is_last : !stages.tensors[at(index)].contains(first)) continue;
+      const std::set<int> users = users_of(first);
+      if (users.empty() ? !is_here(device_of.size() - 1) : !users.contains(device)) continue;
       const auto [owner, name] =
           graph::place_in_module(*made.module, each.key(), [&](const std::string& path) { return stage_module_at(path, module); });
       register_one(owner, name, each.value());
-      if (users > 1) made.tied[each.key()] = first;
+      if (users.size() > 1) made.tied[each.key()] = first;
     }
   };
   add(module.named_parameters(), [](torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor) {
@@ -252,18 +263,23 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
   const auto runner = [&](const Graph& graph, const Piece& piece, bool gives_outputs) {
     return std::make_shared<PieceRunner>(graph, piece, gives_outputs, bind);
   };
-  // In evaluation, the first segment computes everything, and the others pass values on.
-  const auto evaluation = runner(evaluation_, stages.evaluation[at(index)], is_last);
-  const std::vector<Piece>& segments = stages.training[at(index)];
-  for (const Piece& segment : segments) {
-    made.segments.emplace_back([training = runner(training_, segment, is_last && &segment == &segments.back()),
-                                evaluation = made.segments.empty() ? evaluation : nullptr,
-                                mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
-      if (mode->is_training()) return training->run(inputs, rows);
-      return evaluation ? evaluation->run(inputs, rows) : inputs;
-    });
+  for (size_t stage = 0; stage < device_of.size(); ++stage) {
+    if (!is_here(stage)) continue;
+    const bool is_last = stage + 1 == device_of.size();
+    Stage& computes = made.stages.emplace_back();
+    // In evaluation, the first segment computes everything, and the others pass values on.
+    const auto evaluation = runner(evaluation_, stages.evaluation[stage], is_last);
+    const std::vector<Piece>& segments = stages.training[stage];
+    for (const Piece& segment : segments) {
+      computes.segments.emplace_back([training = runner(training_, segment, is_last && &segment == &segments.back()),
+                                      evaluation = computes.segments.empty() ? evaluation : nullptr,
+                                      mode = made.module.get()](const std::vector<at::Tensor>& inputs, const graph::PassRows& rows) {
+        if (mode->is_training()) return training->run(inputs, rows);
+        return evaluation ? evaluation->run(inputs, rows) : inputs;
+      });
+    }
+    computes.forward = in_turn(computes.segments);
   }
-  made.forward = in_turn(made.segments);
   made.has_one_mode = true;
   made.has_halves = true;
   return made;
@@ -271,15 +287,15 @@ StageModel ModelPlan::stage(const torch::nn::Module& module, int index) const {
 
 namespace {
 
-StageModel stage_of_rank(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan) {
+StageModel stages_of_rank(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan) {
   TW_EXPECTS(plan.best().devices() == comm.size(), "the plan is for ", plan.best().devices(), " devices, but there are ", comm.size(), " ranks");
-  return plan.stage(module, StageRanks(plan.options().replicas).stage_of(comm.rank()));
+  return plan.stages(module, StageRanks(plan.options().replicas).device_of(comm.rank()));
 }
 
 }  // namespace
 
 Pipeline::Pipeline(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan, uint64_t seed)
-    : Pipeline(comm, on_all_ranks(comm, "making the stages of a planned model", [&] { return stage_of_rank(comm, module, plan); }),
+    : Pipeline(comm, on_all_ranks(comm, "making the stages of a planned model", [&] { return stages_of_rank(comm, module, plan); }),
                plan.options(seed)) {}
 
 namespace {
@@ -302,8 +318,9 @@ void visit(ModelPlanOptions& options, OptionVisitor& visitor) {
   int micro_batches = options.micro_batches.value_or(0);
   std::string schedule = options.schedule ? name_of(*options.schedule) : "best";
   visitor.field("micro_batches", micro_batches, at_least(0), {.meaning = "micro-batches of a batch; 0: the planner's choice"});
-  visitor.field("schedule", schedule, {"best", "gpipe", "1f1b", "zb-h1"},
-                {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice"});
+  std::vector<std::string> choices{"best"};
+  for (const auto& [name, kind] : schedule_names()) choices.push_back(name);
+  visitor.field("schedule", schedule, choices, {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice"});
   visitor.field("plan", options.plan, {.meaning = "file of a plan, as `torchweave plan pipeline --output` writes it; empty: the planner's choice"});
   visitor.field("profile_cache", options.profile_cache, {.meaning = "folder that keeps measured profiles for later runs; empty: none"});
   options.micro_batches = micro_batches > 0 ? std::optional(micro_batches) : std::nullopt;

@@ -42,11 +42,11 @@ std::vector<uint8_t> ReceivedActivations::wants() const {
   return any;
 }
 
-ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from) {
+ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from, int border) {
   ReceivedActivations received;
   std::vector<std::vector<at::Tensor>> pieces;  // by value
   for (const Peer& peer : from) {
-    Message message = receive(comm, Rank(peer.rank));
+    Message message = receive(comm, {Rank(peer.rank), border});
     pieces.resize(message.values.size());
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (from.size() > 1) expect_rows(static_cast<int64_t>(i), message.values[i].sizes(), peer.rows.count());
@@ -59,30 +59,30 @@ ReceivedActivations receive_activations(const Communicator& comm, const std::vec
 }
 
 void return_cotangents(const Communicator& comm, const ReceivedActivations& received, const std::vector<at::Tensor>& cotangents, Rows mine,
-                       std::vector<Work>& in_flight) {
+                       int border, std::vector<Work>& in_flight) {
   for (const ReceivedActivations::Part& part : received.parts) {
     std::vector<at::Tensor> wanted;
     for (size_t i = 0; i < part.wants.size(); ++i) {
       if (part.wants[i] == 0) continue;
       wanted.push_back(cotangents[i].defined() ? common_rows(cotangents[i], i, part.from, mine) : at::Tensor());
     }
-    send_cotangents(comm, wanted, Rank(part.from.rank), in_flight);
+    send_cotangents(comm, wanted, {Rank(part.from.rank), border}, in_flight);
   }
 }
 
-SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& message, Rows mine,
+SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& message, Rows mine, int border,
                                  std::vector<Work>& in_flight) {
   for (const Peer& peer : to) {
     Message part{{}, message.wants};
     for (size_t i = 0; i < message.values.size(); ++i) part.values.push_back(common_rows(message.values[i], i, peer, mine));
-    send(comm, part, Rank(peer.rank), in_flight);
+    send(comm, part, {Rank(peer.rank), border}, in_flight);
   }
   SentActivations sent{{}, message.wants, to, message.values.front().device()};
   for (const at::Tensor& value : message.values) sent.values.push_back({"", value.sizes().vec(), value.scalar_type()});
   return sent;
 }
 
-std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine) {
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine, int border) {
   std::vector<at::Tensor> cotangents(sent.values.size());
   std::vector<size_t> wanted;
   for (size_t i = 0; i < cotangents.size(); ++i) {
@@ -95,7 +95,7 @@ std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentA
   for (const Peer& peer : sent.to) {
     std::vector<at::Tensor> parts;  // contiguous: rows of a contiguous tensor
     for (const size_t i : wanted) parts.push_back(common_rows(cotangents[i], i, peer, mine));
-    const std::vector<uint8_t> received = receive_cotangents(comm, parts, Rank(peer.rank));
+    const std::vector<uint8_t> received = receive_cotangents(comm, parts, {Rank(peer.rank), border});
     for (size_t k = 0; k < wanted.size(); ++k) {
       exists[wanted[k]] |= received[k];
       if (received[k] == 0) missing.push_back(parts[k]);

@@ -16,8 +16,8 @@ struct ReceivedActivations {
     Peer from;
     std::vector<uint8_t> wants;  // by value, whether the sender wants its cotangent
   };
-  std::vector<at::Tensor> values;
-  std::vector<Part> parts;
+  std::vector<at::Tensor> values = {};
+  std::vector<Part> parts = {};
 
   /// By value, whether any sender wants its cotangent.
   std::vector<uint8_t> wants() const;
@@ -31,17 +31,17 @@ struct SentActivations {
   c10::Device device = c10::Device(c10::kCPU);  // device of the values
 };
 
-/// Concatenates the parts of several senders along the first dimension, the rows.
-ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from);
+/// Concatenates the parts of several senders along the first dimension, the rows. @param border number of the senders' stage, here and below
+ReceivedActivations receive_activations(const Communicator& comm, const std::vector<Peer>& from, int border);
 /// Sends cotangents back to the senders. @param cotangents by value; undefined if nothing depends on the value. @param mine the rows of the values
 void return_cotangents(const Communicator& comm, const ReceivedActivations& received, const std::vector<at::Tensor>& cotangents, Rows mine,
-                       std::vector<Work>& in_flight);
+                       int border, std::vector<Work>& in_flight);
 
 /// @param values with the rows `mine`. Values for several ranks are split along the first dimension; values for one rank are sent whole.
 /// @throws Error for a tensor that must be split and whose number of rows differs from `mine`
-SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& values, Rows mine,
+SentActivations send_activations(const Communicator& comm, const std::vector<Peer>& to, const Message& values, Rows mine, int border,
                                  std::vector<Work>& in_flight);
 /// Receives the cotangents of sent values. @return by value; undefined if none was wanted or nothing depends on the value
-std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine);
+std::vector<at::Tensor> collect_cotangents(const Communicator& comm, const SentActivations& sent, Rows mine, int border);
 
 }  // namespace tw::pipeline

@@ -12,6 +12,7 @@
 #include <tw/comm/typed_objects.hpp>
 
 #include "messages.hpp"
+#include "tensor_version.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -21,7 +22,7 @@ struct Candidate {
   bool is_parameter = false;
 };
 
-/// Buffers and tied parameters, by the name that all stages use.
+/// Buffers and tied parameters, by the name that all devices use.
 std::map<std::string, Candidate> candidates(const StageModel& model) {
   std::map<std::string, Candidate> found;
   const auto name_of = [&](const std::string& name) {
@@ -35,8 +36,6 @@ std::map<std::string, Candidate> candidates(const StageModel& model) {
   return found;
 }
 
-uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
-
 /// Whether values are equal; NaN equals NaN.
 bool is_unchanged(const at::Tensor& before, const at::Tensor& now) { return before.allclose(now, 0, 0, /*equal_nan=*/true); }
 
@@ -47,13 +46,13 @@ SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, cons
   std::vector<std::string> names;
   for (const auto& [name, candidate] : mine) names.push_back(name);
   const auto of_ranks = allgather_objects(comm, names);
-  std::map<std::string, std::vector<int>> stages;
-  for (int stage = 0; stage < ranks.stages(); ++stage) {
-    for (const std::string& name : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) stages[name].push_back(stage);
+  std::map<std::string, std::vector<int>> devices;
+  for (int device = 0; device < ranks.devices(); ++device) {
+    for (const std::string& name : of_ranks[static_cast<size_t>(ranks.first_rank(device))]) devices[name].push_back(device);
   }
-  for (const auto& [name, of_it] : stages) {
+  for (const auto& [name, of_it] : devices) {
     if (of_it.size() < 2) continue;
-    Entry entry{.name = name, .stages = of_it, .here = {}, .before = {}};
+    Entry entry{.name = name, .devices = of_it, .here = {}, .before = {}};
     if (const auto here = mine.find(name); here != mine.end()) {
       entry.here = here->second.tensor;
       entry.is_parameter = here->second.is_parameter;
@@ -82,30 +81,30 @@ void SharedState::note_changes() {
 void SharedState::exchange() {
   if (entries_.empty()) return;
   const at::NoGradGuard no_gradients;
-  const int stage = ranks_.stage_of(comm_.rank());
-  const at::Tensor changed = at::zeros({static_cast<int64_t>(entries_.size()), ranks_.stages()}, at::kByte);
+  const int device = ranks_.device_of(comm_.rank());
+  const at::Tensor changed = at::zeros({static_cast<int64_t>(entries_.size()), ranks_.devices()}, at::kByte);
   auto* flags = changed.mutable_data_ptr<uint8_t>();
-  const auto stages = static_cast<size_t>(ranks_.stages());
+  const auto devices = static_cast<size_t>(ranks_.devices());
   for (size_t i = 0; i < entries_.size(); ++i) {
-    flags[i * stages + static_cast<size_t>(stage)] = static_cast<uint8_t>(std::exchange(entries_[i].is_changed, false));
+    flags[i * devices + static_cast<size_t>(device)] = static_cast<uint8_t>(std::exchange(entries_[i].is_changed, false));
   }
   allreduce(comm_, changed, ReduceOp::max);
   std::vector<Work> sends;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     std::vector<int> changers;
-    for (const int each : entry.stages) {
-      if (flags[i * stages + static_cast<size_t>(each)] != 0) changers.push_back(each);
+    for (const int each : entry.devices) {
+      if (flags[i * devices + static_cast<size_t>(each)] != 0) changers.push_back(each);
     }
     if (changers.empty()) continue;
     if (changers.size() > 1) {
-      throw Error(concat("'", entry.name, "' is changed by stages ", changers[0], " and ", changers[1],
+      throw Error(concat("'", entry.name, "' is changed by ", ranks_.stage_names(changers[0]), " and by ", ranks_.stage_names(changers[1]),
                          ", but only one stage may change a shared tensor: put everything that changes it on one stage"));
     }
     const int home = ranks_.first_rank(changers.front());
     for (int rank = 0; rank < comm_.size(); ++rank) {
-      const int of_rank = ranks_.stage_of(rank);
-      if (of_rank == changers.front() || std::ranges::find(entry.stages, of_rank) == entry.stages.end()) continue;
+      const int of_rank = ranks_.device_of(rank);
+      if (of_rank == changers.front() || std::ranges::find(entry.devices, of_rank) == entry.devices.end()) continue;
       if (comm_.rank() == home) send_state(comm_, entry.here.detach(), Rank(rank), sends);
       if (comm_.rank() == rank) receive_state(comm_, entry.here.detach(), Rank(home));
     }

@@ -10,8 +10,8 @@
 
 namespace tw::pipeline {
 
-/// Buffers and tied parameters of several stages. The stage whose pass changes one sends it to the others, so that evaluation may read on one stage
-/// what training changes on another.
+/// Buffers and tied parameters of several devices of the schedule. The device whose pass changes one sends it to the others, so that evaluation may
+/// read on one device what training changes on another.
 class SharedState {
  public:
   /// Collective over `comm`. Keeps references to all arguments.
@@ -21,15 +21,15 @@ class SharedState {
   void remember();
   /// Call after a pass, before anything else changes the tensors.
   void note_changes();
-  /// Sends tensors that passes changed since the last call, from the first replica of the stage. Collective over all ranks.
-  /// @throws Error on every rank, naming the tensor and the stages, if two stages changed the same tensor
+  /// Sends tensors that passes changed since the last call, from the first replica of the device. Collective over all ranks.
+  /// @throws Error on every rank, naming the tensor and the stages, if two devices changed the same tensor
   void exchange();
 
  private:
   struct Entry {
-    std::string name;         // the name that all stages use
-    std::vector<int> stages;  // stages that have it, ascending
-    at::Tensor here;          // undefined: not on this rank
+    std::string name;          // the name that all devices use
+    std::vector<int> devices;  // devices that have it, ascending
+    at::Tensor here;           // undefined: not on this rank
     bool is_parameter = false;
     at::Tensor before;     // copy of a buffer before the pass
     uint32_t version = 0;  // version of a parameter before the pass

@@ -68,24 +68,24 @@ StageGradients::StageGradients(const Communicator& comm, const StageRanks& ranks
     : comm_(comm),
       model_(model),
       ties_(agree_on_ties(comm, ranks, model)),
-      replicas_(comm.split(ranks.stage_of(comm.rank()), comm.rank())),
+      replicas_(comm.split(ranks.device_of(comm.rank()), comm.rank())),
       trained_(trained_of(*model.module)),
       split_layers_(model_parts(*model.module)),
       sparse_(sparse_parameters_of(model)),
       buffers_(model.module->buffers()) {
-  const int stage = ranks.stage_of(comm.rank());
+  const int device = ranks.device_of(comm.rank());
   const auto here = model.module->named_parameters();
-  std::vector<std::vector<int>> sets;  // sets of stages, each listed once
+  std::vector<std::vector<int>> sets;  // sets of devices, each listed once
   for (const Tie& tie : ties_) {
-    if (std::find(sets.begin(), sets.end(), tie.stages) == sets.end()) sets.push_back(tie.stages);
+    if (std::find(sets.begin(), sets.end(), tie.devices) == sets.end()) sets.push_back(tie.devices);
   }
   for (const std::vector<int>& set : sets) {
-    const bool takes_part = std::find(set.begin(), set.end(), stage) != set.end();
+    const bool takes_part = std::find(set.begin(), set.end(), device) != set.end();
     TiedGroup group{{}, {}, comm.split(takes_part ? 1 : 0, comm.rank()), false};
     group.is_first = takes_part && group.comm.rank() == 0;
-    group.is_on_first_stage = takes_part && set.front() == stage;
+    group.is_on_first_device = takes_part && set.front() == device;
     for (const Tie& tie : ties_) {
-      if (!takes_part || tie.stages != set) continue;
+      if (!takes_part || tie.devices != set) continue;
       for (const auto& [name, of_all] : model.tied) {
         if (of_all != tie.name) continue;
         const at::Tensor& parameter = here[name];
@@ -112,7 +112,7 @@ void StageGradients::make_parameters_equal() const {
 bool StageGradients::counts_tied(const at::Tensor& parameter) const {
   return std::any_of(groups_.begin(), groups_.end(), [&](const TiedGroup& group) {
     const bool has = std::any_of(group.parameters.begin(), group.parameters.end(), [&](const at::Tensor& p) { return p.is_same(parameter); });
-    return has && group.is_on_first_stage;
+    return has && group.is_on_first_device;
   });
 }
 
@@ -149,7 +149,7 @@ void StageGradients::begin() {
 
 void StageGradients::reduce() {
   const at::NoGradGuard no_grad;
-  if (replicas_.size() > 1) reduce_replicas();  // first, because a stage's own gradients are reduced while other stages compute
+  if (replicas_.size() > 1) reduce_replicas();  // first, because a device's own gradients are reduced while others compute
   reduce_tied();
   reduced_ = true;
 }

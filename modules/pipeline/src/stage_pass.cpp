@@ -16,6 +16,8 @@
 #include <tw/tensor/tensor_snapshot.hpp>
 #include <utility>
 
+#include "tensor_version.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -26,7 +28,7 @@ bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 /// The version counter of each parameter.
 std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& parameters) {
   std::vector<uint32_t> versions;
-  for (const at::Tensor& each : parameters) versions.push_back(each.is_inference() ? 0 : each._version());
+  for (const at::Tensor& each : parameters) versions.push_back(version_of(each));
   return versions;
 }
 
@@ -45,8 +47,8 @@ bool has_cotangents(const at::Tensor& tensor) { return tensor.is_floating_point(
 
 }  // namespace
 
-StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains, bool in_halves)
-    : module_(&module), keeps_graph_(keeps_graph), trains_(trains), in_halves_(in_halves) {
+StagePass::StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, const Manner& manner)
+    : module_(&module), keeps_graph_(keeps_graph), manner_(manner) {
   for (const Function& each : segments) segments_.push_back({each});
 }
 
@@ -104,17 +106,17 @@ std::vector<at::Tensor> StagePass::Segment::backward(std::vector<at::Tensor> cot
 
 std::vector<at::Tensor> StagePass::record(Segment& segment) {
   std::optional<WeightGradients::Recording> recording;
-  if (in_halves_) recording.emplace(later_);
+  if (manner_.in_halves) recording.emplace(later_);
   return segment.record();
 }
 
 std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const std::vector<uint8_t>& wants) {
   const auto trained = module_->parameters();
-  const bool any = trains_ || std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
+  const bool any = manner_.trains || std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
                    std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
   const size_t recomputed = segments_.size() - (keeps_graph_ ? 1 : 0);
   const std::vector<uint32_t> versions = recomputed > 0 ? versions_of(trained) : std::vector<uint32_t>();
-  if (recomputed > 0) buffers_ = BufferStates(module_->buffers());
+  if (recomputed > 0) buffers_ = BufferStates(module_->buffers(), manner_.is_alone);
   wanted_ = wants;
   std::vector<at::Tensor> random;
   for (size_t s = 0; s < segments_.size(); ++s) {

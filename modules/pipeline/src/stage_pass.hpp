@@ -23,11 +23,15 @@ class StagePass {
   /// Must return the same result at each call, apart from changes to buffers.
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
+  struct Manner {
+    bool trains = false;     // outputs need cotangents even if the module trains nothing; see StageModel::trains_elsewhere
+    bool in_halves = false;  // backward() leaves gradients of parameters to backward_weights()
+    bool is_alone = true;    // only these segments change the module's buffers
+  };
+
   StagePass() = default;
-  /// @param module the module that `segments` use. @param segments run one after the other; at least one. @param trains whether outputs need
-  /// cotangents even if `module` trains nothing; see StageModel::trains_elsewhere. @param in_halves whether backward() leaves gradients of parameters
-  /// to backward_weights()
-  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, bool trains, bool in_halves);
+  /// @param module the module that `segments` use. @param segments run one after the other; at least one
+  StagePass(torch::nn::Module& module, const std::vector<Function>& segments, bool keeps_graph, const Manner& manner);
 
   /// @param wants by input, whether its cotangent is wanted. @return outputs, without graph
   /// @throws Error naming a parameter that a function changes and that recomputation would change again
@@ -60,8 +64,7 @@ class StagePass {
   std::vector<Segment> segments_;
   BufferStates buffers_;  // buffers before each segment that is recomputed
   bool keeps_graph_ = true;
-  bool trains_ = false;
-  bool in_halves_ = false;
+  Manner manner_;
   WeightGradients later_;
   std::vector<uint8_t> wanted_;
 };

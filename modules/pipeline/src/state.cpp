@@ -10,7 +10,7 @@
 namespace tw::pipeline {
 namespace {
 
-/// All tensors of the stage, each once.
+/// All tensors of the rank's stages, each once.
 std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie>& ties) {
   std::vector<NamedShard> shards;
   const auto add = [&](const std::string& name, const at::Tensor& tensor, ShardKind kind) {
@@ -28,7 +28,7 @@ std::vector<NamedShard> shards_of(const StageModel& model, const std::vector<Tie
     shard.on_reshard = OnReshard::shard;  // this rank has the whole tensor
     if (const auto tied = model.tied.find(name); tied != model.tied.end()) {
       const auto tie = std::find_if(ties.begin(), ties.end(), [&](const Tie& each) { return each.name == tied->second; });
-      if (tie != ties.end()) {  // else a buffer, which keeps its name on this stage
+      if (tie != ties.end()) {  // else a buffer, which keeps its name here
         shard.name = tie->name;
         for (const std::string& each : tie->names) {
           if (each != tie->name) shard.aliases.push_back(each);
@@ -86,13 +86,13 @@ std::vector<NamedTensor> Pipeline::whole_on_root() const {
     std::vector<NamedTensor> all;
     std::vector<Work> sends;
     if (me.comm_.rank() != 0) {
-      if (!mine.empty()) send(me.comm_, {mine, std::vector<uint8_t>(mine.size(), 0)}, Rank(0), sends);
+      if (!mine.empty()) send(me.comm_, {mine, std::vector<uint8_t>(mine.size(), 0)}, {Rank(0)}, sends);
     } else {
       for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
         if (of_ranks[rank].empty()) continue;
         std::vector<at::Tensor> values;
         if (rank > 0) {
-          values = receive(me.comm_, Rank(static_cast<int>(rank))).values;
+          values = receive(me.comm_, {Rank(static_cast<int>(rank))}).values;
         } else {
           for (const at::Tensor& each : mine) values.push_back(each.clone());
         }

@@ -12,12 +12,12 @@
 namespace tw::pipeline {
 namespace {
 
-/// One tensor of a stage.
+/// One tensor of a device.
 struct Entry {
-  std::string of_all = {};  // the name that all stages use, if it is tied
-  std::string name = {};    // its name on this stage; empty: the stage has no such tensor
+  std::string of_all = {};  // the name that all devices use, if it is tied
+  std::string name = {};    // its name on this device; empty: the device has no such tensor
   std::string spec = {};    // without name
-  std::string first = {};   // first name of the same tensor on this stage; empty for a buffer, which cannot be tied
+  std::string first = {};   // first name of the same tensor on this device; empty for a buffer, which cannot be tied
   bool is_sparse = false;   // whether its gradient is
   static constexpr auto fields = std::tuple(&Entry::of_all, &Entry::name, &Entry::spec, &Entry::first, &Entry::is_sparse);
   bool operator==(const Entry&) const = default;
@@ -47,40 +47,44 @@ std::vector<Entry> entries_of(const StageModel& model) {
 std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks, const StageModel& model) {
   const auto of_ranks = allgather_objects(comm, entries_of(model));
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const int first = ranks.first_rank(ranks.stage_of(rank));
-    TW_EXPECTS(of_ranks[static_cast<size_t>(rank)] == of_ranks[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have stage ",
-               ranks.stage_of(rank), ", but different parameters or buffers");
+    const int device = ranks.device_of(rank);
+    const int first = ranks.first_rank(device);
+    TW_EXPECTS(of_ranks[static_cast<size_t>(rank)] == of_ranks[static_cast<size_t>(first)], "ranks ", first, " and ", rank, " both have ",
+               ranks.stage_names(device), ", but different parameters or buffers");
   }
   std::map<std::string, Tie> ties;
   std::map<std::string, std::string> specs;  // descriptions of tied parameters
-  std::map<std::string, int> homes;          // stages of untied names
-  for (int stage = 0; stage < ranks.stages(); ++stage) {
-    std::map<std::string, std::string> tensors;  // of this stage, by tie
-    for (const auto& [of_all, name, spec, first, is_sparse] : of_ranks[static_cast<size_t>(ranks.first_rank(stage))]) {
+  std::map<std::string, int> homes;          // devices of untied names
+  for (int device = 0; device < ranks.devices(); ++device) {
+    const std::string here = ranks.stage_names(device);
+    std::map<std::string, std::string> tensors;  // of this device, by tie
+    for (const auto& [of_all, name, spec, first, is_sparse] : of_ranks[static_cast<size_t>(ranks.first_rank(device))]) {
       if (first.empty() && !name.empty()) continue;
-      TW_EXPECTS(!name.empty(), "stage ", stage, " has no parameter that is tied as '", of_all, "'");
+      TW_EXPECTS(!name.empty(), here, ": there is no parameter that is tied as '", of_all, "'");
       if (of_all.empty()) {
-        const auto [home, is_new] = homes.emplace(name, stage);
-        TW_EXPECTS(is_new, "stages ", home->second, " and ", stage, " both have a parameter '", name, "': list it in StageModel::tied");
+        const auto [home, is_new] = homes.emplace(name, device);
+        TW_EXPECTS(is_new, ranks.stage_names(home->second), " and ", here, " both have a parameter '", name, "': list it in StageModel::tied");
         continue;
       }
-      TW_EXPECTS(!is_sparse, "parameter '", of_all,
-                 "' has sparse gradients, but several stages use it, and these sum dense gradients only: make its ", "embedding with sparse(false)");
+      TW_EXPECTS(!is_sparse, "parameter '", of_all, "' has sparse gradients, but several ranks use it, and these sum dense gradients only: make its ",
+                 "embedding with sparse(false)");
       const std::string& one = tensors.emplace(of_all, first).first->second;
-      TW_EXPECTS(one == first, "stage ", stage, " ties '", one, "' and '", name, "' as '", of_all, "', but they are two tensors");
+      TW_EXPECTS(one == first, here, ": '", one, "' and '", name, "' are tied as '", of_all, "', but they are two tensors");
       const std::string& of_first = specs.emplace(of_all, spec).first->second;
-      TW_EXPECTS(of_first == spec, "parameter '", of_all, "' is tied, but it is", of_first, " on one stage and", spec, " on stage ", stage);
+      TW_EXPECTS(of_first == spec, "parameter '", of_all, "' is tied, but it is", of_first, " on one stage and", spec, " on ", here);
       Tie& tie = ties[of_all];
       tie.name = of_all;
       if (std::find(tie.names.begin(), tie.names.end(), name) == tie.names.end()) tie.names.push_back(name);
-      if (tie.stages.empty() || tie.stages.back() != stage) tie.stages.push_back(stage);
+      if (tie.devices.empty() || tie.devices.back() != device) tie.devices.push_back(device);
     }
   }
   std::vector<Tie> all;
   for (auto& [name, tie] : ties) {
-    TW_EXPECTS(tie.stages.size() > 1, "parameter '", name, "' is tied on stage ", tie.stages.front(), " only: a tie needs at least two stages");
-    TW_EXPECTS(!homes.contains(name), "stage ", homes[name], " has a parameter '", name,
-               "', which other stages tie, but it does not: list it in StageModel::tied");
+    if (tie.devices.size() == 1 && ranks.stages_of(tie.devices.front()).size() > 1) continue;  // tied between stages of one device
+    TW_EXPECTS(tie.devices.size() > 1, "parameter '", name, "' is tied on ", ranks.stage_names(tie.devices.front()),
+               " only: a tie needs two devices of the schedule");
+    TW_EXPECTS(!homes.contains(name), ranks.stage_names(homes[name]), ": there is a parameter '", name,
+               "', which other stages tie, but these do not: list it in StageModel::tied");
     all.push_back(std::move(tie));
   }
   return all;

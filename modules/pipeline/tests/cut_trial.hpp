@@ -126,15 +126,20 @@ class CutTrial {
   }
 
   Plan random_plan(size_t units, bool splits_matter) {
-    // Ranks of each stage. Running statistics of replicas are averaged, unlike in one process; pipeline_equivalence_test covers them.
+    // Ranks of each device. Running statistics of replicas are averaged, unlike in one process; pipeline_equivalence_test covers them.
     std::vector<int> replicas;
     for (int left = comm_.size(); left > 0 && replicas.size() < units; left -= replicas.back()) {
       replicas.push_back(splits_matter || !replicas_ ? 1 : 1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(left))));
     }
+    auto schedule = static_cast<ScheduleKind>(numbers_.below(5));
+    if (units < replicas.size() * static_cast<size_t>(stages_per_device(schedule))) schedule = ScheduleKind::one_forward_one_backward;
+    std::vector<int> replicas_of_stages;
+    for (const int device : make_schedule(schedule, static_cast<int>(replicas.size()), micro_batches_).device_of_stages())
+      replicas_of_stages.push_back(replicas[static_cast<size_t>(device)]);
     std::set<int> ends{static_cast<int>(units)};
-    while (ends.size() < replicas.size()) ends.insert(1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(units))));
-    Plan plan = plan_of(units, {ends.begin(), ends.end()}, replicas);
-    plan.schedule = static_cast<ScheduleKind>(numbers_.below(3));
+    while (ends.size() < replicas_of_stages.size()) ends.insert(1 + static_cast<int>(numbers_.below(static_cast<uint32_t>(units))));
+    Plan plan = plan_of(units, {ends.begin(), ends.end()}, replicas_of_stages);
+    plan.schedule = schedule;
     for (StagePlan& stage : plan.stages) {
       stage.recompute = static_cast<Recompute>(numbers_.below(3));
       for (const int unit : stage.operators) {
@@ -195,9 +200,9 @@ class CutTrial {
   /// Trained by a pipeline, whose stages share the module's tensors.
   Outcome trained(const Trainee& trainee, const ModelPlan& planned, const Communicator& comm) const {
     const PipelineOptions options = planned.options(7);
-    int stage = 0;
-    for (int first = options.replicas[0]; first <= comm.rank(); first += options.replicas[static_cast<size_t>(stage)]) ++stage;
-    Pipeline pipeline(comm, planned.stage(*trainee.module, stage), options);
+    int device = 0;
+    for (int first = options.replicas[0]; first <= comm.rank(); first += options.replicas[static_cast<size_t>(device)]) ++device;
+    Pipeline pipeline(comm, planned.stages(*trainee.module, device), options);
     const auto evaluate = [&] {
       pipeline.eval();
       Tensors outputs = pipeline.forward(trainee.inputs);

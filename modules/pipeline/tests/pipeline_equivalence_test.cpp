@@ -8,6 +8,7 @@
 #include <optional>
 #include <tw/base/concat.hpp>
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/planning/list_schedule.hpp>
 
 #include "reference.hpp"
 
@@ -25,14 +26,14 @@ BlockFactory tanh_block() {
   return block([] { return torch::nn::Tanh(); });
 }
 
-Factories mlp() { return {linear(3, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 2)}; }
+Factories mlp() { return {linear(3, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 6), tanh_block(), linear(6, 2), tanh_block()}; }
 Factories batch_norm() {
   const auto norm = block([] { return torch::nn::BatchNorm1d(6); });
   return {linear(3, 6), norm, tanh_block(), linear(6, 6), norm, linear(6, 6), norm, linear(6, 2)};
 }
 Factories dropout() {
   const auto drop = block([] { return torch::nn::Dropout(0.4); });
-  return {linear(3, 6), drop, linear(6, 6), drop, tanh_block(), drop, linear(6, 2)};
+  return {linear(3, 6), drop, linear(6, 6), drop, tanh_block(), drop, linear(6, 2), tanh_block()};
 }
 /// One layer used in three places, so that several stages have it, some of them twice.
 Factories tied() {
@@ -69,25 +70,27 @@ struct Case {
   PipelineOptions options;
   std::vector<int64_t> rows = {12, 13, 2};  // of each step; the last one has fewer rows than micro-batches
   int accumulated = 1;
+  double tolerance = 1e-12;  // see expect_near()
 };
 
-void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, const std::string& what) {
+void expect_near(const torch::Tensor& ours, const torch::Tensor& theirs, double tolerance, const std::string& what) {
   // float64, sums of at most 60 terms in a different order, three steps: about 1e-15 of the largest number. Norms of few rows magnify differences by
   // up to 1 / deviation, to 1e-14.
   const double greatest = std::max(1.0, theirs.numel() > 0 ? theirs.to(torch::kDouble).abs().max().item<double>() : 0.0);
-  EXPECT_LE((ours.to(torch::kDouble) - theirs.to(torch::kDouble)).abs().max().item<double>(), 1e-12 * greatest) << what;
+  EXPECT_LE((ours.to(torch::kDouble) - theirs.to(torch::kDouble)).abs().max().item<double>(), tolerance * greatest) << what;
 }
 
-void expect_equal(const Pipeline& ours, const Reference& expected, bool gradients, const std::string& what) {
+void expect_equal(const Pipeline& ours, const Reference& expected, bool gradients, double tolerance, const std::string& what) {
   const auto theirs = expected.tensors();
   for (const auto& p : ours.named_parameters()) {
     const torch::Tensor& other = theirs[p.key()];
-    if (!gradients) expect_near(p.value().detach(), other.detach(), what + ": " + p.key());
+    if (!gradients) expect_near(p.value().detach(), other.detach(), tolerance, what + ": " + p.key());
     if (!gradients) continue;
     EXPECT_EQ(p.value().grad().defined(), other.grad().defined()) << what << ": " << p.key();
-    if (p.value().grad().defined() && other.grad().defined()) expect_near(p.value().grad(), other.grad(), what + ": gradient of " + p.key());
+    if (p.value().grad().defined() && other.grad().defined())
+      expect_near(p.value().grad(), other.grad(), tolerance, what + ": gradient of " + p.key());
   }
-  for (const auto& b : ours.named_buffers()) expect_near(b.value(), theirs[b.key()], what + ": " + b.key());
+  for (const auto& b : ours.named_buffers()) expect_near(b.value(), theirs[b.key()], tolerance, what + ": " + b.key());
 }
 
 /// Draws a batch of `rows` rows.
@@ -108,12 +111,12 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
       torch::manual_seed(100 * step + static_cast<uint64_t>(i));
       const auto [x, t] = draw(of.rows[step]);
       const double theirs = expected.run(x, t, loss);  // on copies, because the pipeline may work in place on the batch itself
-      EXPECT_NEAR(ours.run(x, t, loss), theirs, 1e-12 * std::max(1.0, std::abs(theirs))) << what;
+      EXPECT_NEAR(ours.run(x, t, loss), theirs, of.tolerance * std::max(1.0, std::abs(theirs))) << what;
     }
-    expect_equal(ours, expected, true, what);
+    expect_equal(ours, expected, true, of.tolerance, what);
     expected_sgd.step();
     if (sgd) sgd->step();
-    expect_equal(ours, expected, false, what);
+    expect_equal(ours, expected, false, of.tolerance, what);
   }
   ours.eval();
   for (const StageModel& stage : expected.stages()) stage.module->eval();
@@ -123,7 +126,7 @@ void expect_equals(Pipeline& ours, Reference& expected, const Case& of, const Dr
   const Tensors outputs = ours.forward(copies);
   const Tensors theirs = expected.forward(x);
   ASSERT_EQ(outputs.size(), theirs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) expect_near(outputs[i], theirs[i], of.what + ": outputs");
+  for (size_t i = 0; i < outputs.size(); ++i) expect_near(outputs[i], theirs[i], of.tolerance, of.what + ": outputs");
 }
 
 void expect_equals_one_process(Factories (*blocks)(), const Case& of) {
@@ -151,24 +154,41 @@ Schedule own_schedule(int stages, int micro_batches) {
   return own;
 }
 
+Schedule two_stages_each(int devices, int micro_batches) { return interleaved(devices, 2, micro_batches); }
+
+/// Stages in a row on the same device, and stages of the first device also at the end.
+Schedule there_and_back(int devices, int micro_batches) {
+  ListOptions options{.micro_batches = micro_batches, .most_held = std::vector<int>(static_cast<size_t>(devices), 4)};
+  for (const int step : {1, -1}) {
+    for (int i = 0; i < devices; ++i) options.device_of_stages.push_back(step > 0 ? i : devices - 1 - i);
+  }
+  options.times.resize(options.device_of_stages.size());
+  return list_schedule(options);
+}
+
 /// All layouts, schedules, recomputation modes, and numbers of accumulated runs.
 std::vector<Case> cases(int micro_batches, const std::vector<int64_t>& rows) {
   std::vector<Case> all;
   for (const std::vector<int>& replicas : layouts(world().size())) {
-    const auto stages = static_cast<int>(replicas.size());
+    const auto devices = static_cast<int>(replicas.size());
     int variant = 0;
     using Make = Schedule (*)(int, int);
-    for (const auto& [name, schedule] : {std::pair<const char*, Make>("GPipe", gpipe), {"1F1B", one_forward_one_backward}, {"own", own_schedule}}) {
+    for (const auto& [name, make] : {std::pair<const char*, Make>("GPipe", gpipe),
+                                     {"1F1B", one_forward_one_backward},
+                                     {"own", own_schedule},
+                                     {"interleaved", two_stages_each},
+                                     {"there and back", there_and_back}}) {
+      const Schedule schedule = make(devices, micro_batches);
       Case of{concat(name, " on",
                      [&] {
                        std::string text;
                        for (const int each : replicas) text += concat(' ', each);
                        return text;
                      }()),
-              {.schedule = schedule(stages, micro_batches), .replicas = replicas, .seed = 7},
+              {.schedule = schedule, .replicas = replicas, .seed = 7},
               rows};
       all.push_back(of);
-      of.options.recompute.assign(static_cast<size_t>(stages), variant == 2 ? Recompute::full : Recompute::selective);
+      of.options.recompute.assign(static_cast<size_t>(schedule.stages), variant >= 2 ? Recompute::full : Recompute::selective);
       if (variant++ == 1) of.options.recompute[0] = Recompute::none;
       of.what += ", recomputing, accumulating";
       of.accumulated = 2;
@@ -227,10 +247,10 @@ TEST(Equivalence, StatesOfSeveralTensors) {
     torch::manual_seed(static_cast<uint64_t>(30 + stage));
     const auto module = std::make_shared<StateImpl>(stage);
     module->to(torch::kDouble);
-    StageModel made{module, [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }, {}};
+    StageModel made{module, {{[module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->forward(v); }}}};
     // The second segment also reads the inputs of the first one.
-    made.segments = {[module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->sum(v); },
-                     [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->next(v); }};
+    made.stages.front().segments = {[module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->sum(v); },
+                                    [module](const Tensors& v, const graph::PassRows& /*rows*/) { return module->next(v); }};
     return made;
   };
   const auto draw = [](int64_t rows) {
@@ -240,20 +260,28 @@ TEST(Equivalence, StatesOfSeveralTensors) {
   const LossOfMany loss = [](const Tensors& y, const Tensors& t) {
     return (y[2] - t[0]).square().mean() + (y[4] + y[5]).sum(1).mul(t[1]).mean() + y[7].sum(1).mean();
   };
-  for (const Case& of : cases(3, {12, 13, 2})) {
-    const auto stages = static_cast<int>(of.options.replicas.size());
+  for (Case& of : cases(3, {12, 13, 2})) {
+    if (of.options.schedule.stages > 4) of.tolerance = 1e-9;  // each stage doubles values and errors, and so does each step
     std::vector<StageModel> all;
-    for (int s = 0; s < stages; ++s) all.push_back(make(s));
-    for (int s = 1; s < stages; ++s) {  // all stages share one parameter
-      auto& module = dynamic_cast<StateImpl&>(*all[static_cast<size_t>(s)].module);
-      module.shared = dynamic_cast<StateImpl&>(*all[0].module).shared;
+    for (int s = 0; s < of.options.schedule.stages; ++s) all.push_back(make(s));
+    for (size_t s = 1; s < all.size(); ++s) {  // all stages share one parameter
+      dynamic_cast<StateImpl&>(*all[s].module).shared = dynamic_cast<StateImpl&>(*all[0].module).shared;
     }
     Reference expected(all, of.options);
-    int mine = 0;
-    for (int rank = of.options.replicas[0]; rank <= world().rank(); rank += of.options.replicas[static_cast<size_t>(mine)]) ++mine;
-    StageModel stage = make(mine);
-    if (stages > 1) stage.tied["shared"] = "shared";
-    Pipeline ours(world(), stage, of.options);
+    const StageRanks ranks(of.options.replicas, of.options.schedule.device_of_stages());
+    StageModel mine{std::make_shared<torch::nn::Module>(), {}};
+    torch::Tensor shared;
+    for (const int stage : ranks.stages_of(ranks.device_of(world().rank()))) {
+      StageModel one = make(stage);
+      auto& module = dynamic_cast<StateImpl&>(*one.module);
+      if (shared.defined()) module.shared = shared;
+      shared = module.shared;
+      for (const auto& each : module.named_children()) mine.module->register_module(each.key(), each.value());
+      mine.stages.push_back(one.stages.front());
+    }
+    mine.module->register_parameter("shared", shared);
+    if (ranks.devices() > 1) mine.tied["shared"] = "shared";
+    Pipeline ours(world(), mine, of.options);
     expect_equals(ours, expected, of, draw, loss);
   }
 }

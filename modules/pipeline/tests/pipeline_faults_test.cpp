@@ -62,7 +62,7 @@ TEST(PipelineFaults, AStageThatThrowsSaysWhereAndReleasesTheOthers) {
         const bool failed =
             has(message, concat("stage ", where, ", replica ")) && has(message, goes_back ? "cannot go back" : "cannot go on") &&
             has(message, goes_back ? "backward pass of micro-batch 1" : concat("forward pass of micro-batch 1: block ", 2 * where + 1));
-        if (model.stage() == where && replicas[static_cast<size_t>(where)] == 1) {
+        if (model.stages().front() == where && replicas[static_cast<size_t>(where)] == 1) {
           EXPECT_TRUE(failed) << message;
         }
         // Other ranks receive the error with the same text in its reason.
@@ -127,11 +127,11 @@ TEST(PipelineFaults, OptionsAreChecked) {
   refuses(options, "the schedule does not run");
   options = good;
   options.schedule = zero_bubble_h1(size, 2);
-  refuses(options, "runs its blocks as they are, so its backward passes cannot run in halves");
+  refuses(options, "blocks run as they are, so backward passes cannot run in halves");
   if (size == 1) return;
   options = good;
-  std::swap(options.schedule.devices[0], options.schedule.devices[1]);
-  refuses(options, "not on its own");
+  options.schedule.devices.push_back({});
+  refuses(options, "has no stage");
   options = good;
   options.seed = static_cast<uint64_t>(world().rank());
   refuses(options, "seed");
@@ -149,11 +149,11 @@ TEST(PipelineFaults, AParameterThatIsTrainedAgainIsNamedOnAllRanks) {
     const torch::Tensor x = torch::ones({8, 3});
     EXPECT_NO_THROW(model.run(x, x, squares));
     const std::string bias = concat(stages - 1, ".bias");
-    if (model.stage() == stages - 1) model.named_parameters()[bias].requires_grad_(true);
+    if (model.stages().front() == stages - 1) model.named_parameters()[bias].requires_grad_(true);
     const std::string message = message_of<ContractError>([&] { model.run(x, x, squares); });
     EXPECT_TRUE(has(message, concat("parameter '", bias, "' of stage ", stages - 1, " requires a gradient, unlike when the pipeline was made")))
         << message;
-    if (model.stage() == stages - 1) model.named_parameters()[bias].requires_grad_(false);
+    if (model.stages().front() == stages - 1) model.named_parameters()[bias].requires_grad_(false);
     EXPECT_NO_THROW(model.run(x, x, squares)) << "nothing has happened";
   }
 }
@@ -205,7 +205,25 @@ TW_TEST_ON(PipelineFaults, ABufferThatTwoStagesChangeIsNamed, {.least = 2}) {
   Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2)});
   const torch::Tensor x = torch::ones({8, 3});
   const std::string message = message_of([&] { model.run(x, x, squares); });
-  EXPECT_TRUE(has(message, "'0.count' is changed by stages 0 and 1")) << message;
+  EXPECT_TRUE(has(message, "'0.count' is changed by stage 0 and by stage 1")) << message;
+}
+
+TEST(PipelineFaults, ABufferThatTwoStagesOfARankChangeIsNamed) {
+  const int size = world().size();
+  const torch::Tensor shared = torch::zeros({});
+  std::vector<BlockFactory> blocks(static_cast<size_t>(2 * size), block([] { return torch::nn::Identity(); }));
+  blocks.front() = blocks[static_cast<size_t>(size)] = block([shared] { return Counts(shared); });
+  Pipeline model(world(), blocks, {.schedule = interleaved(size, 2, 2)});
+  const torch::Tensor x = torch::ones({8, 3});
+  const std::string message = message_of([&] { model.run(x, x, squares); });
+  EXPECT_TRUE(has(message, concat("'0.count' is changed by stage 0 and by stage ", size))) << message;
+}
+
+TEST(PipelineFaults, ARankNeedsAFunctionForEachStage) {
+  const auto module = std::make_shared<torch::nn::Module>();
+  const StageModel one{module, {{[](const Tensors& x, const graph::PassRows& /*rows*/) { return x; }}}};
+  const std::string message = message_of([&] { Pipeline(world(), one, {.schedule = interleaved(world().size(), 2, 2)}); });
+  EXPECT_TRUE(has(message, "but `stages` has 1 entries")) << message;
 }
 
 struct NamedImpl : torch::nn::Module {
@@ -217,7 +235,7 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   const PipelineOptions options{.schedule = gpipe(world().size(), 2)};
   const auto stage = [](const std::string& name, const std::map<std::string, std::string>& tied) {
     const auto module = std::make_shared<NamedImpl>(name);
-    return StageModel{module, [module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->weight}; }, tied};
+    return StageModel{module, {{[module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->weight}; }}}, tied};
   };
   const auto refuses = [&](const StageModel& mine, const std::string& why) {
     const std::string message = message_of([&] { Pipeline(world(), mine, options); });
@@ -225,7 +243,7 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   };
   const std::string own = concat("own", world().rank());
   refuses(stage(own, {{own, own}}), "'own0' is tied on stage 0 only");
-  refuses(stage(own, {{"other", "other"}}), "has no parameter that is tied as 'other'");
+  refuses(stage(own, {{"other", "other"}}), "there is no parameter that is tied as 'other'");
   if (world().size() == 1) return;
   refuses(stage("same", {}), "both have a parameter 'same'");
   EXPECT_NO_THROW(Pipeline(world(), stage("same", {{"same", "same"}}), options));
@@ -243,12 +261,12 @@ TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
   const auto stage = [](bool one_tensor) {
     const auto module = std::make_shared<PairImpl>(one_tensor);
     return StageModel{module,
-                      [module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->first * module->second}; },
+                      {{[module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->first * module->second}; }}},
                       {{"first", "shared"}, {"second", "shared"}}};
   };
   const int wrong = world().size() - 1;  // the other stages are correct
   const std::string message = message_of([&] { Pipeline(world(), stage(world().rank() != wrong), options); });
-  EXPECT_TRUE(has(message, concat("stage ", wrong, " ties 'first' and 'second' as 'shared', but they are two tensors"))) << message;
+  EXPECT_TRUE(has(message, concat("stage ", wrong, ": 'first' and 'second' are tied as 'shared', but they are two tensors"))) << message;
   if (world().size() > 1) {
     EXPECT_NO_THROW(Pipeline(world(), stage(true), options));
   }

@@ -110,12 +110,14 @@ TEST(Pipeline, RunsAScheduleOfOnesOwn) {
   const Schedule late = gpipe(world().size(), 5);
   std::copy_n(late.devices.begin(), (own.devices.size() + 1) / 2, own.devices.begin());
   expect_equals_one_process(schedule_from_text(to_text(own)), 10, "own");
+  std::ranges::reverse(own.devices);
+  expect_equals_one_process(own, 10, "own, from the last rank to the first");
 }
 
 TEST(Pipeline, KeepsItsOwnBlocksAndNoOthers) {
   const auto blocks = mlp(4);
   const Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2)});
-  const Rows own = part_of({0, 10}, world().size(), model.stage());
+  const Rows own = part_of({0, 10}, world().size(), model.stages().front());
   int64_t next = own.begin;
   for (const auto& block : model.named_children()) EXPECT_EQ(block.key(), std::to_string(next++));
   EXPECT_EQ(next, own.end);

@@ -94,15 +94,15 @@ Outcome reference(const Subject& subject, int accumulation) {
   });
 }
 
-/// The stage of a rank.
-int stage_of(const std::vector<int>& replicas, int rank = world().rank()) {
-  int stage = 0;
-  for (int first = replicas[0]; rank >= first; first += replicas[static_cast<size_t>(stage)]) ++stage;
-  return stage;
+/// The device of a rank.
+int device_of(const std::vector<int>& replicas, int rank = world().rank()) {
+  int device = 0;
+  for (int first = replicas[0]; rank >= first; first += replicas[static_cast<size_t>(device)]) ++device;
+  return device;
 }
 
 Outcome pipelined(const Communicator& comm, const Subject& subject, const ModelPlan& plan, const PipelineOptions& options, int accumulation) {
-  Pipeline pipeline(comm, plan.stage(*subject.module, stage_of(options.replicas, comm.rank())), options);
+  Pipeline pipeline(comm, plan.stages(*subject.module, device_of(options.replicas, comm.rank())), options);
   return trained(pipeline, pipeline.parameters(), accumulation, [&] { return pipeline.run(subject.inputs, subject.targets, subject.loss); });
 }
 
@@ -118,7 +118,7 @@ void expect_equal(const Outcome& found, const Outcome& expected, const std::stri
   }
 }
 
-/// Ranks of each stage.
+/// Ranks of each device.
 std::vector<std::vector<int>> divisions(int ranks) {
   if (ranks == 1) return {{1}};
   if (ranks == 2) return {{1, 1}, {2}};
@@ -128,13 +128,15 @@ std::vector<std::vector<int>> divisions(int ranks) {
 /// Cuts the units of `plan` as evenly as possible, in segments of two. @return whether there are enough units
 bool cut(ModelPlan& plan, const std::vector<int>& replicas, ScheduleKind schedule, Recompute recompute = Recompute::none) {
   const size_t units = plan.result().profile.operators.size();
-  if (units < replicas.size()) return false;
+  const std::vector<int> device_of_stages = make_schedule(schedule, static_cast<int>(replicas.size()), micro_batches).device_of_stages();
+  const size_t stages = device_of_stages.size();
+  if (units < stages) return false;
   Plan made{.hash = plan.result().profile.hash, .batch = rows, .micro_batches = micro_batches, .schedule = schedule, .stages = {}};
-  for (size_t s = 0; s < replicas.size(); ++s) {
+  for (size_t s = 0; s < stages; ++s) {
     StagePlan stage;
-    stage.replicas = replicas[s];
+    stage.replicas = replicas[static_cast<size_t>(device_of_stages[s])];
     stage.recompute = recompute;
-    for (size_t u = units * s / replicas.size(); u < units * (s + 1) / replicas.size(); ++u) {
+    for (size_t u = units * s / stages; u < units * (s + 1) / stages; ++u) {
       if (stage.operators.size() % 2 == 0) stage.segments.push_back(static_cast<int>(u));
       stage.operators.push_back(static_cast<int>(u));
     }
@@ -179,6 +181,12 @@ TEST(PlannedModel, equalsOneProcess) {
             std::string what = concat(example.name, ", accumulation ", accumulation, ", recompute ", name_of(recompute), ", replicas");
             for (const int each : replicas) what += concat(' ', each);
             expect_equal(pipelined(world(), mine, plan, options, accumulation), expected, what);
+          }
+          for (const ScheduleKind kind : {ScheduleKind::interleaved, ScheduleKind::zero_bubble_v}) {
+            if (accumulation == 1 || !cut(plan, replicas, kind, recompute)) continue;
+            const Subject mine = made(subject);
+            expect_equal(pipelined(world(), mine, plan, plan.options(5), accumulation), expected,
+                         concat(example.name, ", ", name_of(kind), " on ", replicas.size(), " devices, recompute ", name_of(recompute)));
           }
         }
       }
@@ -322,7 +330,7 @@ TEST(PlannedModel, whatTrainingChangesOnOneStageEvaluationReadsOnAnother) {
     if (!cut(plan, replicas, ScheduleKind::gpipe)) continue;
     PipelineOptions options = plan.options(5);
     options.schedule = gpipe(static_cast<int>(replicas.size()), 1);
-    Pipeline pipeline(world(), plan.stage(mine, stage_of(replicas)), options);
+    Pipeline pipeline(world(), plan.stages(mine, device_of(replicas)), options);
     for (int step = 0; step < 2; ++step) {
       pipeline.run(x, x, loss);
       alone.forward(x);
@@ -348,7 +356,7 @@ TEST(PlannedModel, passAddsWeightedGradients) {
     const Tensor& t = subject.targets[0];
     Pipeline pipeline(world(), *mine.module, plan);
     const int stages = pipeline.schedule().stages;
-    EXPECT_EQ(pipeline.needs_samples(), pipeline.stage() == 0 || pipeline.stage() == stages - 1);
+    EXPECT_EQ(pipeline.needs_samples(), pipeline.stages().front() == 0 || pipeline.stages().back() == stages - 1);
     const Tensor nothing = torch::empty({x.size(0), 0});
     const bool looks = pipeline.needs_samples();
     const Tensor expected_loss = torch::mse_loss(alone.forward(subject.inputs)[0], t);

@@ -23,7 +23,8 @@ inline int64_t border(int64_t count, int64_t n, int64_t i) {
 class Reference {
  public:
   Reference(std::vector<StageModel> stages, const PipelineOptions& options) : stages_(std::move(stages)), options_(options) {
-    if (options_.replicas.empty()) options_.replicas.assign(stages_.size(), 1);
+    for (const int device : options_.schedule.device_of_stages())
+      replicas_.push_back(options_.replicas.empty() ? 1 : options_.replicas[static_cast<size_t>(device)]);
   }
 
   double run(const Tensors& inputs, const Tensors& targets, const LossOfMany& loss) {
@@ -31,8 +32,8 @@ class Reference {
     std::vector<std::vector<Tensors>> buffers(stages_.size());
     std::vector<std::vector<int64_t>> rows_of(stages_.size());  // by stage and replica
     for (size_t s = 0; s < stages_.size(); ++s) {
-      buffers[s].assign(static_cast<size_t>(options_.replicas[s]), buffers_of(s));
-      rows_of[s].assign(static_cast<size_t>(options_.replicas[s]), 0);
+      buffers[s].assign(static_cast<size_t>(replicas_[s]), buffers_of(s));
+      rows_of[s].assign(static_cast<size_t>(replicas_[s]), 0);
     }
     const int64_t rows = targets.front().size(0);
     torch::Tensor total = torch::zeros({}, torch::kDouble);
@@ -43,14 +44,14 @@ class Reference {
       Tensors values = narrow(inputs, begin, count);
       for (size_t s = 0; s < stages_.size(); ++s) {
         std::vector<Tensors> parts;
-        for (int r = 0; r < options_.replicas[s]; ++r) {
-          const int64_t first = border(count, options_.replicas[s], r);
-          const int64_t n = border(count, options_.replicas[s], r + 1) - first;
+        for (int r = 0; r < replicas_[s]; ++r) {
+          const int64_t first = border(count, replicas_[s], r);
+          const int64_t n = border(count, replicas_[s], r + 1) - first;
           if (n == 0) continue;
           GeneratorGuard generator;
           seed_with(generator, {options_.seed, calls_, static_cast<int>(m), static_cast<int>(s), r});
           set_buffers(s, buffers[s][static_cast<size_t>(r)]);
-          parts.push_back(stages_[s].forward(narrow(values, first, n), {}));
+          parts.push_back(stages_[s].stages.front().forward(narrow(values, first, n), {}));
           if (s + 1 == stages_.size()) {
             const double weight = static_cast<double>(n) / static_cast<double>(rows);
             total = total + loss(parts.back(), narrow(targets, begin + first, n)) * weight;
@@ -74,7 +75,7 @@ class Reference {
 
   Tensors forward(Tensors values) const {
     const torch::NoGradGuard no_gradients;
-    for (const StageModel& stage : stages_) values = stage.forward(values, {});
+    for (const StageModel& stage : stages_) values = stage.stages.front().forward(values, {});
     return values;
   }
 
@@ -131,8 +132,9 @@ class Reference {
     return means;
   }
 
-  std::vector<StageModel> stages_;
+  std::vector<StageModel> stages_;  // each with one stage
   PipelineOptions options_;
+  std::vector<int> replicas_ = {};  // by stage
   uint64_t calls_ = 0;
 };
 
@@ -143,13 +145,13 @@ inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factor
   for (int s = 0; s < options.schedule.stages; ++s) {
     const auto count = static_cast<int64_t>(factories.size());
     const int64_t end = border(count, options.schedule.stages, s + 1);
-    StageModel stage{std::make_shared<torch::nn::Module>(), nullptr, {}};
+    StageModel stage{std::make_shared<torch::nn::Module>(), {{}}};
     std::vector<Block> blocks;
     for (; next < end; ++next) {
       blocks.push_back(factories[static_cast<size_t>(next)]());
       stage.module->register_module(std::to_string(next), blocks.back().module);
     }
-    stage.forward = [blocks](const Tensors& inputs, const graph::PassRows& /*rows*/) {
+    stage.stages.front().forward = [blocks](const Tensors& inputs, const graph::PassRows& /*rows*/) {
       torch::Tensor x = inputs.front();
       for (const Block& each : blocks) x = each.forward(x);
       return Tensors{x};
@@ -159,7 +161,7 @@ inline std::vector<StageModel> stages_of(const std::vector<BlockFactory>& factor
   return stages;
 }
 
-/// Assignments of ranks to stages, for each number of ranks.
+/// Numbers of ranks of devices, for each number of ranks.
 inline std::vector<std::vector<int>> layouts(int ranks) {
   switch (ranks) {
     case 1: return {{1}};

@@ -319,7 +319,7 @@ TEST(ShardedStages, RefuseWhatOnlyWholeGradientsAllow) {
 /// Replicas of a stage reduce whole gradients themselves.
 TEST(ShardedStages, RefuseReplicasOfAStage) {
   const Pipeline replicas(world(), blocks(), {.schedule = one_forward_one_backward(2, micro_batches), .replicas = {2, 2}});
-  const Communicator of_stage = world().split(replicas.stage(), world().rank());
+  const Communicator of_stage = world().split(replicas.stages().front(), world().rank());
   const std::string message = message_of<ContractError>([&] { const FullySharded sharded(of_stage, replicas, {.reduction = Reduction::mean}); });
   EXPECT_NE(message.find("must be the same on all ranks"), std::string::npos) << message;
 }

@@ -87,7 +87,7 @@ TEST(SlicedModule, IsPlannedAlikeOnAllRanks) {
   const ModelPlan plan = planned(mesh.comm(), net);
   EXPECT_TRUE(all_agree(world(), to_json(plan.result().profile)));
   EXPECT_TRUE(all_agree(world(), to_json(plan.best(), plan.result().profile)));
-  const StageModel stage = plan.stage(*net, mesh.coordinate("stage"));
+  const StageModel stage = plan.stages(*net, mesh.coordinate("stage"));
   for (const auto& [name, slice] : slices_by_name(*stage.module)) EXPECT_EQ(slice.global_shape, slices_by_name(*net).at(name).global_shape);
   EXPECT_EQ(slices_by_name(*stage.module).contains("wide.weight"), stage.module->named_parameters().contains("wide.weight"));
   EXPECT_EQ(slices_by_name(*stage.module).contains("narrow.weight"), stage.module->named_parameters().contains("narrow.weight"));

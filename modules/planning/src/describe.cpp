@@ -41,7 +41,8 @@ void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
   Table times;
   times.add({"stage", "replicas", "recompute", "forward ms", "backward ms", "transfer ms", "all-reduce ms", "exposed ms", "operators"});
   Table memory;
-  memory.add({"stage", "in flight", "weights", "gradients", "optimizer", "activations", "recomputed", "buffers", "GB of a device"});
+  memory.add({"stage", "in flight", "weights", "gradients", "optimizer", "activations", "recomputed", "buffers",
+              stages_per_device(plan.schedule) == 1 ? "GB of a device" : "GB"});
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     const StageFigures& f = stage.figures;
@@ -55,6 +56,8 @@ void write_stages(std::ostream& out, const Plan& plan, const Profile& profile) {
   times.write(out);
   out << "\nmemory of a device in GB\n";
   memory.write(out);
+  if (stages_per_device(plan.schedule) == 1) return;
+  out << "at most, with all stages of a device: " << joined(device_memory(plan), ", ", &gigabytes) << '\n';
 }
 
 void write_gantt(std::ostream& out, const Plan& plan) {

@@ -45,7 +45,8 @@ void write_reasons(std::ostream& out, const PlanResult& result) {
     out << "the model fits on one device" << (best.stages[0].recompute == Recompute::none ? "" : " with recomputation")
         << (best.devices() > 1 ? ": plain data parallelism wins, no pipeline is faster\n" : ": nothing is faster than one device alone\n");
   } else {
-    const auto alone = std::find_if(result.plans.begin(), result.plans.end(), [](const Plan& plan) { return plan.stages.size() == 1; });
+    const auto alone = std::find_if(result.plans.begin(), result.plans.end(),
+                                    [](const Plan& plan) { return plan.stages.size() == static_cast<size_t>(stages_per_device(plan.schedule)); });
     if (alone != result.plans.end()) out << "data parallelism alone also fits, at " << ms(alone->step_s) << '\n';
   }
   if (result.plans.size() > 1) {

@@ -26,7 +26,7 @@ Candidate fewest_devices(const BlockCostTable& costs, const SearchSetting& setti
         for (size_t which = 0; which < table.replicas().size(); ++which) {
           const int devices = table.replicas()[which] + rest[static_cast<size_t>(end)].devices;
           if (devices >= choice.devices) break;
-          if (table.find(which, begin, end, in_flight(setting.schedule, setting.micro_batches, stages)) == nullptr) continue;
+          if (table.find(which, begin, end, setting.in_flight(stages)) == nullptr) continue;
           choice = {devices, {.end = end, .replicas = table.replicas()[which]}};
           break;
         }

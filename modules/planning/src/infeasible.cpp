@@ -43,7 +43,7 @@ std::string too_large_block(const BlockCostTable& costs, const std::vector<Searc
     double least = infinity;
     for (const SearchSetting& setting : settings) {
       const auto replicas = static_cast<int>(std::min<int64_t>(max_devices, setting.rows));
-      const int held = in_flight(setting.schedule, setting.micro_batches, b + 1 == costs.blocks() ? 1 : 2);
+      const int held = setting.in_flight(b + 1 == costs.blocks() ? 1 : 2);
       least = std::min(least, min_bytes(costs, b, b + 1, replicas, held, setting.rows, cluster, options));
     }
     if (least <= worst) continue;
@@ -64,7 +64,7 @@ std::string first_without_place(const BlockCostTable& costs, const Candidate& fe
   auto to_end = static_cast<int>(fewest.stages.size());
   for (const StageChoice& stage : fewest.stages) {
     devices += stage.replicas;
-    const int held = in_flight(fewest.setting.schedule, fewest.setting.micro_batches, to_end--);
+    const int held = fewest.setting.in_flight(to_end--);
     if (devices > cluster.devices) {
       if (first < 0) first = begin;
       missing += stage.replicas * min_bytes(costs, begin, stage.end, stage.replicas, held, fewest.setting.rows, cluster, options);
@@ -80,12 +80,16 @@ std::string why_infeasible(const BlockCostTable& costs, const std::vector<Search
                            const PlanOptions& options) {
   const std::string title = concat("the model does not fit on ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
                                    in_bytes(cluster.memory_bytes), ": ");
+  const int least = settings.front().min_stages;
+  if (least > costs.blocks()) {
+    return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", least, " are needed");
+  }
+  if (stages_per_device(settings.front().schedule) > 1) {
+    return concat(title, "no division into ", stages_per_device(settings.front().schedule), " stages a device fits, for the schedule ",
+                  name_of(settings.front().schedule));
+  }
   const std::string block = too_large_block(costs, settings, cluster, options);
   if (!block.empty()) return title + block;
-  if (options.stages && *options.stages > costs.blocks()) {
-    return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", *options.stages,
-                  " are requested");
-  }
   if (options.stages) return concat(title, "no division into ", *options.stages, " stages, of one device each, fits");
   Candidate fewest{.objective = infinity};
   for (SearchSetting setting : settings) {

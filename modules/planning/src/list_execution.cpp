@@ -42,9 +42,14 @@ class ListExecution {
       if (arriving.empty()) return Reason::no_message;
       if (arriving.front() != step.in->item) return Reason::wrong_message;
     }
-    if (step.out && in_flight_[step.out->channel].size() >= capacity_) return Reason::channel_full;
+    if (step.out && is_full(step.out->channel)) return Reason::channel_full;
     if (step.collective && present_[*step.collective].size() < all_.collectives[*step.collective].size()) return Reason::collective;
     return std::nullopt;
+  }
+
+  bool is_full(size_t channel) const {
+    const auto& [from, to] = all_.channels[channel];
+    return from != to && in_flight_[channel].size() >= capacity_;  // a list need not wait for itself
   }
 
   void make(size_t list) {

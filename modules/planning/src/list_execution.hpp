@@ -44,7 +44,8 @@ struct BlockedList {
 };
 
 /// Executes the lists as far as possible. The order in which lists take turns does not matter: a step that can run stays runnable until it has run.
-/// Takes O(steps + members of all collectives). @param capacity maximum number of messages in a channel before its sender waits
+/// Takes O(steps + members of all collectives). @param capacity maximum number of messages in a channel before its sender waits; a channel from a
+/// list to itself holds any number
 /// @return the lists that do not reach their end, ascending
 std::vector<BlockedList> execute(const ExecutableLists& all, size_t capacity);
 

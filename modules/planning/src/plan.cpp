@@ -63,6 +63,23 @@ void check_cut(const Plan& plan, const Profile& profile, std::vector<std::string
   }
 }
 
+/// Checks that the schedule's devices get all stages, and stages on one device as many replicas as each other.
+void check_devices(const Plan& plan, std::vector<std::string>& problems) {
+  const int per_device = stages_per_device(plan.schedule);
+  if (plan.stages.size() % static_cast<size_t>(per_device) != 0) {
+    problems.push_back(concat("the schedule ", name_of(plan.schedule), " has ", per_device, " stages on each device, but the plan has ",
+                              plan.stages.size(), " stages"));
+    return;
+  }
+  const std::vector<int> device_of = device_of_stages(plan);
+  for (size_t stage = 0; stage < device_of.size(); ++stage) {
+    const auto first = static_cast<size_t>(std::ranges::find(device_of, device_of[stage]) - device_of.begin());
+    if (plan.stages[stage].replicas != plan.stages[first].replicas)
+      problems.push_back(concat("stages ", first, " and ", stage, " are on the same device of the schedule ", name_of(plan.schedule), ", but have ",
+                                plan.stages[first].replicas, " and ", plan.stages[stage].replicas, " replicas"));
+  }
+}
+
 }  // namespace
 
 bool StagePlan::begins_segment(int op) const { return recompute == Recompute::selective && std::ranges::count(segments, op) > 0; }
@@ -70,10 +87,24 @@ bool StagePlan::begins_segment(int op) const { return recompute == Recompute::se
 int Plan::devices() const {
   int sum = 0;
   for (const StagePlan& stage : stages) sum += stage.replicas;
-  return sum;
+  return sum / stages_per_device(schedule);
 }
 
-Schedule schedule_of(const Plan& plan) { return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()), plan.micro_batches); }
+std::vector<int> device_of_stages(const Plan& plan) {
+  return device_of_stages(plan.schedule, static_cast<int>(plan.stages.size()) / stages_per_device(plan.schedule));
+}
+
+Schedule schedule_of(const Plan& plan) {
+  return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()) / stages_per_device(plan.schedule), plan.micro_batches);
+}
+
+std::vector<double> device_memory(const Plan& plan) {
+  const std::vector<int> device_of = device_of_stages(plan);
+  std::vector<double> bytes(static_cast<size_t>(std::ranges::max(device_of)) + 1, 0);
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    bytes[static_cast<size_t>(device_of[stage])] += plan.stages[stage].figures.memory.total();
+  return bytes;
+}
 
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices) {
   std::vector<std::string> problems = problems_of(profile);
@@ -96,6 +127,7 @@ std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, i
       }
     }
   }
+  if (problems.empty()) check_devices(plan, problems);
   if (plan.devices() > devices) problems.push_back(concat("replicas sum up to ", plan.devices(), ", but there are ", devices, " devices"));
   check_cut(plan, profile, problems);
   return problems;

@@ -7,6 +7,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/numbers.hpp>
+#include <tw/planning/schedule_check.hpp>
 
 #include "coarsening.hpp"
 #include "infeasible.hpp"
@@ -16,22 +17,56 @@
 namespace tw::pipeline {
 namespace {
 
-std::vector<SearchSetting> settings_of(const Cluster& cluster, const PlanOptions& options) {
+/// For one stage on each device.
+SearchSetting single_stages(SearchSetting setting, const Cluster& cluster, const PlanOptions& options) {
+  setting.devices = cluster.devices;
+  setting.max_stages = options.stages.value_or(options.max_stages.value_or(cluster.devices));
+  if (options.stages) setting.min_stages = *options.stages;
+  if (options.stages) setting.max_replicas = 1;
+  return setting;
+}
+
+/// For several stages on each device: one setting for each number of devices in a row, which all have the same number of replicas.
+std::vector<SearchSetting> several_stages(const SearchSetting& setting, int blocks, const Cluster& cluster, const PlanOptions& options) {
+  std::vector<SearchSetting> settings;
+  const int first = options.stages.value_or(1);
+  const int last = std::min(cluster.devices, options.stages.value_or(options.max_stages.value_or(cluster.devices)));
+  for (int row = first; row <= last; ++row) {
+    SearchSetting made = setting;
+    made.min_stages = made.max_stages = row * stages_per_device(setting.schedule);
+    if (made.max_stages > blocks && row > first) break;  // the first one stays, for the message
+    made.max_replicas = options.stages ? 1 : static_cast<int>(std::min<int64_t>(cluster.devices / row, setting.rows));
+    made.min_replicas = made.max_replicas;
+    made.devices = made.max_stages * made.max_replicas;
+    const Schedule schedule = make_schedule(setting.schedule, row, setting.micro_batches);
+    made.held = max_activations(schedule);
+    made.waiting = std::ranges::max(max_waiting(schedule));
+    settings.push_back(std::move(made));
+  }
+  return settings;
+}
+
+std::vector<SearchSetting> settings_of(int blocks, const Cluster& cluster, const PlanOptions& options) {
   std::vector<SearchSetting> settings;
   for (const int m : micro_batch_counts(options)) {
     const std::vector<ScheduleKind> tried{ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe};
     for (const ScheduleKind schedule : options.schedule ? std::vector{*options.schedule} : tried) {
-      settings.push_back({.schedule = schedule,
-                          .micro_batches = m,
-                          .rows = divide_up(options.batch, m),
-                          .devices = cluster.devices,
-                          .max_stages = options.stages.value_or(options.max_stages.value_or(cluster.devices))});
-      if (options.stages) settings.back().min_stages = *options.stages;
-      if (options.stages) settings.back().max_replicas = 1;
-      if (options.stages && m == 1) settings.back().balance = 1e-3;
+      SearchSetting setting{.schedule = schedule, .micro_batches = m, .rows = divide_up(options.batch, m)};
+      if (options.stages && m == 1) setting.balance = 1e-3;
+      if (stages_per_device(schedule) == 1) {
+        settings.push_back(single_stages(setting, cluster, options));
+      } else {
+        for (SearchSetting& each : several_stages(setting, blocks, cluster, options)) settings.push_back(std::move(each));
+      }
     }
   }
   return settings;
+}
+
+/// The share of each stage in a device. Stages on the same device are searched as if each had its own device, with an equal share of the memory.
+Cluster share_of(Cluster cluster, ScheduleKind schedule) {
+  cluster.memory_bytes /= stages_per_device(schedule);
+  return cluster;
 }
 
 Plan plan_of(const Candidate& candidate, const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
@@ -39,22 +74,18 @@ Plan plan_of(const Candidate& candidate, const BlockCostTable& costs, const Clus
             .batch = options.batch,
             .micro_batches = candidate.setting.micro_batches,
             .schedule = candidate.setting.schedule};
+  for (const StageChoice& each : candidate.stages) plan.stages.push_back({.replicas = each.replicas, .recompute = each.recompute});
+  const Schedule schedule = schedule_of(plan);
+  const std::vector<StageSetting> settings = settings_of_stages(plan, schedule);
   std::vector<Affine> borders;
   int begin = 0;
-  const auto count = static_cast<int>(candidate.stages.size());
-  for (const auto& [end, replicas, recompute] : candidate.stages) {
-    const auto before = static_cast<int>(plan.stages.size());
-    const StageSetting setting{.rows = share_of_rows(candidate.setting.rows, replicas),
-                               .replicas = replicas,
-                               .in_flight = in_flight(plan.schedule, plan.micro_batches, count - before),
-                               .recompute = recompute,
-                               .waiting = waiting(plan.schedule, plan.micro_batches, before)};
-    StagePlan& stage = plan.stages.emplace_back(StagePlan{.replicas = replicas, .recompute = recompute});
-    stage.figures = figures_of(stage_load(costs, begin, end, setting.rows), setting, cluster, options.parameters);
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const int end = candidate.stages[i].end;
+    plan.stages[i].figures = figures_of(stage_load(costs, begin, end, settings[i].rows), settings[i], cluster, options.parameters);
     borders.push_back(costs.border(end));
     begin = end;
   }
-  predict_step(plan, borders, cluster);
+  predict_step(plan, schedule, borders, cluster);
   return plan;
 }
 
@@ -91,7 +122,7 @@ class Search {
   std::vector<Simulated> run(const std::vector<SearchSetting>& settings) {
     double best = infinity;
     for (const SearchSetting& setting : settings) {
-      std::vector<Candidate> found = search_stages(costs_, setting, cluster_, options_, slack * best);
+      std::vector<Candidate> found = search_stages(costs_, setting, share_of(cluster_, setting.schedule), options_, slack * best);
       std::stable_sort(found.begin(), found.end(), by_objective);
       for (size_t i = 0; i < found.size(); ++i) {
         best = std::min(best, found[i].objective);
@@ -156,8 +187,9 @@ void visit(PlanOptions& options, OptionVisitor& visitor) {
   visitor.field("micro_batches", options.micro_batches, at_least(1),
                 About{.meaning = "the only number of micro-batches to try; unset: powers of two, and divisors of the batch"});
   visitor.field("schedule", options.schedule, schedule_names(), About{.meaning = "the only schedule to try; unset: gpipe and 1f1b"});
-  visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "largest number of stages; unset: the number of devices"});
-  visitor.field("stages", options.stages, at_least(1), About{.meaning = "exact number of stages, of one device each; unset: any, with replicas"});
+  visitor.field("max_stages", options.max_stages, at_least(1), About{.meaning = "largest number of devices in a row; unset: the number of devices"});
+  visitor.field("stages", options.stages, at_least(1),
+                About{.meaning = "exact number of devices in a row, without replicas; unset: any, with replicas"});
   visitor.group("parameters", options.parameters);
   visitor.field("recompute", options.recompute, recompute_names(), {.meaning = "kinds of recomputation that stages may use"});
   visitor.field("max_blocks", options.max_blocks, at_least(1), {.meaning = "largest number of blocks that operators are cut into before the search"});
@@ -190,12 +222,12 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   cluster.validate();
   options.validate();
   TW_EXPECTS(!options.stages || *options.stages <= cluster.devices, "there are ", cluster.devices, " devices for ", options.stages.value_or(0),
-             " stages, but each stage needs its own device");
+             " stages or devices in a row");
   const OperatorOrder order(profile);
   TW_EXPECTS(order.size() > 0, "the profile has no operator that uses the model's input");
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
   const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
-  const std::vector<SearchSetting> settings = settings_of(cluster, options);
+  const std::vector<SearchSetting> settings = settings_of(costs.blocks(), cluster, options);
   std::vector<Simulated> simulated = Search(costs, cluster, options).run(settings);
   if (simulated.empty()) throw Error(why_infeasible(costs, settings, cluster, options));
 

@@ -9,6 +9,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
 #include <tw/base/text_stream.hpp>
+#include <tw/planning/list_schedule.hpp>
 
 namespace tw::pipeline {
 namespace {
@@ -47,6 +48,40 @@ Schedule alternating(int stages, int micro_batches, const WarmUp& warm_up) {
   return schedule;
 }
 
+std::vector<int> in_rounds(int devices, int rounds) {
+  std::vector<int> device_of;
+  for (int stage = 0; stage < devices * rounds; ++stage) device_of.push_back(stage % devices);
+  return device_of;
+}
+
+std::vector<int> there_and_back(int devices) {
+  std::vector<int> device_of;
+  for (int stage = 0; stage < 2 * devices; ++stage) device_of.push_back(std::min(stage, 2 * devices - 1 - stage));
+  return device_of;
+}
+
+/// interleaved() for a multiple of `devices` micro-batches: groups of `devices` micro-batches pass the stages of a device one after the other.
+Schedule interleaved_by_groups(int devices, int stages_per_device, int micro_batches) {
+  const int passes = micro_batches * stages_per_device;  // forward passes of a device
+  Schedule schedule{devices * stages_per_device, micro_batches, {}};
+  for (int device = 0; device < devices; ++device) {
+    std::vector<Action>& actions = schedule.devices.emplace_back();
+    const auto pass = [&](Action::Kind kind, int number) {
+      const int in_group = number % (devices * stages_per_device);
+      const int turn = in_group / devices;  // how many stages of this device came before
+      const int turns = kind == Action::Kind::forward ? turn : stages_per_device - 1 - turn;
+      actions.push_back({kind, turns * devices + device, number / (devices * stages_per_device) * devices + in_group % devices});
+    };
+    const int ahead = std::min(passes, 2 * (devices - 1 - device) + (stages_per_device - 1) * devices);
+    for (int i = 0; i < ahead; ++i) pass(Action::Kind::forward, i);
+    for (int i = 0; i < passes; ++i) {
+      if (ahead + i < passes) pass(Action::Kind::forward, ahead + i);
+      pass(Action::Kind::backward, i);
+    }
+  }
+  return schedule;
+}
+
 constexpr std::array letters{'F', 'B', 'I', 'W'};  // by Action::Kind
 
 /// Parses a number at the front of `word` and removes it.
@@ -77,6 +112,14 @@ bool Schedule::has_halves() const noexcept {
   return std::ranges::any_of(devices, [&](const std::vector<Action>& actions) { return std::ranges::any_of(actions, is_half); });
 }
 
+std::vector<int> Schedule::device_of_stages() const {
+  std::vector<int> device_of(static_cast<size_t>(stages), -1);
+  for (size_t device = 0; device < devices.size(); ++device) {
+    for (const Action& action : devices[device]) device_of.at(static_cast<size_t>(action.stage)) = static_cast<int>(device);
+  }
+  return device_of;
+}
+
 Schedule gpipe(int stages, int micro_batches) {
   return alternating(stages, micro_batches, [&](int /*stage*/) { return micro_batches; });
 }
@@ -89,17 +132,46 @@ Schedule zero_bubble_h1(int stages, int micro_batches) {
   return in_halves(stages, micro_batches, [&](int stage) { return stages - 1 - stage; }, [](int stage) { return stage; });
 }
 
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
+Schedule interleaved(int devices, int stages_per_device, int micro_batches) {
+  TW_EXPECTS(devices >= 1, "a pipeline must have at least one device, got ", devices);
+  TW_EXPECTS(stages_per_device >= 1, "a device must have at least one stage, got ", stages_per_device);
+  if (micro_batches >= 1 && micro_batches % devices == 0) return interleaved_by_groups(devices, stages_per_device, micro_batches);
+  ListOptions options{.micro_batches = micro_batches, .device_of_stages = in_rounds(devices, stages_per_device)};
+  for (int device = 0; device < devices; ++device) options.most_held.push_back(2 * (devices - 1 - device) + (stages_per_device - 1) * devices + 1);
+  options.times.assign(options.device_of_stages.size(), {.forward = 1, .backward = 2});
+  return list_schedule(options);
+}
+
+Schedule zero_bubble_v(int devices, int micro_batches) {
+  TW_EXPECTS(devices >= 1, "a pipeline must have at least one device, got ", devices);
+  ListOptions options{.micro_batches = micro_batches, .in_halves = true, .device_of_stages = there_and_back(devices)};
+  options.most_held.assign(static_cast<size_t>(devices), 2 * devices);
+  options.times.assign(options.device_of_stages.size(), {.forward = 1, .backward = 2, .weights = 1});
+  return list_schedule(options);
+}
+
+int stages_per_device(ScheduleKind kind) noexcept { return kind == ScheduleKind::interleaved || kind == ScheduleKind::zero_bubble_v ? 2 : 1; }
+
+std::vector<int> device_of_stages(ScheduleKind kind, int devices) {
+  return kind == ScheduleKind::zero_bubble_v ? there_and_back(devices) : in_rounds(devices, stages_per_device(kind));
+}
+
+Schedule make_schedule(ScheduleKind kind, int devices, int micro_batches) {
   switch (kind) {
-    case ScheduleKind::gpipe: return gpipe(stages, micro_batches);
-    case ScheduleKind::one_forward_one_backward: return one_forward_one_backward(stages, micro_batches);
-    default: return zero_bubble_h1(stages, micro_batches);
+    case ScheduleKind::gpipe: return gpipe(devices, micro_batches);
+    case ScheduleKind::one_forward_one_backward: return one_forward_one_backward(devices, micro_batches);
+    case ScheduleKind::zero_bubble_h1: return zero_bubble_h1(devices, micro_batches);
+    case ScheduleKind::interleaved: return interleaved(devices, stages_per_device(kind), micro_batches);
+    default: return zero_bubble_v(devices, micro_batches);
   }
 }
 
 const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names() {
-  static const std::vector<std::pair<std::string, ScheduleKind>> names{
-      {"gpipe", ScheduleKind::gpipe}, {"1f1b", ScheduleKind::one_forward_one_backward}, {"zb-h1", ScheduleKind::zero_bubble_h1}};
+  static const std::vector<std::pair<std::string, ScheduleKind>> names{{"gpipe", ScheduleKind::gpipe},
+                                                                       {"1f1b", ScheduleKind::one_forward_one_backward},
+                                                                       {"zb-h1", ScheduleKind::zero_bubble_h1},
+                                                                       {"interleaved", ScheduleKind::interleaved},
+                                                                       {"zb-v", ScheduleKind::zero_bubble_v}};
   return names;
 }
 

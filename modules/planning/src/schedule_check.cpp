@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -62,14 +63,13 @@ std::vector<std::string> problems_of_lists(const Schedule& schedule) {
 
 /// The lists with a channel for each direction of each border between stages. @param schedule with each stage on one device
 ExecutableLists executable(const Schedule& schedule) {
-  std::vector<size_t> device_of(static_cast<size_t>(schedule.stages));
-  for (size_t device = 0; device < schedule.devices.size(); ++device) {
-    for (const Action& action : schedule.devices[device]) device_of[static_cast<size_t>(action.stage)] = device;
-  }
+  const std::vector<int> device_of = schedule.device_of_stages();
   ExecutableLists all{.lists = std::vector<std::vector<Step>>(schedule.devices.size())};
   for (size_t border = 0; border + 1 < device_of.size(); ++border) {
-    all.channels.push_back({device_of[border], device_of[border + 1]});
-    all.channels.push_back({device_of[border + 1], device_of[border]});
+    const auto before = static_cast<size_t>(device_of[border]);
+    const auto after = static_cast<size_t>(device_of[border + 1]);
+    all.channels.push_back({before, after});
+    all.channels.push_back({after, before});
   }
   const auto message = [&](const Action& action, int border) -> std::optional<Step::Message> {
     if (border < 0 || border + 1 >= schedule.stages) return std::nullopt;
@@ -111,17 +111,35 @@ std::vector<std::string> problems_of(const Schedule& schedule, int channel_capac
   return problems;
 }
 
-std::vector<int> max_in_flight(const Schedule& schedule) {
+namespace {
+
+/// By stage, the maximum number of micro-batches between an action that `begins` and one that `ends`.
+template <class Begins, class Ends>
+std::vector<int> max_between(const Schedule& schedule, const Begins& begins, const Ends& ends) {
   std::vector<int> now(static_cast<size_t>(schedule.stages), 0);
   std::vector<int> most(now);
   for (const std::vector<Action>& device : schedule.devices) {
     for (const Action& action : device) {
       const auto stage = static_cast<size_t>(action.stage);
-      now[stage] += (action.is_forward() ? 1 : 0) - (action.frees() ? 1 : 0);
+      now[stage] += (begins(action) ? 1 : 0) - (ends(action) ? 1 : 0);
       most[stage] = std::max(most[stage], now[stage]);
     }
   }
   return most;
+}
+
+}  // namespace
+
+std::vector<int> max_in_flight(const Schedule& schedule) {
+  return max_between(schedule, std::mem_fn(&Action::is_forward), std::mem_fn(&Action::frees));
+}
+
+std::vector<int> max_activations(const Schedule& schedule) {
+  return max_between(schedule, std::mem_fn(&Action::is_forward), std::mem_fn(&Action::makes_cotangents));
+}
+
+std::vector<int> max_waiting(const Schedule& schedule) {
+  return max_between(schedule, std::mem_fn(&Action::makes_cotangents), std::mem_fn(&Action::frees));
 }
 
 }  // namespace tw::pipeline

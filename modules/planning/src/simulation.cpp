@@ -16,7 +16,7 @@ namespace {
 /// Arrival times of the inputs of actions. Forward passes of the first stage and backward passes of the last one wait for no other stage.
 class Arrivals {
  public:
-  explicit Arrivals(const std::vector<PassTimes>& times) : times_(times) {}
+  Arrivals(const std::vector<PassTimes>& times, const Schedule& schedule) : times_(times), device_of_(schedule.device_of_stages()) {}
 
   /// Infinite if not known yet.
   double of(const Action& action) const {
@@ -32,18 +32,27 @@ class Arrivals {
     const bool is_forward = action.is_forward();
     const int border = is_forward ? action.stage : action.stage - 1;
     if (border < 0 || border + 1 >= static_cast<int>(times_.size())) return;
+    const auto before = static_cast<size_t>(border);
+    double& arrival = arrivals_[{is_forward, action.stage, action.micro_batch}];
+    if (device_of_[before] == device_of_[before + 1]) {
+      arrival = end;
+      return;
+    }
     double& link_free = links_[{is_forward, border}];
-    link_free = std::max(link_free, end) + times_[static_cast<size_t>(border)].transfer;
-    arrivals_[{is_forward, action.stage, action.micro_batch}] = link_free;
+    link_free = std::max(link_free, end) + times_[before].transfer;
+    arrival = link_free;
   }
 
  private:
   const std::vector<PassTimes>& times_;
+  std::vector<int> device_of_;                             // by stage
   std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
   std::map<std::pair<bool, int>, double> links_;           // by direction and border: when the link is free
 };
 
-double duration_of(const Action& action, const PassTimes& times) {
+}  // namespace
+
+double duration_of(const Action& action, const PassTimes& times) noexcept {
   switch (action.kind) {
     case Action::Kind::forward: return times.forward;
     case Action::Kind::backward: return times.backward;
@@ -51,8 +60,6 @@ double duration_of(const Action& action, const PassTimes& times) {
     default: return times.weights;
   }
 }
-
-}  // namespace
 
 double Simulation::bubble(size_t device) const {
   double busy = 0;
@@ -68,7 +75,7 @@ Simulation simulate(const Schedule& schedule, const std::vector<PassTimes>& time
   Simulation result;
   result.devices.resize(schedule.devices.size());
   std::vector<double> free(schedule.devices.size(), 0);
-  Arrivals arrivals(times);
+  Arrivals arrivals(times, schedule);
   // A valid schedule always has a device that can continue.
   for (bool progress = true; progress;) {
     progress = false;

@@ -37,15 +37,6 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
 /// The largest number of rows on a replica.
 inline int64_t share_of_rows(int64_t rows, int replicas) { return divide_up(rows, replicas); }
 
-/// Number of micro-batches whose activations the stage holds at the same time. @param to_end number of stages from this one to the last, inclusive
-inline int in_flight(ScheduleKind schedule, int micro_batches, int to_end) {
-  return schedule == ScheduleKind::gpipe || micro_batches < to_end ? micro_batches : to_end;
-}
-/// Number of micro-batches that wait for the weights' half of their backward pass, at most. @param before number of stages before this one
-inline int waiting(ScheduleKind schedule, int micro_batches, int before) {
-  return schedule == ScheduleKind::zero_bubble_h1 ? std::min(micro_batches, before + 1) : 0;
-}
-
 /// Transfer time of the values that cross `border`, between stages with these numbers of replicas. The side with fewer replicas limits it.
 inline double transfer_seconds(const Affine& border, int64_t rows, int replicas, int others, const Link& link) {
   return link.transfer(border.of(static_cast<double>(share_of_rows(rows, replicas < others ? replicas : others))));

@@ -54,7 +54,7 @@ class StageDynamics {
   }
   const double* sums(int stages, int begin) const { return const_cast<StageDynamics*>(this)->sums(stages, begin); }
   const SearchCost* cost(size_t which, int begin, int end, int stages) const {
-    const SearchCost* found = table_.find(which, begin, end, in_flight(setting_.schedule, setting_.micro_batches, stages));
+    const SearchCost* found = table_.find(which, begin, end, setting_.in_flight(stages));
     return found != nullptr && found->load <= bound_ ? found : nullptr;
   }
   // The range of block ends for the first of `stages` stages; the last stage ends at the last block.
@@ -105,7 +105,7 @@ void choose_recomputation(Candidate& candidate, const BlockCostTable& costs, con
   int begin = 0;
   auto to_end = static_cast<int>(candidate.stages.size());
   for (StageChoice& stage : candidate.stages) {
-    const int held = in_flight(candidate.setting.schedule, candidate.setting.micro_batches, to_end--);
+    const int held = candidate.setting.in_flight(to_end--);
     const auto found = fastest_recompute(costs, begin, stage.end, stage.replicas, held, candidate.setting, cluster, options);
     if (found) stage.recompute = found->second;
     begin = stage.end;

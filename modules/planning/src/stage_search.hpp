@@ -22,10 +22,27 @@ struct SearchSetting {
   int64_t rows = 1;  ///< rows of a micro-batch
   int devices = 1;
   int max_stages = 1;
+  int min_replicas = 1;
   int max_replicas = 1 << 20;  ///< per stage
   int min_stages = 1;
+  /// With several stages on a device: by stage, the number of micro-batches whose activations it holds at a time. All plans then have as many stages.
+  std::vector<int> held = {};
+  int waiting = 0;  ///< likewise, the largest number of any stage that wait for the weights' half of their backward pass
   /// Share of the slowest stage's time that is added to the objective. With one micro-batch, all cuts take the same time; this prefers even ones.
   double balance = 0;
+
+  /// Number of micro-batches whose activations a stage holds at the same time. @param to_end number of stages from this one to the last, inclusive
+  int in_flight(int to_end) const {
+    if (!held.empty()) return held[held.size() - static_cast<size_t>(to_end)];
+    return schedule == ScheduleKind::gpipe ? micro_batches : std::min(micro_batches, to_end);
+  }
+
+  /// Number of micro-batches that wait for the weights' half of their backward pass on any stage, at most: the search does not know how many stages
+  /// come before.
+  int most_waiting() const {
+    if (!held.empty()) return waiting;
+    return schedule == ScheduleKind::zero_bubble_h1 ? std::min(micro_batches, max_stages) : 0;
+  }
 
   bool operator==(const SearchSetting&) const = default;
 };
@@ -39,7 +56,7 @@ struct Candidate {
 /// The cost of one stage that the search minimises.
 struct SearchCost {
   double tau = 0;   ///< forward + backward + half of the round trips to both neighbours, assuming that these have the same number of replicas
-  double load = 0;  ///< (micro_batches - 1) x the time between two micro-batches + exposed all-reduce
+  double load = 0;  ///< (micro_batches - 1) x stages on a device x the time between two micro-batches + exposed all-reduce
 };
 
 /// The cost of a stage that fits in memory, with the fastest recomputation, and the smallest of equally fast ones. Empty if none fits.

@@ -15,13 +15,11 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
   const double longest = std::max(in, out);
   const bool hides = setting.schedule == ScheduleKind::gpipe;
   const double interval = hides ? std::max(figures.forward_s, longest) + std::max(figures.backward_s, longest) : cost.tau;
-  cost.load = (setting.micro_batches - 1 + setting.balance) * interval +
+  const int stages = stages_per_device(setting.schedule);  // whose turns come before the next micro-batch's; assumed to take as long
+  cost.load = (setting.micro_batches - 1 + setting.balance) * stages * interval +
               (cluster.overlapped_all_reduce ? std::max(0.0, figures.all_reduce_s - figures.backward_s) : figures.all_reduce_s);
   return cost;
 }
-
-/// The maximum over all stages, because the search does not know how many stages come before.
-int most_waiting(const SearchSetting& setting) { return waiting(setting.schedule, setting.micro_batches, setting.max_stages - 1); }
 
 bool allows(const PlanOptions& options, Recompute recompute) {
   return std::find(options.recompute.begin(), options.recompute.end(), recompute) != options.recompute.end();
@@ -46,8 +44,9 @@ int limit_of(const StageLoad& load, StageSetting stage, const SearchSetting& set
 
 std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMemory& parameters) {
   std::vector<int> useful;
-  for (int n = 1; n <= std::min<int64_t>({setting.devices, setting.max_replicas, setting.rows}); ++n) {
-    if (n == 1 || parameters.sharded_optimizer || share_of_rows(setting.rows, n) < share_of_rows(setting.rows, n - 1)) useful.push_back(n);
+  for (int n = setting.min_replicas; n <= std::min<int64_t>({setting.devices, setting.max_replicas, setting.rows}); ++n) {
+    if (n == setting.min_replicas || parameters.sharded_optimizer || share_of_rows(setting.rows, n) < share_of_rows(setting.rows, n - 1))
+      useful.push_back(n);
   }
   return useful;
 }
@@ -60,7 +59,7 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCos
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (!allows(options, recompute)) continue;
-    const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute, most_waiting(setting)}, cluster, options.parameters);
+    const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute, setting.most_waiting()}, cluster, options.parameters);
     const double bytes = figures.memory.total();
     if (bytes > cluster.memory_bytes) continue;
     const SearchCost cost = cost_of(figures, load, end == costs.blocks(), setting, cluster);
@@ -84,7 +83,7 @@ StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting
         const StageLoad load = stage_load(costs, begin, end, rows, segment);
         Entry& entry = entries_[index(which, begin, end)];
         for (const Recompute recompute : options.recompute) {
-          const StageSetting stage{rows, replicas_[which], 1, recompute, most_waiting(setting)};
+          const StageSetting stage{rows, replicas_[which], 1, recompute, setting.most_waiting()};
           Limited& limited = recompute == Recompute::none ? entry.kept : entry.recomputed;
           limited.cost = cost_of(figures_of(load, stage, cluster, options.parameters), load, end == blocks_, setting, cluster);
           limited.limit = std::max(limited.limit, limit_of(load, stage, setting, cluster, options));

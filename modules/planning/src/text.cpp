@@ -2,6 +2,7 @@
 #include "text.hpp"
 
 #include <array>
+#include <ranges>
 #include <tw/base/concat.hpp>
 #include <tw/base/number_text.hpp>
 
@@ -19,8 +20,9 @@ std::string bytes_text(double bytes) {
 }
 
 std::string summary(const Plan& plan) {
+  const size_t in_row = plan.stages.size() / static_cast<size_t>(stages_per_device(plan.schedule));
   return concat(plan.stages.size(), plan.stages.size() == 1 ? " stage on " : " stages on ", plan.devices(), " devices (",
-                joined(plan.stages, "+", &StagePlan::replicas), "), ", plan.micro_batches,
+                joined(plan.stages | std::views::take(in_row), "+", &StagePlan::replicas), "), ", plan.micro_batches,
                 plan.micro_batches == 1 ? " micro-batch, " : " micro-batches, ", name_of(plan.schedule), ": ", ms(plan.step_s), " a step");
 }
 

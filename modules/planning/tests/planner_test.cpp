@@ -114,6 +114,50 @@ TEST(StageSearch, EqualsBruteForce) {
   EXPECT_LT(feasible, 6 * graphs) << "some do not fit";
 }
 
+/// Plans with several stages on each device are valid, fit, predict the same again, and survive JSON.
+TEST(Planner, GivesEachDeviceSeveralStages) {
+  int found = 0;
+  int refused = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    Problem problem = random_problem(seed);
+    std::mt19937 random(seed);
+    problem.profile = test::random_profile(random, 10 + static_cast<int>(seed % 8));
+    auto& [profile, cluster, options] = problem;
+    cluster.memory_bytes *= 1 + seed % 4;
+    options.batch = 8;
+    options.schedule = seed % 2 == 0 ? ScheduleKind::interleaved : ScheduleKind::zero_bubble_v;
+    if (seed % 3 == 0) options.stages = cluster.devices;
+    PlanResult result;
+    try {
+      result = plan(profile, cluster, options);
+    } catch (const Error& error) {
+      ++refused;
+      expect_contains(error.what(), "the model ");
+      continue;
+    }
+    ++found;
+    for (const Plan& each : result.plans) {
+      ASSERT_EQ(problems_of(each, profile, cluster.devices), std::vector<std::string>{}) << "graph " << seed;
+      const auto device_of = schedule_of(each).device_of_stages();
+      if (options.stages) {
+        EXPECT_EQ(each.stages.size(), 2U * static_cast<size_t>(*options.stages));
+      }
+      for (const double bytes : device_memory(each)) EXPECT_LE(bytes, cluster.memory_bytes) << "graph " << seed;
+      std::vector<double> counted(device_memory(each).size(), 0);
+      const std::vector<double> of_stages = test::memory_of(each, profile, options.parameters);
+      for (size_t i = 0; i < of_stages.size(); ++i) counted[static_cast<size_t>(device_of[i])] += of_stages[i];
+      for (const double bytes : counted) EXPECT_LE(bytes, cluster.memory_bytes * (1 + 1e-9)) << "graph " << seed;
+      const Plan again = predicted(each, profile, cluster, options.parameters);
+      EXPECT_NEAR(again.step_s, each.step_s, 1e-9 * each.step_s);
+      const Plan read = plan_from_json(to_json(each, profile), profile, cluster.devices);
+      EXPECT_EQ(to_json(predicted(read, profile, cluster, options.parameters), profile), to_json(again, profile));
+    }
+    EXPECT_GE(result.best().step_s, result.relaxed.balance * (1 - 1e-9));
+  }
+  EXPECT_GT(found, 40);
+  EXPECT_GT(refused, 10);
+}
+
 /// The best predicted time of all plans that fit in memory.
 double best_by_brute_force(const Problem& problem) {
   const auto& [profile, cluster, options] = problem;
@@ -301,7 +345,7 @@ TEST(Planner, RefusesWrongOptionsByName) {
   expect_contains(refused({}, {.batch = 4, .recompute = {}}), "recompute must allow at least one kind");
   expect_contains(refused({}, {.batch = 4, .max_stages = 0}), "max_stages must be at least 1");
   expect_contains(refused({.devices = 2}, {.batch = 4, .stages = 3}), "there are 2 devices for 3 stages");
-  expect_contains(refused({.devices = 8}, {.batch = 4, .stages = 5}), "the model can be cut into at most 4 stages, but 5 are requested");
+  expect_contains(refused({.devices = 8}, {.batch = 4, .stages = 5}), "the model can be cut into at most 4 stages, but 5 are needed");
   expect_contains(refused({.devices = 8}, {.batch = 4, .max_stages = 2, .stages = 3}), "there cannot be 3 stages, because max_stages is 2");
 }
 

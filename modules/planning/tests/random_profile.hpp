@@ -119,7 +119,7 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     begins.push_back(order.size());
     std::copy_if(stage.operators.begin(), stage.operators.end(), std::back_inserter(order), [&](int op) { return batch.contains(op); });
   }
-  const std::vector<int> held = max_in_flight(schedule_of(plan));
+  const std::vector<int> held = max_activations(schedule_of(plan));
   std::vector<double> memory;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];

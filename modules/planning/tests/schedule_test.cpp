@@ -7,6 +7,7 @@
 #include <random>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
+#include <tw/planning/list_schedule.hpp>
 #include <tw/planning/schedule_check.hpp>
 #include <tw/planning/simulation.hpp>
 
@@ -72,6 +73,146 @@ TEST(Schedules, InHalvesHaveTheBubbleAndActivationsOfTheFormulas) {
   }
 }
 
+/// For each device, of how many (stage, micro-batch) it holds data at a time.
+std::vector<int> held_by_devices(const Schedule& schedule) {
+  std::vector<int> most;
+  for (const std::vector<Action>& device : schedule.devices) {
+    int now = 0;
+    most.push_back(0);
+    for (const Action& action : device) {
+      now += (action.is_forward() ? 1 : 0) - (action.frees() ? 1 : 0);
+      most.back() = std::max(most.back(), now);
+    }
+  }
+  return most;
+}
+
+/// Bubble (p - 1)(F + B) of one of `v` stages, for a multiple of p micro-batches; no more in flight than the paper's, and never longer than 1F1B of
+/// large stages.
+TEST(Schedules, InterleavedHaveTheBubbleAndActivationsOfTheFormulas) {
+  constexpr double forward = 1;
+  constexpr double backward = 2;
+  for (const auto& [p, v] : {std::pair(1, 2), {2, 2}, {2, 3}, {3, 2}, {4, 2}, {4, 4}, {8, 2}, {16, 2}}) {
+    for (const int m : {1, 2, 3, p - 1, p, p + 1, 2 * p, 2 * p + 3, 4 * p, 64}) {
+      if (m < 1) continue;
+      const Schedule schedule = interleaved(p, v, m);
+      EXPECT_EQ(problems_of(schedule, m), std::vector<std::string>{}) << p << ' ' << v << ' ' << m;
+      const double bubble = simulate(schedule, equal_times(p * v, forward, backward)).duration - m * v * (forward + backward);
+      if (m % p == 0) {
+        EXPECT_NEAR(bubble, (p - 1) * (forward + backward), 1e-9) << p << ' ' << v << ' ' << m;
+      }
+      EXPECT_LE(bubble, (p - 1) * v * (forward + backward) + 1e-9) << p << ' ' << v << ' ' << m;
+      const std::vector<int> held = held_by_devices(schedule);
+      for (int d = 0; d < p; ++d) EXPECT_LE(held[static_cast<size_t>(d)], 2 * (p - 1 - d) + (v - 1) * p + 1) << p << ' ' << v << ' ' << m;
+    }
+  }
+}
+
+/// Two devices with two stages each, and two and four micro-batches, by hand.
+TEST(Schedules, InterleavedPassInGroups) {
+  EXPECT_EQ(to_text(interleaved(2, 2, 2)),
+            "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1\n"
+            "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1\n");
+  EXPECT_EQ(to_text(interleaved(2, 2, 4)),
+            "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3\n"
+            "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3\n");
+}
+
+/// The last device waits (p - 1) F for its first input, F of one stage; from 2 p - 1 micro-batches on, little more is idle, and at most as much is
+/// held as by 1F1B's first device.
+TEST(Schedules, InVHaveLittleMoreBubbleThanTheFirstInputNeeds) {
+  for (int p = 1; p <= 16; ++p) {
+    for (const int m : {1, 2, p, 2 * p - 1, 2 * p, 2 * p + 3, 4 * p, 64}) {
+      const Schedule schedule = zero_bubble_v(p, m);
+      EXPECT_EQ(problems_of(schedule, m), std::vector<std::string>{}) << p << ' ' << m;
+      for (const int held : held_by_devices(schedule)) EXPECT_LE(held, 2 * p) << p << ' ' << m;
+      const PassTimes time{.forward = 1, .backward = 2, .weights = 1};
+      const double duration = simulate(schedule, std::vector<PassTimes>(static_cast<size_t>(2 * p), time)).duration;
+      const double bubble = duration - 6.0 * m;
+      EXPECT_GE(bubble, p - 1);
+      if (m >= 2 * p - 1) {
+        EXPECT_LE(bubble, 1.25 * (p - 1)) << p << ' ' << m;
+      }
+      // Never longer than 1F1B with stages of twice the size.
+      EXPECT_LE(duration, simulate(one_forward_one_backward(p, m), equal_times(p, 2, 4)).duration) << p << ' ' << m;
+    }
+  }
+}
+
+/// On 8 devices, of 1F1B's bubble: less than half with halves, and in V the sixth that the first input takes.
+TEST(Schedules, WithoutBubblesOnEightDevices) {
+  for (const int m : {16, 24, 32, 64}) {
+    const double work = 6.0 * m;
+    const auto bubble = [&](const Schedule& schedule, const PassTimes& time) {
+      return simulate(schedule, std::vector<PassTimes>(static_cast<size_t>(schedule.stages), time)).duration - work;
+    };
+    const double whole = bubble(one_forward_one_backward(8, m), {.forward = 2, .backward = 4});
+    EXPECT_DOUBLE_EQ(whole, 7 * 6);
+    EXPECT_LT(bubble(zero_bubble_h1(8, m), {.forward = 2, .backward = 4, .weights = 2}), whole / 2) << m;
+    EXPECT_LE(bubble(zero_bubble_v(8, m), {.forward = 1, .backward = 2, .weights = 1}), 1.03 * whole / 6) << m;
+  }
+}
+
+/// A list schedule of one stage on each device is as short as 1F1B, and holds no more.
+TEST(Schedules, FromListsAreAsShortAsTheKnownOnes) {
+  for (int p = 1; p <= 8; ++p) {
+    for (const int m : {1, 2, 5, 8, 17}) {
+      ListOptions options{.micro_batches = m};
+      for (int stage = 0; stage < p; ++stage) {
+        options.device_of_stages.push_back(stage);
+        options.most_held.push_back(p - stage);
+        options.times.push_back({.forward = 1, .backward = 2});
+      }
+      const Schedule schedule = list_schedule(options);
+      EXPECT_EQ(problems_of(schedule, m), std::vector<std::string>{});
+      EXPECT_DOUBLE_EQ(simulate(schedule, options.times).duration, simulate(one_forward_one_backward(p, m), options.times).duration) << p << ' ' << m;
+    }
+  }
+}
+
+/// Any placement, times and limits: complete, within the limits, and without deadlock.
+TEST(Schedules, FromListsRunForAnyPlacement) {
+  std::mt19937 random(5);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int trial = 0; trial < 300; ++trial) {
+    const int devices = 1 + below(4);
+    const int stages = devices + below(7);
+    ListOptions options{.micro_batches = 1 + below(9), .in_halves = below(2) == 1};
+    for (int stage = 0; stage < stages; ++stage) {
+      options.device_of_stages.push_back(stage < devices ? stage : below(devices));
+      const double weights = options.in_halves ? 1 + below(3) : 0;
+      options.times.push_back({.forward = 1.0 + below(3), .backward = weights + 1 + below(3), .weights = weights, .transfer = 0.5 * below(3)});
+    }
+    std::shuffle(options.device_of_stages.begin(), options.device_of_stages.end(), random);
+    for (int device = 0; device < devices; ++device) {
+      options.most_held.push_back(static_cast<int>(std::ranges::count(options.device_of_stages, device)) + below(9));
+    }
+    const Schedule schedule = list_schedule(options);
+    EXPECT_EQ(problems_of(schedule, options.micro_batches), std::vector<std::string>{}) << to_text(schedule);
+    EXPECT_EQ(schedule.device_of_stages(), options.device_of_stages);
+    EXPECT_EQ(schedule.has_halves(), options.in_halves);
+    const std::vector<int> held = held_by_devices(schedule);
+    for (size_t d = 0; d < held.size(); ++d) EXPECT_LE(held[d], options.most_held[d]);
+  }
+}
+
+TEST(Schedules, FromListsRefuseOptionsThatDoNotMatch) {
+  const ListOptions good{.micro_batches = 2, .device_of_stages = {0, 1}, .times = {{}, {}}, .most_held = {1, 1}};
+  EXPECT_NO_THROW(list_schedule(good));
+  const auto refuses = [&](const auto& change) {
+    ListOptions options = good;
+    change(options);
+    EXPECT_THROW(list_schedule(options), ContractError);
+  };
+  refuses([](ListOptions& o) { o.micro_batches = 0; });
+  refuses([](ListOptions& o) { o.device_of_stages = {}; });
+  refuses([](ListOptions& o) { o.device_of_stages = {0, 2}; });
+  refuses([](ListOptions& o) { o.device_of_stages = {0, -1}; });
+  refuses([](ListOptions& o) { o.device_of_stages = {0, 0}; });
+  refuses([](ListOptions& o) { o.times = {{}}; });
+  refuses([](ListOptions& o) { o.most_held = {1, 0}; });
+}
+
 /// Four stages and eight micro-batches, by hand.
 TEST(Schedules, InHalvesDelayWeightsByTheStage) {
   EXPECT_EQ(to_text(zero_bubble_h1(4, 8)),
@@ -121,6 +262,14 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
   EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);
   EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
+}
+
+TEST(Simulation, TransfersWithinADeviceTakeNoTime) {
+  const Schedule schedule = schedule_from_text("0F0 1F0 1B0 0B0\n2F0 2B0");
+  const Schedule alone = schedule_from_text("0F0 1F0 2F0 2B0 1B0 0B0");
+  const std::vector<PassTimes> times(3, {.forward = 1, .backward = 1, .transfer = 10});
+  EXPECT_DOUBLE_EQ(simulate(alone, times).duration, 6);
+  EXPECT_DOUBLE_EQ(simulate(schedule, times).duration, 26) << "from stage 1 to 2, and back";
 }
 
 /// If transfers take longer than computations, they determine the duration.

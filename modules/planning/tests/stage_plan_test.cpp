@@ -166,6 +166,10 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j["micro_batches"] = "two"; }), "plan.micro_batches has the wrong type: \"two\"");
   expect_contains(refused([](auto& j) { j["microbatches"] = 2; }), "plan.microbatches is not a known field");
   expect_contains(refused([](auto& j) { j["schedule"] = "zb"; }), "plan.schedule is \"zb\", must be one of gpipe, 1f1b, zb-h1");
+  expect_contains(refused([](auto& j) { j["schedule"] = "zb-v", j["stages"].push_back(j["stages"][1]); }),
+                  "the schedule zb-v has 2 stages on each device, but the plan has 3 stages");
+  expect_contains(refused([](auto& j) { j["schedule"] = "zb-v"; }),
+                  "stages 0 and 1 are on the same device of the schedule zb-v, but have 2 and 1 replicas");
   expect_contains(refused([](auto& j) { j["stages"][1]["recompute"] = "some"; }), "plan.stages[1].recompute is \"some\"");
   expect_contains(refused([](auto& j) { j["stages"][1]["operators"] = {"mask", "d"}; }), "plan.stages[1].operators: there is no operator \"d\"");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"b .. a"}; }), "\"b .. a\" ends before it begins");

@@ -12,7 +12,7 @@ TEST(StageRanks, LieOneStageBehindTheOther) {
   const std::vector<int> stages{0, 0, 1, 2, 2, 2};
   const std::vector<int> replicas{0, 1, 0, 0, 1, 2};
   for (int rank = 0; rank < 6; ++rank) {
-    EXPECT_EQ(ranks.stage_of(rank), stages[static_cast<size_t>(rank)]);
+    EXPECT_EQ(ranks.device_of(rank), stages[static_cast<size_t>(rank)]);
     EXPECT_EQ(ranks.replica_of(rank), replicas[static_cast<size_t>(rank)]);
   }
 }
@@ -51,18 +51,32 @@ TEST(StageRanks, PartnersAgree) {
       const Rows mine = ranks.share(all, rank);
       for (const int step : {-1, 1}) {
         int64_t next = mine.begin;
-        for (const Peer& peer : ranks.peers(ranks.stage_of(rank) + step, all, mine)) {
+        for (const Peer& peer : ranks.peers(ranks.device_of(rank) + step, all, mine)) {
           EXPECT_EQ(peer.rows.begin, next);
           next = peer.rows.end;
           EXPECT_GT(peer.rows.count(), 0);
-          const std::vector<Peer> back = ranks.peers(ranks.stage_of(rank), all, ranks.share(all, peer.rank));
+          const std::vector<Peer> back = ranks.peers(ranks.device_of(rank), all, ranks.share(all, peer.rank));
           EXPECT_NE(std::find(back.begin(), back.end(), Peer{rank, peer.rows}), back.end());
         }
-        const bool exists = ranks.stage_of(rank) + step >= 0 && ranks.stage_of(rank) + step < 3;
+        const bool exists = ranks.device_of(rank) + step >= 0 && ranks.device_of(rank) + step < 3;
         EXPECT_EQ(next, exists ? mine.end : mine.begin);
       }
     }
   }
+}
+
+TEST(StageRanks, LieWithSeveralStagesOnADevice) {
+  const StageRanks ranks({2, 1}, {0, 1, 1, 0});
+  EXPECT_EQ(ranks.devices(), 2);
+  EXPECT_EQ(ranks.stages(), 4);
+  EXPECT_EQ(ranks.stages_of(0), (std::vector<int>{0, 3}));
+  EXPECT_EQ(ranks.stage_names(0), "stages 0, 3");
+  EXPECT_TRUE(ranks.has(1, 3));
+  EXPECT_FALSE(ranks.has(1, 2));
+  EXPECT_FALSE(ranks.has(1, 4));
+  EXPECT_FALSE(ranks.has(1, -1));
+  EXPECT_EQ(ranks.peers(2, {0, 4}, {2, 4}), (std::vector<Peer>{{2, {2, 4}}})) << "device 1 is rank 2";
+  EXPECT_EQ(ranks.peers(3, {0, 4}, {0, 4}), (std::vector<Peer>{{0, {0, 2}}, {1, {2, 4}}}));
 }
 
 }  // namespace stage_ranks_test

@@ -85,32 +85,31 @@ struct AfterUpdate : tw::train::Hook {
   int64_t steps = 0;
 };
 
-// The first evaluation, which is the best so far, finds no folder of checkpoints.
-TEST(NoFolder, OfCheckpointsIsMadeAgain) {
-  const auto options = fresh("no_checkpoints");
+tw::train::Summary train_with(AfterUpdate& hook, const tw::train::Options& options) {
   const auto model = make_regressor(0);
   torch::optim::Adam adam(model.tensors(), 0.01);
   const auto data = squares(31);
   Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
+  trainer.add(hook);
+  return trainer.run();
+}
+
+// The first evaluation, which is the best so far, finds no folder of checkpoints.
+TEST(NoFolder, OfCheckpointsIsMadeAgain) {
+  const auto options = fresh("no_checkpoints");
   AfterUpdate remove(5, [&] { std::filesystem::remove_all(options.folder() / "checkpoints"); });
-  trainer.add(remove);
-  EXPECT_TRUE(trainer.run().finished);
+  EXPECT_TRUE(train_with(remove, options).finished);
   EXPECT_TRUE(std::filesystem::exists(options.folder() / "checkpoints" / "step_00000018"));
   EXPECT_TRUE(std::filesystem::exists(options.folder() / "best.safetensors"));
 }
 
 TEST(NoFolder, AtTheEndIsReportedAfterTheRun) {
   const auto options = fresh("no_folder");
-  const auto model = make_regressor(0);
-  torch::optim::Adam adam(model.tensors(), 0.01);
-  const auto data = squares(31);
-  Trainer trainer(world(), model, adam, tw::train::regression(), data, data, options, &data);
   AfterUpdate replace(18, [&] {
     std::filesystem::remove_all(options.folder());
     std::ofstream(options.folder()) << "not a folder";
   });
-  trainer.add(replace);
-  EXPECT_THROW(trainer.run(), tw::Error);
+  EXPECT_THROW(train_with(replace, options), tw::Error);
   EXPECT_EQ(replace.steps, 18);
   world().barrier();
   if (world().rank() == 0) std::filesystem::remove(options.folder());

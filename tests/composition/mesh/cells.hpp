@@ -69,4 +69,11 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   return {};
 }
 
+/// `settings` with one stage on each rank if the model has too few parts for several.
+inline Settings fitting(Settings settings, const TableModel& model, const MeshShape& shape) {
+  if (pipeline::stages_per_device(settings.schedule) * along(shape, "stage") > model.most_stages)
+    settings.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  return settings;
+}
+
 }  // namespace tw::testing::mesh

@@ -171,6 +171,7 @@ inline void run_cell(const TableModel& model, const MeshShape& shape, Settings s
     settings.adam = false;
     settings.momentum = 0;
   }
+  settings = fitting(settings, model, shape);
   SCOPED_TRACE(concat(model.name, " on ", shape.describe(), ", ", settings.describe()));
   const Promise promise = promise_of(model, shape);
   if (promise.kind == Promise::Kind::not_yet) {

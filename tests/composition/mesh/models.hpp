@@ -438,9 +438,9 @@ inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, 
   return blocks;
 }
 
-/// Blocks run as they are: their backward passes have no halves.
+/// Blocks run as they are: their backward passes have no halves, and their random numbers depend on the number of stages.
 inline ParallelOptions for_blocks(ParallelOptions options) {
-  if (options.schedule == pipeline::ScheduleKind::zero_bubble_h1) options.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  if (options.schedule != pipeline::ScheduleKind::gpipe) options.schedule = pipeline::ScheduleKind::one_forward_one_backward;
   return options;
 }
 

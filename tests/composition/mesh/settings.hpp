@@ -48,7 +48,7 @@ struct Settings {
     settings.clip = random.below(2) == 1;
     settings.steps = 1 + random.below(2);
     settings.micro_batches = 1 + random.below(3);
-    settings.schedule = static_cast<pipeline::ScheduleKind>(random.below(3));
+    settings.schedule = static_cast<pipeline::ScheduleKind>(random.below(5));
     settings.recompute = random.below(3) == 0;
     settings.uneven = random.below(2) == 1;
     settings.empty = settings.uneven && random.below(2) == 1;

@@ -25,7 +25,8 @@ struct ParallelOptions {
   ReplicaSync replicas = ReplicaSync::every_step;
   /// Dtype of passes, see <tw/autograd/compute_type.hpp>; parameters, gradients, their sums and the optimizer stay in float32.
   ComputeType compute = ComputeType::float32;
-  /// Order of the passes along `stage`.
+  /// Order of the passes along `stage`. `interleaved` and `zero_bubble_v` make two stages on each rank; blocks of layer_parallel refuse them. Blocks of
+  /// any kind refuse `zero_bubble_h1` and `zero_bubble_v`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages along `stage`
   std::filesystem::path profile_cache = {};                   ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none

@@ -18,7 +18,7 @@ namespace tw {
 /// layer_parallel can be divided: see the last function of this header. Collective.
 /// @param mesh the model makes its own communicators, but split layers keep those of the mesh, unless they are captured
 /// @param module shares its tensors with the model. Every rank gets rank 0's values; of a module with split layers, ranks along all axes but `tensor`
-/// get the values of the first of them. Along `stage`, the module's code does not run any more, and a rank keeps only the values of its own stage:
+/// get the values of the first of them. Along `stage`, the module's code does not run any more, and a rank keeps only the values of its own stages:
 /// using another tensor is an error. train() and eval() of the whole module apply to the model, too
 /// @param forward calls the module. @param example a batch of inputs, with the usual number of rows
 /// @throws ContractError on every rank for an axis that this kind of model cannot use, and for a module that was cut into stages before; Error with
@@ -46,7 +46,7 @@ ParallelModel parallelize_made(const Mesh& mesh, const std::function<MadeModule(
 }  // namespace detail
 
 /// Makes and divides a module that is too large for one rank. Its large tensors get no memory while `make` runs. Each rank then allocates and fills
-/// only the parameters of its stage and, along `shard`, only its part of each. Initial values depend only on ParallelOptions::seed, tensor and
+/// only the parameters of its stages and, along `shard`, only its part of each. Initial values depend only on ParallelOptions::seed, tensor and
 /// element, see InitialValues. The measurements for the plan of stages use other values.
 /// @param make returns the module, as a holder or a shared pointer; every rank calls it
 /// @throws ContractError as InitialValues::fill() does
@@ -63,7 +63,7 @@ ParallelModel parallelize(const Mesh& mesh, Make make, const std::vector<at::Ten
 }
 
 /// parallelize() for a list of blocks. Along `stage`, it is cut between blocks. Parameters are named like those of a torch::nn::Sequential, such as
-/// "3.weight". Blocks may contain split layers. Every rank calls all factories, and keeps the blocks of its stage.
+/// "3.weight". Blocks may contain split layers. Every rank calls all factories, and keeps the blocks of its stages.
 ParallelModel parallelize(const Mesh& mesh, const std::vector<pipeline::BlockFactory>& blocks, const std::vector<at::Tensor>& example,
                           const ParallelOptions& options = {});
 

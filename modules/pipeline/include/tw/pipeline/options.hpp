@@ -9,8 +9,9 @@
 namespace tw::pipeline {
 
 struct PipelineOptions {
-  Schedule schedule;  ///< stage i runs on device i, which stands for all replicas of stage i
-  /// Number of ranks of each stage; empty: one each. The first ranks belong to stage 0, the next to stage 1, and so on.
+  Schedule schedule;  ///< each of its devices stands for one or several ranks
+  /// Number of ranks of each device of the schedule, and so of each stage; empty: one each. The first ranks belong to device 0, the next to device 1,
+  /// and so on.
   std::vector<int> replicas = {};
   std::vector<Recompute> recompute = {};  ///< recomputation of each stage; empty: none. In a pipeline of blocks, each block is a segment
   uint64_t seed = 0;                      ///< seed of the random numbers drawn in run() and forward()

@@ -24,8 +24,9 @@ using Loss = LossFunction;
 /// A Loss for models with several outputs or targets.
 using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& targets)>;
 
-/// A model divided into stages, each on one or several ranks, that work on different micro-batches at the same time. Each rank has its stage's
-/// parameters, under their names in the whole model. Parameters of a list of blocks are named as in a torch::nn::Sequential, such as "3.weight".
+/// A model divided into stages, each on one or several ranks, that work on different micro-batches at the same time. Each rank has its stages'
+/// parameters, under their names in the whole model; it has several stages if the schedule has several on a device. Parameters of a list of blocks
+/// are named as in a torch::nn::Sequential, such as "3.weight".
 ///
 /// ```
 /// Pipeline model(comm, blocks, {.schedule = one_forward_one_backward(comm.size(), 8)});
@@ -49,8 +50,8 @@ using LossOfMany = std::function<at::Tensor(const std::vector<at::Tensor>& outpu
 /// Parameters may lie on each rank's current accelerator; batches must then lie there, too, on the ranks that use them. A rank without parameters and
 /// buffers copies its batches to its current accelerator.
 ///
-/// As a TrainableModel, a Pipeline is divided along the mesh axis `stage`: the first stage uses inputs, the last one targets, and the stages between
-/// them neither.
+/// As a TrainableModel, a Pipeline is divided along the mesh axis `stage`: ranks with the first stage use inputs, ranks with the last one targets,
+/// and the others neither.
 class Pipeline : public torch::nn::Module, public TrainableModel {
  public:
   /// Divides `blocks` into stages of equal numbers of blocks; with a remainder, the first stages get one block more. Collective. Every rank calls
@@ -60,9 +61,10 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// @throws ContractError on every rank for options that are invalid or differ between ranks, for a wrong number of ranks, and for more stages than
   /// blocks
   Pipeline(const Communicator& comm, const std::vector<BlockFactory>& blocks, const PipelineOptions& options);
-  /// A pipeline of existing stages. Replicas get the values of the first replica, and tied parameters those of the first stage that has them.
-  /// Collective. @param mine this rank's stage; the same on all replicas of the stage, except for values
-  /// @throws ContractError on every rank as the constructor above does, and for a parameter name that is on two stages without being tied
+  /// A pipeline of existing stages. Replicas get the values of the first replica, and tied parameters those of the first rank that has them.
+  /// Collective. @param mine this rank's stages; the same on all replicas, except for values
+  /// @throws ContractError on every rank as the constructor above does, for a wrong number of stages, and for a
+  /// parameter name that is on two devices without being tied
   Pipeline(const Communicator& comm, StageModel mine, const PipelineOptions& options);
   /// A pipeline of a planned module; the plan must have one device per rank. The pipeline shares the module's tensors: each rank trains its part of
   /// `module`, and can free the other parts. Collective. @param plan the same on all ranks, as plan_together() returns it
@@ -87,7 +89,7 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
   /// forward() for a model with several inputs or outputs.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
   /// Like forward(), but only the first rank of the last stage gets the output, for comparison with targets. Other ranks get an undefined tensor, and
-  /// hold only their own stage's outputs meanwhile.
+  /// hold only their own stages' outputs meanwhile.
   at::Tensor evaluate(const at::Tensor& inputs) override;
   /// evaluate() for a model with several inputs or outputs; other ranks get an empty list.
   std::vector<at::Tensor> evaluate(const std::vector<at::Tensor>& inputs);
@@ -105,14 +107,15 @@ class Pipeline : public torch::nn::Module, public TrainableModel {
 
   const PipelineOptions& options() const noexcept;
   const Schedule& schedule() const noexcept { return options().schedule; }
-  int stage() const noexcept;
+  /// This rank's stages, ascending: usually one.
+  const std::vector<int>& stages() const noexcept;
 
   /// Parameters, buffers and the number of run() calls, for checkpoints that a pipeline with any number of stages, or one process, can load. A tied
   /// parameter has one name; its other names are aliases.
   std::vector<NamedShard> shards() const override;
   /// The trained parameters for OptimizerState, under the names of shards().
   std::vector<OptimizedTensor> optimized_tensors() const override;
-  /// Copies of all parameters and buffers of the model on rank 0, in the order of stages, under each of their names; empty on other ranks.
+  /// Copies of all parameters and buffers of the model on rank 0, in the order of ranks, under each of their names; empty on other ranks.
   /// Collective.
   std::vector<NamedTensor> whole_on_root() const;
 

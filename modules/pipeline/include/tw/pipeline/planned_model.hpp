@@ -53,13 +53,13 @@ class ModelPlan {
   void use(Plan plan);
 
   /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before
-  /// stage().
+  /// stages().
   void replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement);
 
   /// Options for a Pipeline that runs the best plan.
   PipelineOptions options(uint64_t seed = 0) const;
-  /// Returns stage `index` of the best plan. The stage shares its tensors with `module`.
-  StageModel stage(const torch::nn::Module& module, int index) const;
+  /// Returns the stages on a device of the best plan's schedule. They share their tensors with `module`.
+  StageModel stages(const torch::nn::Module& module, int device) const;
 
  private:
   graph::Graph training_;

@@ -31,32 +31,37 @@ BlockFactory block(Factory factory) {
   };
 }
 
-/// One stage of a model, on one rank.
-struct StageModel {
+/// What one stage computes.
+struct Stage {
   using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs, const graph::PassRows& rows)>;
 
-  /// This stage's parameters and buffers, under the names that they have in the whole model.
-  std::shared_ptr<torch::nn::Module> module;
   /// Takes the previous stage's outputs (first stage: the model's inputs), and returns at least one tensor for the next stage (last stage: the
   /// model's outputs, from which run() computes the loss). Values for a later stage must be passed on by the stages between. Floating-point and
   /// complex tensors have cotangents, others have none. `rows` describes the inputs' rows in the batch; each run() and forward() has its own key.
   Forward forward;
-  /// Parameters that this stage shares with other stages: maps the name on this stage to a name common to all of them. Two names on this stage may
-  /// map to one common name only if they are one tensor. List shared buffers, too, if their names differ between stages; buffers with equal names are
-  /// always shared. Passes of only one stage may change a shared buffer or tied parameter; that stage sends it to the others.
+  /// `forward` as a sequence of functions with the same `rows`; selective recomputation recomputes one function at a time. Empty: `forward` is a
+  /// single segment.
+  std::vector<Forward> segments = {};
+};
+
+/// The stages of a rank: usually one, several where the schedule has several on a device.
+struct StageModel {
+  /// The stages' parameters and buffers, under the names that they have in the whole model.
+  std::shared_ptr<torch::nn::Module> module;
+  std::vector<Stage> stages;  ///< in the order in which data flows
+  /// Parameters that these stages share with stages of other ranks (not replicas): maps the name here to a name common to all of them. Two names here
+  /// may map to one common name only if they are one tensor. List shared buffers, too, if their names differ between ranks; buffers with equal names
+  /// are always shared. Passes on only one rank, or its replicas, may change a shared buffer or tied parameter; that rank sends it to the others.
   std::map<std::string, std::string> tied = {};
   /// Names of trained parameters whose gradients are sparse, as `module` does not show if it has no embedding. Those of its embeddings need not be
   /// listed.
   std::vector<std::string> sparse = {};
-  /// `forward` as a sequence of functions with the same `rows`; selective recomputation recomputes one function at a time. Empty: `forward` is a
-  /// single segment.
-  std::vector<Forward> segments = {};
-  /// Whether `forward` communicates with other ranks that train parameters of this stage. The outputs of `forward` then need cotangents even if this
-  /// rank trains no parameter.
+  /// Whether the stages communicate with other ranks that train parameters of the same stages. Their outputs then need cotangents even if this rank
+  /// trains no parameter.
   bool trains_elsewhere = false;
-  /// Whether backward passes through `forward` and `segments` can run in two halves, because WeightGradients::here() records their matrix products.
+  /// Whether the stages' backward passes can run in two halves, because WeightGradients::here() records their matrix products.
   bool has_halves = false;
-  /// Whether `forward` reads only the mode (training or evaluation) of `module` itself, not the modes of its submodules.
+  /// Whether the stages read only the mode (training or evaluation) of `module` itself, not the modes of its submodules.
   bool has_one_mode = false;
 };
 

@@ -14,7 +14,7 @@
 
 namespace tw::pipeline {
 
-/// Memory of one device, in bytes.
+/// Memory of a stage on one replica, in bytes. If a device has several stages, their memory adds up.
 struct StageMemory {
   double weights = 0;
   double gradients = 0;
@@ -33,14 +33,15 @@ struct StageFigures {
   double weights_s = 0;     ///< part of backward_s that the weights' half takes
   double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
   double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
-  double exposed_s = 0;     ///< part of the all-reduce that extends the batch's time
+  double exposed_s = 0;     ///< part of the device's all-reduces that extends the batch's time; 0 for all but its first stage
   int in_flight = 0;        ///< maximum number of micro-batches whose activations the replica holds at a time
   StageMemory memory = {};
 };
 
 struct StagePlan {
   std::vector<int> operators = {};  ///< indices in the profile, ascending
-  int replicas = 1;                 ///< number of replicas; each processes its share of the rows of every micro-batch
+  /// Number of replicas; each processes its share of the rows of every micro-batch. Stages on the same device have equal numbers.
+  int replicas = 1;
   Recompute recompute = Recompute::none;
   std::vector<int> segments = {};  ///< selective recomputation: operators that begin a segment; the first operator always does
   StageFigures figures = {};       ///< predicted
@@ -54,25 +55,30 @@ struct Plan {
   int64_t batch = 0;
   int micro_batches = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  std::vector<StagePlan> stages = {};
-  double step_s = 0;  ///< predicted seconds of a batch: forward and backward passes, and the exposed part of all-reduces
-  double bubble = 0;  ///< predicted share of the schedule's duration in which a device is idle, mean over all devices
+  std::vector<StagePlan> stages = {};  ///< a multiple of stages_per_device(schedule)
+  double step_s = 0;                   ///< predicted seconds of a batch: forward and backward passes, and the exposed part of all-reduces
+  double bubble = 0;                   ///< predicted share of the schedule's duration in which a device is idle, mean over all devices
 
-  int devices() const;  ///< number of devices used
+  int devices() const;  ///< number of devices used: the sum of the replicas of all devices of the schedule
   /// Rows of the largest micro-batch.
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
 
-/// The schedule of a plan: stage i runs on device i, which stands for all replicas of the stage.
+/// The schedule of a plan. Each of its devices stands for all replicas of the stages on it.
 Schedule schedule_of(const Plan& plan);
+/// The device of each stage in that schedule.
+std::vector<int> device_of_stages(const Plan& plan);
+/// Bytes that a replica needs, by device of the schedule: the sum of its stages' memory. That is an upper bound if a device has several, since their
+/// maxima need not come at the same time, and stages in a row exchange no messages. @param plan with figures, see predicted()
+std::vector<double> device_memory(const Plan& plan);
 
 /// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks the profile and the plan's
 /// numbers, that the hashes agree, and that there are enough devices and rows for the replicas. An operator with batch data, see Profile, must be in
 /// one stage, and its inputs in the same or an earlier stage. An operator without batch data must be in every stage that uses it.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 
-/// Returns `plan` with its figures. Simulates the schedule and then the all-reduce of each stage, which begins at the start or at the end of the
-/// stage's last backward pass, see Cluster::overlapped_all_reduce.
+/// Returns `plan` with its figures. Simulates the schedule and then the all-reduces of each device, which begin at the start or at the end of the
+/// device's last action, see Cluster::overlapped_all_reduce.
 /// A micro-batch of R rows on n replicas costs the same as ceil(R / n) rows on one. @throws ContractError with the first problem if problems_of()
 /// finds any
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters = {});

@@ -5,9 +5,10 @@
 // bytes cross, in linear time. Stage: for each schedule and number of micro-batches m, the search over blocks, replicas and recomputation solves
 //
 //   minimise (sum over stages of tau) + (maximum over stages of load)
-//     tau = forward + backward + transfers, load = (m - 1) * interval + exposed part of the all-reduce
+//     tau = forward + backward + transfers, load = (m - 1) * (stages on a device) * interval + exposed part of the all-reduce
 //     interval = tau; for gpipe, whose transfers overlap with computation, max(forward, transfer) + max(backward, transfer)
-//   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there.
+//   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there. If a device has several stages,
+//   each gets an equal share of its memory, and all devices have as many replicas.
 //
 // If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is the least sum of tau over s stages for the
 // blocks from b on, on at most d devices:
@@ -26,8 +27,9 @@ struct PlanOptions {
   int64_t batch = 1;                          ///< rows per step, over all devices
   std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to min(batch, 4096), and divisors of the batch up to 64
   std::optional<ScheduleKind> schedule = {};  ///< unset: tries gpipe and 1f1b
-  std::optional<int> max_stages = {};         ///< unset: the number of devices
-  std::optional<int> stages = {};             ///< exactly this many stages, of one device each; unset: any number, with replicas
+  /// Largest number of stages, or of devices in a row for a schedule with several stages on each; unset: the number of devices.
+  std::optional<int> max_stages = {};
+  std::optional<int> stages = {};  ///< exactly this many stages, or devices in a row, of one replica each; unset: any number, with replicas
   ParameterMemory parameters = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed in stages
   /// Groups of operator names. A group must be in one stage, together with all operators between its first and last one in the profile's order.
@@ -58,13 +60,13 @@ struct PlanResult {
   PlanOptions options = {};
   Profile profile = {};
   Relaxations relaxed = {};
-  int settings = 0;   ///< number of searched combinations of schedule and micro-batches
+  int settings = 0;   ///< number of searched combinations of schedule, micro-batches and, with several stages on a device, devices in a row
   int simulated = 0;  ///< number of simulated plans
 
   const Plan& best() const& { return plans.front(); }
   Plan best() && { return std::move(plans.front()); }
-  /// Whether the best plan has one stage: the model fits one device, and data parallelism is best.
-  bool is_data_parallel() const { return plans.front().stages.size() == 1; }
+  /// Whether the best plan has one device in a row: the model fits one device, and data parallelism is best.
+  bool is_data_parallel() const { return plans.front().stages.size() == static_cast<size_t>(stages_per_device(plans.front().schedule)); }
 };
 
 /// Returns the best plans. @throws ContractError for invalid arguments

@@ -36,6 +36,8 @@ struct Schedule {
 
   /// Whether any backward pass is split into two halves.
   bool has_halves() const noexcept;
+  /// The device of each stage; -1 for a stage without actions. All actions must be of stages that exist.
+  std::vector<int> device_of_stages() const;
   bool operator==(const Schedule&) const = default;
 };
 
@@ -55,10 +57,27 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 /// Ref: Qi et al. 2023 (ZB-H1), arXiv 2401.10241.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
-enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1 };
-/// The schedule of that kind.
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
-/// "gpipe", "1f1b", "zb-h1".
+/// 1F1B with several stages on each device: stage i runs on device i % devices, so a micro-batch passes all devices `stages_per_device` times. Device
+/// d holds at most 2 * (devices - 1 - d) + (stages_per_device - 1) * devices + 1 activations of one stage and micro-batch at a time. With equal
+/// stages, instant transfers, and a multiple of `devices` micro-batches, each device is idle for (devices - 1) * (F + B), where F and B are the times
+/// of one stage: `stages_per_device` times less than with one large stage on each device. For other numbers of micro-batches, list_schedule() finds
+/// an order. Ref: Narayanan et al. 2021, arXiv 2104.04473, section 2.2.
+Schedule interleaved(int devices, int stages_per_device, int micro_batches);
+/// Two stages on each device, i and 2 * devices - 1 - i, and backward passes in halves. The first and the last stage are on device 0. A device holds
+/// data of at most 2 * devices stages and micro-batches at a time, as much as the first device of one_forward_one_backward() with stages of twice the
+/// size. If all passes (forward, inputs' half, weights' half) take F, transfers are instant, and there are at least 2 * devices - 1 micro-batches,
+/// each device is idle for (devices - 1) * F, and up to 16 devices at most for 1.25 times that: the last device waits so long for its first input.
+/// From list_schedule(). Ref: Qi et al. 2024 (ZB-V), arXiv 2405.15362.
+Schedule zero_bubble_v(int devices, int micro_batches);
+
+enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1, interleaved, zero_bubble_v };
+/// The number of stages on each device: 1 or, for `interleaved` and `zero_bubble_v`, 2.
+int stages_per_device(ScheduleKind kind) noexcept;
+/// The device of each stage in the schedules of that kind.
+std::vector<int> device_of_stages(ScheduleKind kind, int devices);
+/// The schedule of that kind, with stages_per_device() stages on each device.
+Schedule make_schedule(ScheduleKind kind, int devices, int micro_batches);
+/// "gpipe", "1f1b", "zb-h1", "interleaved", "zb-v".
 const char* name_of(ScheduleKind kind) noexcept;
 const std::vector<std::pair<std::string, ScheduleKind>>& schedule_names();
 

@@ -14,5 +14,11 @@ std::vector<std::string> problems_of(const Schedule& schedule, int channel_capac
 /// For each stage, the maximum number of micro-batches of which it holds data at a time. A stage holds data of a micro-batch from the forward pass to
 /// the end of the backward pass or, in two halves, of the weights' half. @param schedule without problems, see problems_of()
 std::vector<int> max_in_flight(const Schedule& schedule);
+/// For each stage, the maximum number of micro-batches whose activations it holds: from the forward pass to the end of the backward pass or, in two
+/// halves, of the inputs' half. @param schedule without problems, see problems_of()
+std::vector<int> max_activations(const Schedule& schedule);
+/// For each stage, the maximum number of micro-batches that wait for the weights' half of their backward pass, or have one of its halves running; 0
+/// for whole backward passes. @param schedule without problems, see problems_of()
+std::vector<int> max_waiting(const Schedule& schedule);
 
 }  // namespace tw::pipeline

@@ -12,8 +12,12 @@ struct PassTimes {
   double forward = 1;
   double backward = 2;
   double weights = 0;   ///< the part of `backward` that the weights' half takes
-  double transfer = 0;  ///< transfer of activations to the next stage, or of cotangents back; one at a time per direction, while devices compute
+  double transfer = 0;  ///< transfer of activations to the next stage, or of cotangents back; one at a time per direction, while devices compute.
+                        ///< Ignored if the next stage is on the same device
 };
+
+/// The time of an action of a stage with these times.
+double duration_of(const Action& action, const PassTimes& times) noexcept;
 
 struct Simulation {
   /// One action of a device.

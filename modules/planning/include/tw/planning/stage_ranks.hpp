@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stage of each rank, and the rows of a batch that each rank processes. Pure.
+// The stages of each rank, and the rows of a batch that each rank processes. Pure.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tw::pipeline {
@@ -31,17 +32,27 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
-/// Assigns consecutive ranks to stages: first the ranks of stage 0, then those of stage 1, and so on.
+/// The ranks and the stages of each device of a schedule. A device stands for one or several ranks, its replicas, which divide the rows of each
+/// micro-batch. Consecutive ranks belong to a device: first those of device 0, then those of device 1, and so on.
 class StageRanks {
  public:
-  /// @param replicas number of replicas of each stage, at least 1
-  explicit StageRanks(std::vector<int> replicas);
+  /// @param replicas number of replicas of each device, at least 1. @param device_of_stages the device of each stage; empty: stage i is on device i
+  explicit StageRanks(std::vector<int> replicas, std::vector<int> device_of_stages = {});
 
-  int stages() const noexcept { return static_cast<int>(replicas_.size()); }
-  int replicas(int stage) const { return replicas_.at(static_cast<size_t>(stage)); }
-  int first_rank(int stage) const { return first_.at(static_cast<size_t>(stage)); }
-  int stage_of(int rank) const;
-  int replica_of(int rank) const { return rank - first_rank(stage_of(rank)); }
+  int stages() const noexcept { return static_cast<int>(device_of_stages_.size()); }
+  int devices() const noexcept { return static_cast<int>(replicas_.size()); }
+  int device_of_stage(int stage) const { return device_of_stages_.at(static_cast<size_t>(stage)); }
+  /// The stages of a device, ascending.
+  const std::vector<int>& stages_of(int device) const { return stages_of_.at(static_cast<size_t>(device)); }
+  /// "stage 2" or "stages 1, 2": the stages of a device, for messages.
+  std::string stage_names(int device) const;
+
+  int replicas(int device) const { return replicas_.at(static_cast<size_t>(device)); }
+  int first_rank(int device) const { return first_.at(static_cast<size_t>(device)); }
+  int device_of(int rank) const;
+  int replica_of(int rank) const { return rank - first_rank(device_of(rank)); }
+  /// Whether `stage` exists and is on the rank's device.
+  bool has(int rank, int stage) const { return stage >= 0 && stage < stages() && device_of_stage(stage) == device_of(rank); }
 
   /// The rows of a micro-batch that `rank` processes: its replica's part.
   Rows share(Rows micro_batch, int rank) const;
@@ -50,7 +61,9 @@ class StageRanks {
 
  private:
   std::vector<int> replicas_;
-  std::vector<int> first_;
+  std::vector<int> device_of_stages_;
+  std::vector<int> first_;                   // by device
+  std::vector<std::vector<int>> stages_of_;  // by device
 };
 
 }  // namespace tw::pipeline
