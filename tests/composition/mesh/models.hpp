@@ -312,7 +312,9 @@ inline Batch vectors(int64_t rows) { return {{torch::randn({rows, 6}, torch::kDo
 inline Batch classes(at::IntArrayRef shape, int64_t rows) {
   std::vector<int64_t> sizes{rows};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
-  return {{torch::randn(sizes, torch::kDouble)}, {torch::randint(3, {rows}, torch::kLong)}};
+  const at::Tensor targets = torch::randint(3, {rows}, torch::kLong);
+  if (rows > 0) targets[rows - 1].clamp_min_(1);  // a batch without any target that counts is an error
+  return {{torch::randn(sizes, torch::kDouble)}, {targets}};
 }
 /// Class 0 does not count, so that a part may have no target at all.
 inline Loss weighted_classes(at::ScalarType dtype) {
