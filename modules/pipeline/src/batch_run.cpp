@@ -45,7 +45,7 @@ BatchRun::BatchRun(const Place& place, const StageModel& model, const PipelineOp
       call_(call),
       on_phase_(on_phase),
       passes_(place.stages().size() * static_cast<size_t>(options.schedule.micro_batches)),
-      changes_(place.stages().size() > 1 ? model.module : nullptr) {
+      changes_(shares_state() ? model.module : nullptr) {
   for (const Action& action : actions()) {
     if (action.kind == Action::Kind::backward_weight) in_flight(action.stage, action.micro_batch).has_halves = true;
   }
@@ -123,9 +123,9 @@ void BatchRun::forward(int stage, int m, bool backward_follows) {
   const std::vector<uint8_t> wants = now.received.wants();
   const Recompute recompute = recompute_of(stage);
   now.pass = StagePass(*model_.module, segments_of(stage, mine_of(m)), recompute == Recompute::none || backward_follows,
-                       {.trains = model_.trains_elsewhere, .in_halves = now.has_halves, .is_alone = place_.stages().size() == 1});
+                       {.trains = model_.trains_elsewhere, .in_halves = now.has_halves, .is_alone = !shares_state()});
   seed_with(generator_, {seed_, call_, m, stage, place_.replica});
-  changes_.begin();
+  changes_.begin(stage);
   std::vector<at::Tensor> outputs = now.pass.forward(std::move(now.received.values), wants);
   changes_.end(stage);
   give_outputs(stage, m, std::move(outputs));

@@ -78,6 +78,7 @@ class BatchRun {
   Rows mine_of(int m) const { return place_.ranks.share(rows_of(m), place_.comm.rank()); }
   InFlight& in_flight(int stage, int m);
   Recompute recompute_of(int stage) const;
+  bool shares_state() const { return place_.stages().size() > 1 && !model_.has_separate_state; }
   std::vector<StagePass::Function> segments_of(int stage, Rows mine);
 
   const Place& place_;

@@ -103,7 +103,7 @@ Pipeline::Impl::Impl(Start start)
     TW_EXPECTS(model_.stages.size() == place_.stages().size(), "the schedule has ", ranks_.stage_names(place_.device), " on rank ", comm_.rank(),
                ", but `stages` has ", model_.stages.size(), " entries");
     TW_EXPECTS(!options_.schedule.has_halves() || model_.has_halves, ranks_.stage_names(place_.device),
-               ": blocks run as they are, so backward passes cannot run in halves: use the schedule 1f1b or interleaved, or pass the model as one "
+               ": blocks run as they are, so backward passes cannot run in halves: use the schedule 1f1b, or pass the model as one "
                "module, whose ",
                "operators are captured");
   });

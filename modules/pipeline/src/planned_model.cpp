@@ -281,6 +281,7 @@ StageModel ModelPlan::stages(const torch::nn::Module& module, int device) const 
     computes.forward = in_turn(computes.segments);
   }
   made.has_one_mode = true;
+  made.has_separate_state = true;  // units keep changed tensors together, see cuts.hpp
   made.has_halves = true;
   return made;
 }

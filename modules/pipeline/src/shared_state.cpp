@@ -36,9 +36,6 @@ std::map<std::string, Candidate> candidates(const StageModel& model) {
   return found;
 }
 
-/// Whether values are equal; NaN equals NaN.
-bool is_unchanged(const at::Tensor& before, const at::Tensor& now) { return before.allclose(now, 0, 0, /*equal_nan=*/true); }
-
 }  // namespace
 
 SharedState::SharedState(const Communicator& comm, const StageRanks& ranks, const StageModel& model) : comm_(comm), ranks_(ranks) {

@@ -32,14 +32,13 @@ std::vector<uint32_t> versions_of(const std::vector<at::Tensor>& parameters) {
   return versions;
 }
 
-/// Recomputation would change the parameter a second time.
-void expect_unchanged(const torch::nn::Module& module, const std::vector<uint32_t>& versions) {
+/// @param why what would be wrong otherwise; follows the parameter's name
+void expect_unchanged(const torch::nn::Module& module, const std::vector<uint32_t>& versions, const char* why) {
   if (versions_of(module.parameters()) == versions) return;
   const auto named = module.named_parameters();
   for (size_t i = 0; i < named.size(); ++i) {
     if (versions_of({named[i].value()}).front() == versions[i]) continue;
-    throw Error(concat("parameter '", named[i].key(),
-                       "' is changed by the forward pass, and recomputation would change it again: use Recompute::none for ", "this stage"));
+    throw Error(concat("parameter '", named[i].key(), "' ", why, ": use Recompute::none for this stage"));
   }
 }
 
@@ -115,7 +114,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
   const bool any = manner_.trains || std::any_of(trained.begin(), trained.end(), [](const at::Tensor& each) { return each.requires_grad(); }) ||
                    std::any_of(wants.begin(), wants.end(), [](uint8_t each) { return each != 0; });
   const size_t recomputed = segments_.size() - (keeps_graph_ ? 1 : 0);
-  const std::vector<uint32_t> versions = recomputed > 0 ? versions_of(trained) : std::vector<uint32_t>();
+  versions_ = recomputed > 0 ? versions_of(trained) : std::vector<uint32_t>();
   if (recomputed > 0) buffers_ = BufferStates(module_->buffers(), manner_.is_alone);
   wanted_ = wants;
   std::vector<at::Tensor> random;
@@ -135,7 +134,7 @@ std::vector<at::Tensor> StagePass::forward(std::vector<at::Tensor> inputs, const
       segment.random = random;
       buffers_.add();
       inputs = segment.run();
-      if (s + 1 == recomputed) expect_unchanged(*module_, versions);
+      if (s + 1 == recomputed) expect_unchanged(*module_, versions_, "is changed by the forward pass, and recomputation would change it again");
       for (const at::Tensor& output : inputs) wanted_.push_back(static_cast<uint8_t>(any && has_cotangents(output)));
     }
   }
@@ -148,6 +147,8 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
   for (; !segments_.empty(); segments_.pop_back()) {
     Segment& segment = segments_.back();
     if (!segment.has_graph) {
+      if (!buffers && !manner_.is_alone)
+        expect_unchanged(*module_, versions_, "has been changed by another stage of this rank, so recomputation would not repeat the forward pass");
       if (!buffers) buffers.emplace(module_->buffers());
       buffers_.restore(segments_.size() - 1);
       set_random_states(segment.random);
@@ -155,6 +156,7 @@ std::vector<at::Tensor> StagePass::backward(std::vector<at::Tensor> cotangents) 
     }
     cotangents = segment.backward(std::move(cotangents));
   }
+  buffers_ = BufferStates();
   return cotangents;
 }
 

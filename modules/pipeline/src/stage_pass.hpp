@@ -26,7 +26,7 @@ class StagePass {
   struct Manner {
     bool trains = false;     // outputs need cotangents even if the module trains nothing; see StageModel::trains_elsewhere
     bool in_halves = false;  // backward() leaves gradients of parameters to backward_weights()
-    bool is_alone = true;    // only these segments change the module's buffers
+    bool is_alone = true;    // only these segments change what they use of the module
   };
 
   StagePass() = default;
@@ -62,7 +62,8 @@ class StagePass {
 
   torch::nn::Module* module_ = nullptr;
   std::vector<Segment> segments_;
-  BufferStates buffers_;  // buffers before each segment that is recomputed
+  BufferStates buffers_;            // buffers before each segment that is recomputed
+  std::vector<uint32_t> versions_;  // of the parameters before the pass, if any segment is recomputed
   bool keeps_graph_ = true;
   Manner manner_;
   WeightGradients later_;

@@ -80,11 +80,12 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
   }
   std::vector<Tie> all;
   for (auto& [name, tie] : ties) {
-    if (tie.devices.size() == 1 && ranks.stages_of(tie.devices.front()).size() > 1) continue;  // tied between stages of one device
-    TW_EXPECTS(tie.devices.size() > 1, "parameter '", name, "' is tied on ", ranks.stage_names(tie.devices.front()),
-               " only: a tie needs two devices of the schedule");
     TW_EXPECTS(!homes.contains(name), ranks.stage_names(homes[name]), ": there is a parameter '", name,
                "', which other stages tie, but these do not: list it in StageModel::tied");
+    const int first = tie.devices.front();
+    if (tie.devices.size() == 1 && ranks.stages_of(first).size() > 1) continue;  // a tie between stages of one device is one tensor
+    TW_EXPECTS(tie.devices.size() > 1, "parameter '", name, "' is tied on ", ranks.stage_names(first),
+               " only: a tie needs two devices of the schedule");
     all.push_back(std::move(tie));
   }
   return all;

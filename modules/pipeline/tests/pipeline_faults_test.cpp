@@ -249,6 +249,48 @@ TEST(PipelineFaults, NamesOfSeveralStagesAreTiedOrRefused) {
   EXPECT_NO_THROW(Pipeline(world(), stage("same", {{"same", "same"}}), options));
 }
 
+TW_TEST_ON(PipelineFaults, AForgottenTieOfSeveralStagesOfARankIsNamed, {.least = 2}) {
+  const PipelineOptions options{.schedule = interleaved(world().size(), 2, 2)};
+  const std::string name = world().rank() < 2 ? "same" : concat("own", world().rank());
+  const auto module = std::make_shared<NamedImpl>(name);
+  const Stage stage{[module](const Tensors& x, const graph::PassRows& /*rows*/) { return Tensors{x[0] * module->weight}; }};
+  StageModel mine{module, {stage, stage}};
+  if (world().rank() == 0) mine.tied["same"] = "same";
+  const std::string message = message_of([&] { Pipeline(world(), mine, options); });
+  EXPECT_TRUE(has(message, "which other stages tie, but these do not")) << message;
+}
+
+/// Two blocks with one weight, of which the first changes it in place in each pass.
+struct SharedWeight : torch::nn::Module {
+  SharedWeight(const torch::Tensor& shared, bool is_changing) : weight(register_parameter("weight", shared)), changes(is_changing) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (!changes) return x * weight;
+    const torch::NoGradGuard no_gradients;
+    weight.mul_(1.5);
+    return x;
+  }
+  torch::Tensor weight;
+  bool changes;
+};
+
+TW_TEST_ON(PipelineFaults, RecomputationRefusesAWeightThatAnotherStageOfTheRankHasChanged, {.least = 2}) {
+  const int size = world().size();
+  const torch::Tensor weight = torch::ones({3});
+  std::vector<BlockFactory> blocks(static_cast<size_t>(2 * size), block([] { return torch::nn::Identity(); }));
+  for (const bool changes : {true, false}) {
+    blocks[changes ? 0 : static_cast<size_t>(size)] = [weight, changes] {
+      const auto module = std::make_shared<SharedWeight>(weight, changes);
+      return Block{module, [module](const torch::Tensor& x) { return module->forward(x); }};
+    };
+  }
+  PipelineOptions options{.schedule = interleaved(size, 2, 2 * size), .recompute = std::vector(static_cast<size_t>(2 * size), Recompute::none)};
+  options.recompute[static_cast<size_t>(size)] = Recompute::full;
+  Pipeline model(world(), blocks, options);
+  const torch::Tensor x = torch::ones({4 * size, 3});
+  const std::string message = message_of([&] { model.run(x, x, squares); });
+  EXPECT_TRUE(has(message, "'0.weight' has been changed by another stage of this rank")) << message;
+}
+
 /// A stage may have only one tensor under a tied name, whatever other names it has there.
 TEST(PipelineFaults, TwoTensorsOfAStageAreNotTiedByOneName) {
   const PipelineOptions options{.schedule = gpipe(world().size(), 2)};

@@ -114,6 +114,46 @@ TEST(Pipeline, RunsAScheduleOfOnesOwn) {
   expect_equals_one_process(own, 10, "own, from the last rank to the first");
 }
 
+/// Counts passes in a buffer, or multiplies by a weight and that buffer.
+struct Counter : torch::nn::Module {
+  Counter(const torch::Tensor& shared, bool is_counting) : count(register_buffer("count", shared)), counts(is_counting) {
+    if (!is_counting) weight = register_parameter("weight", torch::ones({3}, torch::kDouble));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (!counts) return x * weight * count.clone();
+    count.add_(1);
+    return x + 0;
+  }
+  torch::Tensor count;
+  torch::Tensor weight;
+  bool counts;
+};
+
+/// Recomputation of one stage sees buffers as they were, though another stage of the rank has changed them since.
+TEST(Pipeline, RecomputesWithTheBuffersOfThePassOnARankWithSeveralStages) {
+  const int size = world().size();
+  std::vector<torch::Tensor> gradients;
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    const torch::Tensor count = torch::ones({}, torch::kDouble);
+    std::vector<BlockFactory> blocks(static_cast<size_t>(2 * size), block([] { return torch::nn::Identity(); }));
+    for (const bool counts : {true, false}) {
+      blocks[counts ? 0 : static_cast<size_t>(size)] = [count, counts] {
+        const auto module = std::make_shared<Counter>(count, counts);
+        return Block{module, [module](const torch::Tensor& x) { return module->forward(x); }};
+      };
+    }
+    const int parts = 2 * size;
+    Pipeline model(world(), blocks, {.schedule = interleaved(size, 2, parts), .recompute = std::vector(static_cast<size_t>(2 * size), recompute)});
+    const torch::Tensor x = torch::ones({2 * parts, 3}, torch::kDouble);
+    model.run(x, x, squares);
+    for (const torch::Tensor& each : model.parameters()) gradients.push_back(each.grad());
+  }
+  EXPECT_EQ(gradients.size(), world().rank() == 0 ? 2U : 0U);
+  if (gradients.size() == 2) {
+    EXPECT_TRUE(gradients[0].equal(gradients[1])) << gradients[0] << gradients[1];
+  }
+}
+
 TEST(Pipeline, KeepsItsOwnBlocksAndNoOthers) {
   const auto blocks = mlp(4);
   const Pipeline model(world(), blocks, {.schedule = gpipe(world().size(), 2)});

@@ -85,8 +85,8 @@ std::string why_infeasible(const BlockCostTable& costs, const std::vector<Search
     return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", least, " are needed");
   }
   if (stages_per_device(settings.front().schedule) > 1) {
-    return concat(title, "no division into ", stages_per_device(settings.front().schedule), " stages a device fits, for the schedule ",
-                  name_of(settings.front().schedule));
+    return concat(title, "no division was found in which each of the ", stages_per_device(settings.front().schedule), " stages that the schedule ",
+                  name_of(settings.front().schedule), " has on a device fits into its share of the memory");
   }
   const std::string block = too_large_block(costs, settings, cluster, options);
   if (!block.empty()) return title + block;

@@ -2,6 +2,7 @@
 #include <tw/planning/planner.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <set>
 #include <tw/base/contract.hpp>
@@ -32,10 +33,14 @@ std::vector<SearchSetting> several_stages(const SearchSetting& setting, int bloc
   const int first = options.stages.value_or(1);
   const int last = std::min(cluster.devices, options.stages.value_or(options.max_stages.value_or(cluster.devices)));
   for (int row = first; row <= last; ++row) {
+    if (row > first && row < last && cluster.devices % row != 0 && !std::has_single_bit(static_cast<unsigned>(row))) continue;
+    if (!options.micro_batches && setting.micro_batches > std::max(64, 16 * row)) continue;  // the bubble is short, and the lists are long
     SearchSetting made = setting;
     made.min_stages = made.max_stages = row * stages_per_device(setting.schedule);
-    if (made.max_stages > blocks && row > first) break;  // the first one stays, for the message
-    made.max_replicas = options.stages ? 1 : static_cast<int>(std::min<int64_t>(cluster.devices / row, setting.rows));
+    if (made.max_stages > blocks && row > first) break;
+    const int64_t most = std::min<int64_t>(cluster.devices / row, setting.rows);
+    const int64_t useful = options.parameters.sharded_optimizer ? most : divide_up(setting.rows, divide_up(setting.rows, most));
+    made.max_replicas = options.stages ? 1 : static_cast<int>(useful);  // more would have as many rows each
     made.min_replicas = made.max_replicas;
     made.devices = made.max_stages * made.max_replicas;
     const Schedule schedule = make_schedule(setting.schedule, row, setting.micro_batches);

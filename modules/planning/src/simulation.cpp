@@ -38,7 +38,8 @@ class Arrivals {
       arrival = end;
       return;
     }
-    double& link_free = links_[{is_forward, border}];
+    double& link_free =
+        links_[is_forward ? std::pair(device_of_[before], device_of_[before + 1]) : std::pair(device_of_[before + 1], device_of_[before])];
     link_free = std::max(link_free, end) + times_[before].transfer;
     arrival = link_free;
   }
@@ -47,7 +48,7 @@ class Arrivals {
   const std::vector<PassTimes>& times_;
   std::vector<int> device_of_;                             // by stage
   std::map<std::tuple<bool, int, int>, double> arrivals_;  // by direction, sender and micro-batch
-  std::map<std::pair<bool, int>, double> links_;           // by direction and border: when the link is free
+  std::map<std::pair<int, int>, double> links_;            // by sending and receiving device: when the link is free
 };
 
 }  // namespace

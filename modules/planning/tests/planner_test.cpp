@@ -269,6 +269,18 @@ TEST(Planner, IsCloseToTheLowerBoundOnEqualChains) {
   }
 }
 
+TEST(Planner, IsCloseToTheLowerBoundWithSeveralStagesOnADevice) {
+  Profile chain = equal_chain(96, 1000);
+  for (ProfiledOperator& op : chain.operators) op.weights = {0, 1e-3};
+  const Cluster cluster{.devices = 4, .memory_bytes = infinity, .between_stages = {0, 1e9}, .within_stage = {0, 1e9}};
+  const double work = 3e-3 * 96 * 128 / 4;
+  // Bubbles of (p - 1)(F + B) / 2 and (p - 1) F / 2, of m (F + B) = 48 F, where F and B are passes of all stages of a device.
+  for (const auto& [schedule, bubble] : {std::pair(ScheduleKind::interleaved, 4.5 / 48), std::pair(ScheduleKind::zero_bubble_v, 1.5 / 48)}) {
+    const PlanResult result = plan(chain, cluster, {.batch = 128, .micro_batches = 16, .schedule = schedule, .stages = 4});
+    EXPECT_NEAR(result.best().step_s, (1 + bubble) * work, 0.01 * work) << explain(result);
+  }
+}
+
 TEST(Planner, FindsTheSameTwice) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     const auto [profile, cluster, options] = random_problem(seed);

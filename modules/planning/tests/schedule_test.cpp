@@ -68,6 +68,10 @@ TEST(Schedules, InHalvesHaveTheBubbleAndActivationsOfTheFormulas) {
         EXPECT_TRUE(m < stages || std::abs(duration - work - bubble) < 1e-9) << stages << " stages, " << m << " micro-batches: " << duration - work;
         EXPECT_LE(duration, simulate(one_forward_one_backward(stages, m), times).duration + 1e-9) << stages << ' ' << m;
         for (const int held : max_in_flight(schedule)) EXPECT_LE(held, std::min(stages, m));
+        for (int stage = 0; stage < stages; ++stage) {
+          EXPECT_EQ(max_activations(schedule)[static_cast<size_t>(stage)], std::min(m, stages - stage));
+          EXPECT_EQ(max_waiting(schedule)[static_cast<size_t>(stage)], std::min(m, stage + 1));
+        }
       }
     }
   }
@@ -122,7 +126,9 @@ TEST(Schedules, InterleavedPassInGroups) {
 /// held as by 1F1B's first device.
 TEST(Schedules, InVHaveLittleMoreBubbleThanTheFirstInputNeeds) {
   for (int p = 1; p <= 16; ++p) {
-    for (const int m : {1, 2, p, 2 * p - 1, 2 * p, 2 * p + 3, 4 * p, 64}) {
+    std::vector<int> counts{1, 2, p, 64};
+    for (int m = 2 * p - 1; m <= 4 * p; m += 3) counts.push_back(m);
+    for (const int m : counts) {
       const Schedule schedule = zero_bubble_v(p, m);
       EXPECT_EQ(problems_of(schedule, m), std::vector<std::string>{}) << p << ' ' << m;
       for (const int held : held_by_devices(schedule)) EXPECT_LE(held, 2 * p) << p << ' ' << m;
@@ -166,6 +172,7 @@ TEST(Schedules, FromListsAreAsShortAsTheKnownOnes) {
       const Schedule schedule = list_schedule(options);
       EXPECT_EQ(problems_of(schedule, m), std::vector<std::string>{});
       EXPECT_DOUBLE_EQ(simulate(schedule, options.times).duration, simulate(one_forward_one_backward(p, m), options.times).duration) << p << ' ' << m;
+      EXPECT_EQ(max_in_flight(schedule), max_in_flight(one_forward_one_backward(p, m))) << p << ' ' << m;
     }
   }
 }
@@ -262,6 +269,16 @@ TEST(Simulation, TransfersDelayAndStagesOfUnequalCostWait) {
   EXPECT_DOUBLE_EQ(simulation.duration, 1 + 0.5 + 3 + 0.25 + 5 + 6 + 0.25 + 4 + 0.5 + 2);
   EXPECT_DOUBLE_EQ(simulation.devices[1][0].begin, 1.5);
   EXPECT_DOUBLE_EQ(simulation.bubble(2), simulation.duration - 11);
+}
+
+/// Stages 0 and 2 share the link from device 0 to device 1.
+TEST(Simulation, TransfersBetweenTheSameDevicesFollowEachOther) {
+  const Schedule schedule = schedule_from_text(
+      "0F0 0F1 0F2 2F0 2F1 2F2 2B0 2B1 2B2 0B0 0B1 0B2\n"
+      "1F0 1F1 1F2 3F0 3F1 3F2 3B0 3B1 3B2 1B0 1B1 1B2");
+  const Simulation simulation = simulate(schedule, std::vector<PassTimes>(4, {.forward = 1, .backward = 1, .transfer = 10}));
+  EXPECT_DOUBLE_EQ(simulation.devices[1][2].begin, 1 + 3 * 10) << "the third message of stage 0";
+  EXPECT_DOUBLE_EQ(simulation.devices[1][3].begin, 1 + 4 * 10) << "the first one of stage 2";
 }
 
 TEST(Simulation, TransfersWithinADeviceTakeNoTime) {

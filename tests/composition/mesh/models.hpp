@@ -440,9 +440,12 @@ inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, 
   return blocks;
 }
 
-/// Blocks run as they are: their backward passes have no halves, and their random numbers depend on the number of stages.
-inline ParallelOptions for_blocks(ParallelOptions options) {
-  if (options.schedule != pipeline::ScheduleKind::gpipe) options.schedule = pipeline::ScheduleKind::one_forward_one_backward;
+/// Blocks run as they are: their backward passes have no halves. @param may_have_several whether a rank may have several of their stages; random
+/// numbers depend on the number of stages
+inline ParallelOptions for_blocks(ParallelOptions options, bool may_have_several) {
+  using Kind = pipeline::ScheduleKind;
+  const bool is_interleaved = options.schedule == Kind::interleaved && may_have_several;
+  if (options.schedule != Kind::gpipe && !is_interleaved) options.schedule = Kind::one_forward_one_backward;
   return options;
 }
 
@@ -480,7 +483,8 @@ inline TableModel of_blocks(const std::string& name, bool split, double dropout,
   model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
     const Tensors example = type.placed(type.converted(vectors(2)).inputs);
     torch::manual_seed(14);
-    return Parallel{nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout, type), example, for_blocks(options))};
+    return Parallel{
+        nullptr, parallelize(mesh, branches(split ? axis_of(mesh, "tensor") : nullptr, dropout, type), example, for_blocks(options, dropout == 0))};
   };
   model.one_process = [dropout, type](const Settings& settings, int stages) {
     return blocks_in_one_process(settings, stages, dropout, type.on_cpu());
@@ -515,7 +519,7 @@ inline TableModel of_layers(const std::string& name, bool split, double dropout,
   model.parallel = [split, dropout, type](const Mesh& mesh, const ParallelOptions& options) {
     const Communicator* tensor = split ? axis_of(mesh, "tensor") : nullptr;
     const Tensors example = type.placed(type.converted(vectors(2)).inputs);
-    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout, type), example, exact_layers(), for_blocks(options))};
+    return Parallel{nullptr, parallelize(mesh, layer_blocks(tensor, dropout, type), example, exact_layers(), for_blocks(options, false))};
   };
   model.one_process = [dropout, type](const Settings& /*settings*/, int /*stages*/) {
     const std::vector<layer_parallel::Block> blocks = layer_blocks(nullptr, dropout, type.on_cpu());

@@ -51,7 +51,8 @@ struct StageModel {
   std::vector<Stage> stages;  ///< in the order in which data flows
   /// Parameters that these stages share with stages of other ranks (not replicas): maps the name here to a name common to all of them. Two names here
   /// may map to one common name only if they are one tensor. List shared buffers, too, if their names differ between ranks; buffers with equal names
-  /// are always shared. Passes on only one rank, or its replicas, may change a shared buffer or tied parameter; that rank sends it to the others.
+  /// are always shared. Passes of only one stage may change a shared buffer or tied parameter; its rank sends it to the others after a run. Stages on
+  /// the same rank see a change at once, in the order of the schedule.
   std::map<std::string, std::string> tied = {};
   /// Names of trained parameters whose gradients are sparse, as `module` does not show if it has no embedding. Those of its embeddings need not be
   /// listed.
@@ -61,6 +62,9 @@ struct StageModel {
   bool trains_elsewhere = false;
   /// Whether the stages' backward passes can run in two halves, because WeightGradients::here() records their matrix products.
   bool has_halves = false;
+  /// Whether a tensor that passes change is used by one of these stages only, as in captured modules. If not, a rank with several stages watches and
+  /// copies buffers in each pass.
+  bool has_separate_state = false;
   /// Whether the stages read only the mode (training or evaluation) of `module` itself, not the modes of its submodules.
   bool has_one_mode = false;
 };

@@ -17,13 +17,13 @@ struct ListOptions {
   std::vector<int> most_held = {};
 };
 
-/// Simulates the devices, and gives each free device the action that it can begin first. If it can begin several at once, it takes a forward pass or
-/// a (half of a) backward pass that others wait for, of the latest stage first, and a weights' half only if there is nothing else. A forward pass
-/// begins only if the device then holds data of at most `most_held`, less the room that it must leave for later stages on the same device. Two rules
-/// for that room, and two orders of forward and backward passes, are tried; the shortest schedule wins, and among equally short ones that of the
-/// first rule. Transfers on one link are assumed not to delay each other, unlike in simulate(). The result is a function of the arguments alone, so
-/// all ranks get the same one. Takes O(actions * (devices + square of the stages on a device)). Ref: the greedy method of Qi et al. 2023, arXiv
-/// 2401.10241, section 4, for any placement of stages.
+/// Simulates the devices; a free device begins the action that it can begin first. If it can begin several at once, it takes a forward pass or a
+/// (half of a) backward pass that others wait for, of the latest stage first, and a weights' half only if there is nothing else. A forward pass
+/// begins only if the device then holds data of at most `most_held`, less what later stages on the same device will need. Two rules for that reserve,
+/// and two orders of forward and backward passes, are tried; the shortest schedule wins, and among equally short ones that of the first rule.
+/// Transfers on one link are assumed not to delay each other, unlike in simulate(). The result is a function of the arguments alone, so all ranks get
+/// the same one. Takes O(actions * (devices + square of the stages on a device)). Ref: the greedy method of Qi et al. 2023, arXiv 2401.10241, section
+/// 4, for any placement of stages.
 /// @throws ContractError for options that do not match each other
 Schedule list_schedule(const ListOptions& options);
 

@@ -69,7 +69,7 @@ Schedule schedule_of(const Plan& plan);
 /// The device of each stage in that schedule.
 std::vector<int> device_of_stages(const Plan& plan);
 /// Bytes that a replica needs, by device of the schedule: the sum of its stages' memory. That is an upper bound if a device has several, since their
-/// maxima need not come at the same time, and stages in a row exchange no messages. @param plan with figures, see predicted()
+/// maxima need not come at the same time, and consecutive stages on one device exchange no messages. @param plan with figures, see predicted()
 std::vector<double> device_memory(const Plan& plan);
 
 /// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks the profile and the plan's

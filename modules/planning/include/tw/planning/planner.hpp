@@ -8,7 +8,8 @@
 //     tau = forward + backward + transfers, load = (m - 1) * (stages on a device) * interval + exposed part of the all-reduce
 //     interval = tau; for gpipe, whose transfers overlap with computation, max(forward, transfer) + max(backward, transfer)
 //   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there. If a device has several stages,
-//   each gets an equal share of its memory, and all devices have as many replicas.
+//   each gets an equal share of its memory, and all devices have equally many replicas; the number of devices in a row (of a pipeline) is a power of
+//   two, divides the number of devices, or is the largest.
 //
 // If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is the least sum of tau over s stages for the
 // blocks from b on, on at most d devices:

@@ -65,9 +65,9 @@ Schedule zero_bubble_h1(int stages, int micro_batches);
 Schedule interleaved(int devices, int stages_per_device, int micro_batches);
 /// Two stages on each device, i and 2 * devices - 1 - i, and backward passes in halves. The first and the last stage are on device 0. A device holds
 /// data of at most 2 * devices stages and micro-batches at a time, as much as the first device of one_forward_one_backward() with stages of twice the
-/// size. If all passes (forward, inputs' half, weights' half) take F, transfers are instant, and there are at least 2 * devices - 1 micro-batches,
-/// each device is idle for (devices - 1) * F, and up to 16 devices at most for 1.25 times that: the last device waits so long for its first input.
-/// From list_schedule(). Ref: Qi et al. 2024 (ZB-V), arXiv 2405.15362.
+/// size. If all passes (forward, inputs' half, weights' half) take F, each device is idle for at least (devices - 1) * F: the last one waits so long
+/// for its first input. With instant transfers, up to 16 devices and at least 2 * devices - 1 micro-batches, it is at most 1.25 times that. From
+/// list_schedule(). Ref: Qi et al. 2024 (ZB-V), arXiv 2405.15362.
 Schedule zero_bubble_v(int devices, int micro_batches);
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, zero_bubble_h1, interleaved, zero_bubble_v };
