@@ -11,6 +11,7 @@
 #include <tw/comm/collectives.hpp>
 #include <tw/mpi/error.hpp>
 #include <tw/pipeline/pipeline.hpp>
+#include <tw/planning/list_schedule.hpp>
 #include <tw/planning/stage_ranks.hpp>
 
 namespace tw::pipeline {
@@ -112,6 +113,31 @@ TEST(Pipeline, RunsAScheduleOfOnesOwn) {
   expect_equals_one_process(schedule_from_text(to_text(own)), 10, "own");
   std::ranges::reverse(own.devices);
   expect_equals_one_process(own, 10, "own, from the last rank to the first");
+}
+
+/// A block may work in place on outputs that the previous stage's graph keeps, also on the same rank.
+TEST(Pipeline, StagesOfARankWorkInPlaceOnCopies) {
+  const int size = world().size();
+  std::vector<int> device_of;
+  for (int stage = 0; stage < 2 * size; ++stage) device_of.push_back(stage / 2);
+  const Schedule schedule = list_schedule({.micro_batches = 2,
+                                           .device_of_stages = device_of,
+                                           .times = std::vector<PassTimes>(device_of.size()),
+                                           .most_held = std::vector<int>(static_cast<size_t>(size), 4)});
+  std::vector<torch::Tensor> gradients;
+  for (const bool in_place : {false, true}) {
+    torch::manual_seed(2);
+    const BlockFactory saves = block([] { return torch::nn::Sequential(torch::nn::Linear(3, 3), torch::nn::Tanh()); });
+    const BlockFactory changes =
+        block([in_place] { return torch::nn::LeakyReLU(torch::nn::LeakyReLUOptions().inplace(in_place).negative_slope(0.5)); });
+    std::vector<BlockFactory> blocks;
+    for (int i = 0; i < size; ++i) blocks.insert(blocks.end(), {saves, changes});
+    Pipeline model(world(), blocks, {.schedule = schedule});
+    const torch::Tensor x = torch::ones({4, 3});
+    model.run(x, x, squares);
+    gradients.push_back(model.parameters().front().grad());
+  }
+  EXPECT_TRUE(gradients[0].equal(gradients[1])) << gradients[0] << gradients[1];
 }
 
 /// Counts passes in a buffer, or multiplies by a weight and that buffer.
