@@ -443,9 +443,9 @@ inline std::vector<pipeline::BlockFactory> branches(const Communicator* tensor, 
 /// Blocks run as they are: their backward passes have no halves. @param may_have_several whether a rank may have several of their stages; random
 /// numbers depend on the number of stages
 inline ParallelOptions for_blocks(ParallelOptions options, bool may_have_several) {
-  using Kind = pipeline::ScheduleKind;
-  const bool is_interleaved = options.schedule == Kind::interleaved && may_have_several;
-  if (options.schedule != Kind::gpipe && !is_interleaved) options.schedule = Kind::one_forward_one_backward;
+  using enum pipeline::ScheduleKind;
+  const bool is_interleaved = options.schedule == interleaved && may_have_several;
+  if (options.schedule != gpipe && !is_interleaved) options.schedule = one_forward_one_backward;
   return options;
 }
 
