@@ -75,8 +75,7 @@ double BatchRun::execute() {
 const std::vector<Action>& BatchRun::actions() const { return options_.schedule.devices[static_cast<size_t>(place_.device)]; }
 
 BatchRun::InFlight& BatchRun::in_flight(int stage, int m) {
-  const auto local = static_cast<size_t>(std::ranges::find(place_.stages(), stage) - place_.stages().begin());
-  return passes_[local * static_cast<size_t>(options_.schedule.micro_batches) + static_cast<size_t>(m)];
+  return passes_[place_.index_of(stage) * static_cast<size_t>(options_.schedule.micro_batches) + static_cast<size_t>(m)];
 }
 
 void BatchRun::execute(const Action& action, bool backward_follows) {
@@ -100,8 +99,7 @@ Recompute BatchRun::recompute_of(int stage) const {
 
 /// The stage's functions for a micro-batch, ending with the loss on the last stage.
 std::vector<StagePass::Function> BatchRun::segments_of(int stage, Rows mine) {
-  const auto local = static_cast<size_t>(std::ranges::find(place_.stages(), stage) - place_.stages().begin());
-  const Stage& computes = model_.stages[local];
+  const Stage& computes = model_.stages[place_.index_of(stage)];
   const graph::PassRows rows{mine.count(), key_of_call(seed_, call_), mine.begin};
   std::vector<StagePass::Function> functions;
   const auto add = [&](const Stage::Forward& forward) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <tw/autograd/generator.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
@@ -20,6 +21,8 @@ struct Place {
   int replica = 0;
 
   const std::vector<int>& stages() const { return ranks.stages_of(device); }
+  /// Position of one of these stages.
+  size_t index_of(int stage) const { return static_cast<size_t>(std::ranges::find(stages(), stage) - stages().begin()); }
   bool has(int stage) const { return ranks.has(comm.rank(), stage); }
   int last_stage() const { return ranks.stages() - 1; }
   bool has_first() const { return has(0); }
