@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <numeric>
@@ -157,6 +158,8 @@ class Interpreter::Impl {
         run(steps_[i], values, pass, stack);
       } catch (const RevokedError&) {  // another rank failed: callers tell it from failures of this one
         throw;
+      } catch (const c10::Error& error) {  // what() would take milliseconds, to name the functions of the backtrace
+        throw Error(concat("operator ", steps_[i].node, ", ", names_[i], ": ", error.what_without_backtrace()));
       } catch (const std::exception& error) {
         throw Error(concat("operator ", steps_[i].node, ", ", names_[i], ": ", error.what()));
       }

@@ -8,10 +8,12 @@
 
 namespace tw::tensor_parallel {
 
-CapturedRanks::CapturedRanks(const Communicator& of_layers) : of_layers_(mpi::share(of_layers)) {
+c10::IValue ranks_argument(const Communicator& comm) {
   expect_registered();
-  value_ = c10::make_intrusive<Ranks>(of_layers);
+  return c10::make_intrusive<Ranks>(comm);
 }
+
+CapturedRanks::CapturedRanks(const Communicator& of_layers) : of_layers_(mpi::share(of_layers)), value_(ranks_argument(of_layers)) {}
 
 c10::IValue CapturedRanks::replacing(const graph::Object& object) const {
   if (!object.value.isCustomClass() || object.value.toObjectRef().type() != value_.toObjectRef().type()) return object.value;

@@ -7,6 +7,9 @@
 
 namespace tw::tensor_parallel {
 
+/// The communicator as an argument of the operators of this module, for graphs that are not captured. @param comm shared, not duplicated
+c10::IValue ranks_argument(const Communicator& comm);
+
 /// The communicator on which a captured graph of a module with split layers communicates, instead of that of the layers. It can be changed between
 /// replays.
 ///
