@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds by experiment how ranks can compute an operator together: the operator is run on random numbers, whole and by parts, forward and backward.
+#pragma once
+#include <map>
+#include <string>
+#include <tw/graph/graph.hpp>
+#include <tw/splits/placement.hpp>
+#include <vector>
+
+namespace tw::splits {
+
+/// How ranks compute an operator together. Each rank runs the operator on its parts of the inputs, without communication.
+struct OperatorSplit {
+  std::vector<Placement> inputs = {};  ///< in the order of graph::Node::inputs()
+  /// By input: whether each rank computes only a summand of its cotangent. Only whole inputs may have such cotangents. The cotangent of a split input
+  /// is split alike; that of a partial input is whole.
+  std::vector<bool> has_partial_cotangent = {};
+  std::vector<Placement> outputs = {};          ///< in the order of graph::Node::outputs
+  std::vector<graph::Argument> arguments = {};  ///< of the operator on a rank; sizes of parts instead of the whole
+  bool operator==(const OperatorSplit&) const = default;
+};
+
+/// For sizes of dimensions, the numbers of groups (see Placement) that views and slices in `graph` suggest, except 1.
+using GroupCounts = std::map<int64_t, std::vector<int64_t>>;
+GroupCounts group_counts(const graph::Graph& graph);
+
+/// An operator with inputs for experiments.
+struct Subject {
+  const graph::Graph& graph;
+  int node = 0;
+  int64_t rows = 0;                     ///< of the batch
+  std::vector<at::Tensor> inputs = {};  ///< by input: a tensor of its shape and dtype; of numbers that are not floating-point, one trial uses these
+};
+
+/// Why an operator is not divided, without an experiment: it draws random numbers, changes a tensor in place, ... Empty: it can be tried.
+std::string reason_to_stay_whole(const graph::Graph& graph, int node);
+
+struct OperatorSplits {
+  std::vector<OperatorSplit> splits = {};
+  std::string reason = {};  ///< why there are none
+};
+
+/// The splits of an operator over `ranks` ranks, without the one in which everything is whole. Dimensions that contain rows of the batch stay whole.
+/// Runs the operator in float64, on random numbers of four kinds: of magnitudes 1, 1e-3 and 1e8, and positive ones. It must work on two kinds at
+/// least. Of several variants of its sizes that fit, the first one counts. Local and deterministic. None if the inputs of two rows take more than
+/// 256 MiB, or if there are more than 1000 combinations of placements.
+OperatorSplits splits_of(const Subject& subject, int ranks, const GroupCounts& groups);
+
+}  // namespace tw::splits

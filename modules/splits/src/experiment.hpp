@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <tw/splits/operator_splits.hpp>
+#include <vector>
+
+#include "operator_run.hpp"
+
+namespace tw::splits {
+
+/// An operator on random numbers: whole once, and by parts as often as somebody asks.
+class Experiment {
+ public:
+  Experiment(const Subject& subject, int ranks);
+
+  /// Whether the operator runs on numbers of at least two kinds, with results that can show something.
+  bool is_conclusive() const noexcept { return trials_.size() > 1; }
+
+  /// Whether the outputs are affine in an input, as they must be if it is partial. Only the first trial counts, so they may still not be.
+  bool is_affine_in(size_t input) const;
+  /// The split with these placements of the inputs and these arguments, if ranks can compute the operator so, forward and backward.
+  std::optional<OperatorSplit> attempt(const std::vector<Placement>& inputs, const std::vector<graph::Argument>& arguments) const;
+
+ private:
+  struct Pass {
+    std::vector<at::Tensor> inputs;  // leaves of autograd's graph
+    std::vector<at::Tensor> outputs;
+    /// By input. @param cotangents of the outputs; undefined for those without
+    std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& cotangents) const;
+  };
+  struct Trial {
+    std::vector<at::Tensor> inputs;
+    std::vector<at::Tensor> outputs;
+    std::vector<at::Tensor> cotangents;  // of the outputs; undefined: without
+    std::vector<at::Tensor> gradients;   // by input; undefined: without
+  };
+
+  Pass forward(const OperatorRun& run, const std::vector<at::Tensor>& inputs) const;
+  /// Magnitude and sign of random numbers, and whether other numbers are those of the subject.
+  struct Kind {
+    double scale = 1;
+    bool positive = false;
+    bool as_given = false;
+  };
+
+  std::optional<Trial> trial(const Kind& kind, uint64_t seed) const;
+  /// The inputs of each rank.
+  std::vector<std::vector<at::Tensor>> parts(const Trial& trial, const std::vector<Placement>& placements) const;
+  /// What trials have shown of a split so far.
+  struct Shown {
+    std::vector<Placement> outputs;                       // empty: nothing
+    std::vector<std::optional<bool>> partial_cotangents;  // by input; unset: its gradients were zero
+  };
+
+  bool fits(const Trial& trial, const OperatorRun& run, const std::vector<Placement>& inputs, Shown& shown) const;
+  std::optional<Placement> placement_of(size_t output, const at::Tensor& whole, const std::vector<at::Tensor>& parts) const;
+  bool fits_backward(const Trial& trial, const std::vector<std::vector<at::Tensor>>& gradients, const std::vector<Placement>& inputs,
+                     Shown& shown) const;
+
+  const Subject& subject_;
+  int ranks_;
+  std::vector<int> values_;   // of the inputs
+  std::vector<int> outputs_;  // values of the outputs
+  OperatorRun whole_;
+  std::vector<Trial> trials_;
+};
+
+}  // namespace tw::splits
