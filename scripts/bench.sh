@@ -31,6 +31,7 @@ for ranks in 2 4 8; do bench layer_parallel mpirun -n $ranks --mca mpi_yield_whe
 # counts them, must be told not to give its core away.
 bench mesh mpirun -n 4 "$build/bin/bench_mesh"
 bench mesh benchmarks/peers/compare_mesh.sh "$PWD/$build"
+bench mesh mpirun -n 4 "$build/bin/bench_splits"
 bench parameter_server mpirun -n 4 --map-by core:oversubscribe --bind-to core:overload-allowed --mca mpi_yield_when_idle 0 "$build/bin/bench_parameter_server"
 bench parameter_server mpirun -n 6 --mca mpi_yield_when_idle 1 "$build/bin/bench_parameter_server" slow_rank
 bench pipeline mpirun -n 4 "$build/bin/bench_pipeline"

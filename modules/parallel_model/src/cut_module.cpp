@@ -34,7 +34,7 @@ const char* name_of_mode(bool training) { return training ? "training" : "evalua
 CutModule::CutModule(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)), check_(module_) {
   for (const auto& each : module_->named_modules("", /*include_self=*/false)) {
     TW_EXPECTS(module_->is_training() || !each.value()->is_training(), "part '", each.key(), "' of a module in evaluation mode is in training mode: ",
-               "along `stage`, a part may have its own mode only if the whole module is in training mode");
+               "where a module is captured, a part may have its own mode only if the whole module is in training mode");
     parts_.push_back({each.key(), each.value(), !module_->is_training() || each.value()->is_training()});
   }
 }
@@ -44,9 +44,11 @@ void CutModule::keep_only(const torch::nn::Module& stage) const {
   for (const auto& [name, tensor] : model_tensors(stage).all_tensors()) kept.insert(tensor.unsafeGetTensorImpl());
   for (const auto& [name, tensor] : model_tensors(*module_).all_tensors()) {
     if (kept.contains(tensor.unsafeGetTensorImpl()) || tensor.is_meta()) continue;
-    drop_values(tensor,
-                concat(name, " belongs to another stage of a ParallelModel, so this rank does not have its values: use save() or whole_on_root(), ",
-                       "which combine all stages"));
+    drop_values(
+        tensor,
+        concat(name,
+               " belongs to another stage of a ParallelModel, or is divided along `tensor`, so this rank does not have its values: use save() or ",
+               "whole_on_root(), which combine all ranks"));
   }
 }
 
@@ -61,7 +63,7 @@ std::string CutModule::problem() const {
   for (const auto& [name, part, trains] : parts_) {
     if (part->is_training() == (training && trains)) continue;
     return concat("part '", name, "' of a module in ", name_of_mode(training), " mode is in ", name_of_mode(part->is_training()),
-                  " mode, unlike when the module was cut into stages: call eval() of a part before parallelize(), and afterwards only train() and ",
+                  " mode, unlike when the module was captured: call eval() of a part before parallelize(), and afterwards only train() and ",
                   "eval() of the ParallelModel");
   }
   return check_.problem();

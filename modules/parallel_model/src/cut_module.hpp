@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's module that has been cut into stages. Its own code does not run any more, so the user's changes to it must be applied to the stages or
-// rejected.
+// A user's module that has been captured, and cut into stages or divided along `tensor`. Its own code does not run any more, so the user's changes to
+// it must be applied to the stages or rejected.
 #pragma once
 #include <memory>
 #include <string>

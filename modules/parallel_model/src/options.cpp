@@ -12,6 +12,7 @@ void visit(ParallelOptions& options, OptionVisitor& visitor) {
   visitor.field("compute", options.compute, compute_type_names(), About{.meaning = "dtype of passes; parameters and the optimizer stay float32"});
   visitor.field("schedule", options.schedule, pipeline::schedule_names(), About{.meaning = "order of the passes along stage"});
   visitor.field("recompute", options.recompute, pipeline::recompute_names(), About{.meaning = "recomputation in stages"});
+  visitor.field("split_goal", options.split_goal, splits::split_goal_names(), About{.meaning = "aim of dividing operators along tensor"});
   visitor.field("unit_bytes", options.unit_bytes, at_least(1), {.meaning = "largest size of a unit along shard", .unit = "bytes"});
   visitor.field("prefetch_units", options.prefetch_units, at_least(0), {.meaning = "units gathered ahead of their use"});
   visitor.field("resident_bytes", options.resident_bytes, {.least = 0},

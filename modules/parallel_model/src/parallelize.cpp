@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/parallel_model/parallelize.hpp>
 
+#include <algorithm>
+#include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/data_parallel/dropped_values.hpp>
@@ -11,6 +13,7 @@
 #include <tw/tensor_parallel/split_model.hpp>
 
 #include "cut_module.hpp"
+#include "divided_operators.hpp"
 #include "layer_program.hpp"
 #include "make_parallel_model.hpp"
 #include "mesh_axes.hpp"
@@ -89,21 +92,24 @@ std::function<void(const Mesh& mesh)> move_split_layers(Calls& calls, const torc
   return [ranks](const Mesh& mesh) { ranks->set(mesh["tensor"]); };
 }
 
+/// @param divided the module with divided operators; null: `module` runs as it is
 ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
-                             const Tensors& example, const ParallelOptions& options, const Initial& initial) {
+                             const DividedOperators* divided, const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   const auto calls = std::make_shared<Calls>(mesh, options.replicas);
   const Communicator& line = calls->mesh()["stage"];
   allocate(initial, model_tensors(*module).buffers);
-  pipeline::ModelPlan plan = pipeline::plan_together(calls->mesh().comm(), *module, forward, example,
-                                                     {.devices = line.size(),
-                                                      .micro_batches = static_cast<int>(options.micro_batches),
-                                                      .schedule = options.schedule,
-                                                      .stages = line.size(),
-                                                      .recompute = {options.recompute},
-                                                      .profile_cache = options.profile_cache});
-  const auto restart = move_split_layers(*calls, *module, plan);
+  const pipeline::ModelPlanOptions plan_options{.devices = line.size(),
+                                                .micro_batches = static_cast<int>(options.micro_batches),
+                                                .schedule = options.schedule,
+                                                .stages = line.size(),
+                                                .recompute = {options.recompute},
+                                                .profile_cache = options.profile_cache};
+  const std::shared_ptr<torch::nn::Module>& planned = divided == nullptr ? module : divided->module;
+  pipeline::ModelPlan plan = divided == nullptr ? pipeline::plan_together(calls->mesh().comm(), *module, forward, example, plan_options)
+                                                : pipeline::plan_together(calls->mesh().comm(), *planned, divided->graphs, example, plan_options);
+  const auto restart = move_split_layers(*calls, *planned, plan);
   pipeline::StageModel stages = on_all_ranks(calls->mesh().comm(), "making the stages of a planned model", [&] {
-    pipeline::StageModel mine = plan.stages(*module, line.rank());
+    pipeline::StageModel mine = plan.stages(*planned, line.rank());
     allocate(initial, mesh, *mine.module);
     return mine;
   });
@@ -119,11 +125,19 @@ ParallelModel planned_stages(const Mesh& mesh, const std::shared_ptr<torch::nn::
                                                               .mode = [cut] { return cut->mode(); },
                                                               .before_pass = [cut, stages = made.get()] { cut->apply_mode_to(*stages); },
                                                               .restart = restart,
-                                                              .explanation = plan.explain(),
+                                                              .explanation = (divided == nullptr ? "" : divided->explanation) + plan.explain(),
                                                               .initial = initial}),
                                             options);
   cut->keep_only(*mine);
   return model;
+}
+
+/// `mesh` with an axis `stage` of one rank; empty if it has one. Collective.
+std::optional<Mesh> with_stage(const Mesh& mesh) {
+  std::vector<MeshAxis> axes = mesh.shape().axes();
+  if (std::ranges::find(axes, "stage", &MeshAxis::name) != axes.end()) return std::nullopt;
+  axes.push_back({"stage", 1});
+  return Mesh(mesh.comm(), std::move(axes));
 }
 
 /// The blocks as one module, named like a torch::nn::Sequential of them.
@@ -151,17 +165,26 @@ ParallelModel parallelize_module(const Mesh& mesh, const std::shared_ptr<torch::
                                  const Tensors& example, const ParallelOptions& options, const Initial& initial) {
   expect_axes(mesh.shape(), {{"layer", "a whole module has no layers that run in parallel along `layer`: pass blocks of layer_parallel"}});
   for_each_layer(*module, &expect_no_exchange);
-  expect_split_layers(mesh, has_split_layers(*module));
-  const int stages = size_along(mesh.shape(), "stage");
+  const bool divides = size_along(mesh.shape(), "tensor") > 1 && !any_split_layers(mesh, has_split_layers(*module));
+  TW_EXPECTS(!divides || initial == nullptr, "the mesh is ", mesh.shape().describe(),
+             ", but operators are divided by experiments, for which the module needs memory: pass the module itself");
   const ModelTensors of_module = model_tensors(*module);
   const bool has_samples_apart = size_along(mesh.shape(), "data") * size_along(mesh.shape(), "shard") > 1;
   if (has_samples_apart) of_module.expect_replicable();  // names parameters of the whole module
   const std::vector<NamedTensor> tensors = of_module.all_tensors();
   if (initial == nullptr) on_all_ranks(mesh.comm(), "dividing a module", [&] { expect_values(tensors); });
-  const RanksAlong same_slices(mesh, {"data", "shard", "stage"});
-  if (same_slices.comm() != nullptr) synchronize(*same_slices.comm(), with_memory(tensors));
-  return stages > 1 ? planned_stages(mesh, module, forward, example, options, initial)
-                    : whole_module(mesh, module, forward, example, options, initial);
+  std::vector<std::string> along{"data", "shard", "stage"};
+  if (divides) along.emplace_back("tensor");
+  const RanksAlong same_values(mesh, along);
+  if (same_values.comm() != nullptr) synchronize(*same_values.comm(), with_memory(tensors));
+  if (divides) {
+    const std::optional<Mesh> longer = with_stage(mesh);
+    const Mesh& staged = longer ? *longer : mesh;
+    const DividedOperators divided = divide_operators(staged, *module, forward, example, options);
+    return planned_stages(staged, module, forward, &divided, example, options, initial);
+  }
+  return size_along(mesh.shape(), "stage") > 1 ? planned_stages(mesh, module, forward, nullptr, example, options, initial)
+                                               : whole_module(mesh, module, forward, example, options, initial);
 }
 
 }  // namespace

@@ -17,12 +17,18 @@ bool has_split_layers(const torch::nn::Module& module) {
   return is_sliced(module) || std::ranges::any_of(parts, [&](const auto& each) { return is_sliced(*each); });
 }
 
-void expect_split_layers(const Mesh& mesh, bool has_some) {
-  if (size_along(mesh.shape(), "tensor") == 1) return;
+bool any_split_layers(const Mesh& mesh, bool has_some) {
   const at::Tensor split = at::full({}, has_some ? 1 : 0, at::kLong);
   allreduce(mesh.comm(), split, ReduceOp::max);
-  TW_EXPECTS(split.item<int64_t>() > 0, "the mesh is ", mesh.shape().describe(),
-             ", but no layer of the model is split along `tensor`: build the model with split layers, such as tensor_parallel::ColumnParallelLinear");
+  return split.item<int64_t>() > 0;
+}
+
+void expect_split_layers(const Mesh& mesh, bool has_some) {
+  if (size_along(mesh.shape(), "tensor") == 1) return;
+  TW_EXPECTS(
+      any_split_layers(mesh, has_some), "the mesh is ", mesh.shape().describe(),
+      ", but no layer of the model is split along `tensor`: build the blocks with split layers, such as tensor_parallel::ColumnParallelLinear, or ",
+      "pass a whole module, whose operators can be divided");
 }
 
 }  // namespace tw

@@ -13,7 +13,6 @@
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/objects.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
-#include <tw/graph/capture_modes.hpp>
 #include <tw/graph/cuts.hpp>
 #include <tw/graph/interpreter.hpp>
 #include <tw/graph/place_in_module.hpp>
@@ -341,11 +340,13 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options) {
-  const Communicator* slices = nullptr;
-  graph::ModeGraphs captured = on_all_ranks(comm, "capturing the module", [&] {
-    slices = slice_holders(module);
-    return graph::capture_modes(module, forward, example);
-  });
+  graph::ModeGraphs captured = on_all_ranks(comm, "capturing the module", [&] { return graph::capture_modes(module, forward, example); });
+  return plan_together(comm, module, std::move(captured), example, options);
+}
+
+ModelPlan plan_together(const Communicator& comm, const torch::nn::Module& module, graph::ModeGraphs captured, const std::vector<at::Tensor>& example,
+                        const ModelPlanOptions& options) {
+  const Communicator* const slices = on_all_ranks(comm, "planning the module", [&] { return slice_holders(module); });
   std::vector<std::string> lines = value_lines(cluster_of(options));
   for (std::string& line : value_lines(plan_options_of(options, example))) lines.push_back(std::move(line));
   for (const std::vector<std::string>& names : options.together) {

@@ -44,7 +44,7 @@ inline std::vector<MeshShape> shapes_of(int ranks) {
 struct Promise {
   enum class Kind { equal, refused, not_yet };
   Kind kind = Kind::equal;
-  std::string text = {};  ///< of the error, or why it does not work yet
+  std::string text = {};  ///< of the error, or why it does not work yet; equal: of an error that is right, too
 };
 
 inline int along(const MeshShape& shape, const std::string& axis) {
@@ -60,11 +60,15 @@ inline Promise promise_of(const TableModel& model, const MeshShape& shape) {
   const auto has = [&](const std::string& axis) { return along(shape, axis) > 1; };
   if (has("layer") && !is_layered(model.kind)) return {Of::refused, "pass blocks of layer_parallel"};
   if (is_layered(model.kind) && along(shape, "stage") > model.most_stages) return {Of::refused, "each needs at least one"};
-  if (has("tensor") && !has_split_layers(model.kind)) {
+  const bool is_whole = model.kind == Kind::module || model.kind == Kind::odd;
+  if (has("tensor") && !is_whole && !has_split_layers(model.kind)) {
     return {Of::refused, "no layer of the model is split along `tensor`"};
   }
-  if (has("stage") && model.kind == Kind::odd) return {Of::refused, model.refusal};
-  if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) return {Of::refused, "the model can be cut into at most"};
+  if (has("tensor") && is_whole && model.has_sparse) return {Of::refused, "has sparse gradients, which operators that are divided"};
+  if ((has("stage") || has("tensor")) && model.kind == Kind::odd) return {Of::refused, model.refusal};
+  if (model.kind == Kind::module && along(shape, "stage") > model.most_stages) {  // divided operators may have more places for cuts
+    return {has("tensor") ? Of::equal : Of::refused, "the model can be cut into at most"};
+  }
   if (has("shard") && model.has_sparse) return {Of::refused, "has sparse gradients, which ranks along `shard` cannot divide"};
   return {};
 }

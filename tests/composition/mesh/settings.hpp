@@ -29,10 +29,11 @@ struct Settings {
   int64_t micro_batches = 1;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   bool recompute = false;
-  bool uneven = false;    ///< places have different numbers of rows
-  bool empty = false;     ///< one place has none
-  bool joined = false;    ///< some places have fewer steps than others, see tw::join()
-  bool one_copy = false;  ///< of the parameters along `shard`
+  bool uneven = false;        ///< places have different numbers of rows
+  bool empty = false;         ///< one place has none
+  bool joined = false;        ///< some places have fewer steps than others, see tw::join()
+  bool one_copy = false;      ///< of the parameters along `shard`
+  bool least_memory = false;  ///< the goal of dividing operators along `tensor`; otherwise, the fastest step
   bool float32 = false;
   ComputeType compute = ComputeType::float32;  ///< of models in float32
 
@@ -55,13 +56,15 @@ struct Settings {
     settings.float32 = random.below(4) == 0 && floats;
     settings.joined = random.below(3) == 0;
     settings.one_copy = random.below(3) == 0;
+    settings.least_memory = random.below(4) != 0;  // small models are fastest whole
     return settings;
   }
 
   std::string describe() const {
     return concat(adam ? "AdamW" : "SGD", ", ", micro_batches, " micro-batches, ", name_of(schedule), recompute ? ", recompute" : "",
                   clip ? ", clipped" : "", steps > 1 ? ", two steps an update" : "", uneven ? ", uneven" : "",
-                  empty ? ", one place without rows" : "", joined ? ", joined" : "", one_copy ? ", one copy" : "", float32 ? ", float32" : "");
+                  empty ? ", one place without rows" : "", joined ? ", joined" : "", one_copy ? ", one copy" : "",
+                  least_memory ? ", least memory" : "", float32 ? ", float32" : "");
   }
 
   ParallelOptions options() const {
@@ -70,6 +73,7 @@ struct Settings {
             .compute = compute,
             .schedule = schedule,
             .recompute = recompute ? pipeline::Recompute::full : pipeline::Recompute::none,
+            .split_goal = least_memory ? splits::SplitGoal::least_memory : splits::SplitGoal::fastest,
             .unit_bytes = 500,
             .one_copy_per_node = one_copy};
   }

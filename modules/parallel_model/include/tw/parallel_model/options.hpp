@@ -7,6 +7,7 @@
 #include <tw/base/option.hpp>
 #include <tw/gradients/compressor.hpp>
 #include <tw/planning/plan.hpp>
+#include <tw/splits/split_options.hpp>
 
 namespace tw {
 
@@ -29,6 +30,8 @@ struct ParallelOptions {
   /// any kind refuse `zero_bubble_h1` and `zero_bubble_v`.
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages along `stage`
+  /// What the division of operators along `tensor` is to achieve, for a whole module without split layers.
+  splits::SplitGoal split_goal = splits::SplitGoal::fastest;
   std::filesystem::path profile_cache = {};                   ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none
   int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
   int prefetch_units = 0;                                     ///< likewise

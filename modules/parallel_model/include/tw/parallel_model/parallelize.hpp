@@ -14,15 +14,17 @@
 namespace tw {
 
 /// Divides any module over a mesh. Along the mesh axes `data` and `shard`, the module runs unchanged. Along `stage`, it is captured, measured, and
-/// cut by a plan, also if it contains split layers. Along `tensor`, these (tensor_parallel::SplitModule) hold slices. Along `layer`, only blocks of
-/// layer_parallel can be divided: see the last function of this header. Collective.
+/// cut by a plan, also if it contains split layers. Along `tensor`, these (tensor_parallel::SplitModule) hold slices; a module without any is
+/// captured, and its operators are divided by experiment, see <tw/splits/split_graphs.hpp>. Along `layer`, only blocks of layer_parallel can be
+/// divided: see the last function of this header. Collective.
 /// @param mesh the model makes its own communicators, but split layers keep those of the mesh, unless they are captured
 /// @param module shares its tensors with the model. Every rank gets rank 0's values; of a module with split layers, ranks along all axes but `tensor`
-/// get the values of the first of them. Along `stage`, the module's code does not run any more, and a rank keeps only the values of its own stages:
-/// using another tensor is an error. train() and eval() of the whole module apply to the model, too
+/// get the values of the first of them. Along `stage`, and along `tensor` without split layers, the module's code does not run any more, and a rank
+/// keeps only the values of its own stages and the parameters that are not divided: using another tensor is an error. train() and eval() of the whole
+/// module apply to the model, too
 /// @param forward calls the module. @param example a batch of inputs, with the usual number of rows
 /// @throws ContractError on every rank for an axis that this kind of model cannot use, and for a module that was cut into stages before; Error with
-/// the reason of graph::capture() if the module cannot be cut into stages
+/// the reason of graph::capture() if the module cannot be captured
 ParallelModel parallelize(const Mesh& mesh, const std::shared_ptr<torch::nn::Module>& module, const graph::Forward& forward,
                           const std::vector<at::Tensor>& example, const ParallelOptions& options = {});
 

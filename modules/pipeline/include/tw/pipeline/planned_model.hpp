@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <tw/graph/capture_modes.hpp>
 #include <tw/graph/forward.hpp>
 #include <tw/mpi/communicator.hpp>
 #include <tw/pipeline/options.hpp>
@@ -84,6 +85,11 @@ ModelPlan plan(torch::nn::Module& module, const graph::Forward& forward, const s
 /// @param module, example with the same shapes on all ranks, except that slices of split layers may have different sizes
 /// @throws Error on every rank if any rank fails; if the module contains split layers, their communicator may be revoked then
 ModelPlan plan_together(const Communicator& comm, torch::nn::Module& module, const graph::Forward& forward, const std::vector<at::Tensor>& example,
+                        const ModelPlanOptions& options);
+
+/// plan_together() for a module that has been captured.
+/// @param module has the tensors of `captured`, under the names there @param captured as graph::capture_modes() returns it
+ModelPlan plan_together(const Communicator& comm, const torch::nn::Module& module, graph::ModeGraphs captured, const std::vector<at::Tensor>& example,
                         const ModelPlanOptions& options);
 
 /// plan() and plan_together() for a module whose forward() takes one tensor.
