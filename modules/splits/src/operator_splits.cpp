@@ -137,6 +137,7 @@ GroupCounts group_counts(const Graph& graph) {
   std::map<int64_t, std::set<int64_t>> found;
   for (const Node& node : graph.nodes) {
     std::vector<int> values = node.inputs();
+    if (values.size() != 1) continue;  // no view or slice
     std::ranges::copy_if(node.outputs, std::back_inserter(values), [](int value) { return value >= 0; });
     for (const int value : values) {
       for (const int64_t n : sizes_of(graph, value)) {
