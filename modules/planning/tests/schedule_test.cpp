@@ -194,12 +194,21 @@ TEST(Schedules, FromListsRunForAnyPlacement) {
     for (int device = 0; device < devices; ++device) {
       options.most_held.push_back(static_cast<int>(std::ranges::count(options.device_of_stages, device)) + below(9));
     }
+    const bool limits_stages = trial % 2 == 1;
+    for (int stage = 0; limits_stages && stage < stages; ++stage) {
+      options.most_activations.push_back(1 + below(4));
+      options.most_waiting.push_back(1 + below(3));
+    }
     const Schedule schedule = list_schedule(options);
     EXPECT_EQ(problems_of(schedule, options.micro_batches), std::vector<std::string>{}) << to_text(schedule);
     EXPECT_EQ(schedule.device_of_stages(), options.device_of_stages);
     EXPECT_EQ(schedule.has_halves(), options.in_halves);
     const std::vector<int> held = held_by_devices(schedule);
     for (size_t d = 0; d < held.size(); ++d) EXPECT_LE(held[d], options.most_held[d]);
+    for (size_t stage = 0; limits_stages && stage < options.times.size(); ++stage) {
+      EXPECT_LE(max_activations(schedule)[stage], options.most_activations[stage]) << to_text(schedule);
+      EXPECT_LE(max_waiting(schedule)[stage], options.in_halves ? options.most_waiting[stage] : 0) << to_text(schedule);
+    }
   }
 }
 
@@ -218,6 +227,8 @@ TEST(Schedules, FromListsRefuseOptionsThatDoNotMatch) {
   refuses([](ListOptions& o) { o.device_of_stages = {0, 0}; });
   refuses([](ListOptions& o) { o.times = {{}}; });
   refuses([](ListOptions& o) { o.most_held = {1, 0}; });
+  refuses([](ListOptions& o) { o.most_activations = {1}; });
+  refuses([](ListOptions& o) { o.most_waiting = {1, 0}; });
 }
 
 /// Four stages and eight micro-batches, by hand.
