@@ -37,12 +37,25 @@ void write_limits(std::ostream& out, const PlanResult& result) {
   }
 }
 
+void write_schedules(std::ostream& out, const PlanResult& result) {
+  const char* before = "other schedules: ";
+  for (const auto& [kind, step_s] : result.by_schedule) {
+    if (kind == result.best().schedule) continue;
+    out << before << name_of(kind) << ' ' << ms(step_s);
+    before = ", ";
+  }
+  if (result.by_schedule.size() > 1) out << '\n';
+}
+
 void write_reasons(std::ostream& out, const PlanResult& result) {
   const Plan& best = result.best();
-  out << "\nwhy this plan: the shortest step of " << result.simulated << " plans that were simulated, the best of " << result.settings
-      << " settings (schedule x micro-batches)\n";
+  const bool is_shortest = std::ranges::none_of(result.by_schedule, [&](const auto& of_kind) { return of_kind.second < best.step_s; });
+  out << "\nwhy this plan: " << (is_shortest ? "the shortest step" : "the simplest schedule with almost the shortest step") << " of "
+      << result.simulated << " plans that were simulated, the best of " << result.settings
+      << " settings (schedule x micro-batches x devices in a row)\n";
   if (result.is_data_parallel()) {
-    out << "the model fits on one device" << (best.stages[0].recompute == Recompute::none ? "" : " with recomputation")
+    const bool recomputes = std::ranges::any_of(best.stages, [](const StagePlan& stage) { return stage.recompute != Recompute::none; });
+    out << "the model fits on one device" << (recomputes ? " with recomputation" : "")
         << (best.devices() > 1 ? ": plain data parallelism wins, no pipeline is faster\n" : ": nothing is faster than one device alone\n");
   } else {
     const auto alone = std::find_if(result.plans.begin(), result.plans.end(),
@@ -51,10 +64,16 @@ void write_reasons(std::ostream& out, const PlanResult& result) {
   }
   if (result.plans.size() > 1) {
     const Plan& next = result.plans[1];
-    out << "next best: " << summary(next) << ", " << percent(next.step_s / best.step_s - 1) << " longer\n";
+    out << "next best: " << summary(next) << ", ";
+    if (next.step_s < best.step_s) {
+      out << percent(1 - next.step_s / best.step_s) << " shorter, which is too little for a less simple schedule\n";
+    } else {
+      out << percent(next.step_s / best.step_s - 1) << " longer\n";
+    }
   } else {
     out << "next best: none was found\n";
   }
+  write_schedules(out, result);
   write_limits(out, result);
 }
 

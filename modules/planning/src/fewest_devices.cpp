@@ -8,7 +8,9 @@
 namespace tw::pipeline {
 
 Candidate fewest_devices(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
-  const StageTable table(costs, setting, cluster, options);
+  SearchSetting any = setting;
+  any.min_stages = 1;
+  const StageTable table(costs, any, cluster, options);
   const int blocks = table.blocks();
   const int max_stages = std::min(setting.max_stages, blocks);
   struct Choice {

@@ -76,27 +76,36 @@ std::string first_without_place(const BlockCostTable& costs, const Candidate& fe
 
 }  // namespace
 
-std::string why_infeasible(const BlockCostTable& costs, const std::vector<SearchSetting>& settings, const Cluster& cluster,
+std::string why_infeasible(const BlockCostTable& costs, const std::vector<SearchSetting>& all_settings, const Cluster& cluster,
                            const PlanOptions& options) {
+  // The first kind of schedule needs the least memory.
+  const ScheduleKind kind = all_settings.front().schedule;
+  std::vector<SearchSetting> settings;
+  std::ranges::copy_if(all_settings, std::back_inserter(settings), [&](const SearchSetting& each) { return each.schedule == kind; });
   const std::string title = concat("the model does not fit on ", cluster.devices, cluster.devices == 1 ? " device of " : " devices of ",
                                    in_bytes(cluster.memory_bytes), ": ");
   const int least = settings.front().min_stages;
   if (least > costs.blocks()) {
     return concat("the model can be cut into at most ", costs.blocks(), costs.blocks() == 1 ? " stage" : " stages", ", but ", least, " are needed");
   }
-  if (stages_per_device(settings.front().schedule) > 1) {
-    return concat(title, "no division was found in which each of the ", stages_per_device(settings.front().schedule), " stages that the schedule ",
-                  name_of(settings.front().schedule), " has on a device fits into its share of the memory");
+  if (stages_per_device(kind) > 1) {
+    return concat(title, "no division was found in which each of the ", stages_per_device(kind), " stages that the schedule ", name_of(kind),
+                  " has on a device fits into its share of the memory");
   }
   const std::string block = too_large_block(costs, settings, cluster, options);
   if (!block.empty()) return title + block;
   if (options.stages) return concat(title, "no division into ", *options.stages, " stages, of one device each, fits");
   Candidate fewest{.objective = infinity};
+  int tried = 0;
   for (SearchSetting setting : settings) {
+    if (setting.micro_batches == tried) continue;  // differs from the one before in what is set below alone
     if (setting.rows > few_rows && setting.micro_batches < settings.back().micro_batches) continue;  // smaller micro-batches need less
+    tried = setting.micro_batches;
     setting.devices = max_devices;
+    setting.min_replicas = 1;
     setting.max_replicas = few_rows;
-    if (!options.max_stages) setting.max_stages = costs.blocks();
+    setting.min_stages = 1;
+    setting.max_stages = options.max_stages.value_or(costs.blocks());
     const Candidate candidate = fewest_devices(costs, setting, cluster, options);
     if (candidate.objective < fewest.objective) fewest = candidate;
   }

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <tw/base/concat.hpp>
+#include <tw/planning/list_schedule.hpp>
 
 #include "operator_order.hpp"
+#include "plan_prediction.hpp"
 #include "text.hpp"
 
 namespace tw::pipeline {
@@ -90,13 +92,9 @@ int Plan::devices() const {
   return sum / stages_per_device(schedule);
 }
 
-std::vector<int> device_of_stages(const Plan& plan) {
-  return device_of_stages(plan.schedule, static_cast<int>(plan.stages.size()) / stages_per_device(plan.schedule));
-}
+std::vector<int> device_of_stages(const Plan& plan) { return device_of_stages(plan.schedule, schedule_devices(plan)); }
 
-Schedule schedule_of(const Plan& plan) {
-  return make_schedule(plan.schedule, static_cast<int>(plan.stages.size()) / stages_per_device(plan.schedule), plan.micro_batches);
-}
+Schedule schedule_of(const Plan& plan) { return schedule_for(plan.schedule, schedule_devices(plan), plan.micro_batches, pass_times(plan)); }
 
 std::vector<double> device_memory(const Plan& plan) {
   const std::vector<int> device_of = device_of_stages(plan);

@@ -58,20 +58,37 @@ Kind kind_from(const nlohmann::json& json, const char* key, const std::vector<st
   throw Error(concat(where, '.', key, " is \"", text, "\", must be one of ", joined(std::views::keys(names))));
 }
 
+/// Files of earlier versions have other fields, without times of all four kinds.
+StageFigures figures_from(const nlohmann::json& json, const std::string& where) {
+  StageFigures figures;
+  if (!json.contains("weights_s")) return figures;
+  const auto time = [&](const char* name) {
+    const auto seconds = field<double>(json, name, where);
+    if (seconds < 0) throw Error(concat(where, '.', name, " must be at least 0, got ", seconds));
+    return seconds;
+  };
+  figures.forward_s = time("forward_s");
+  figures.backward_s = time("backward_s");
+  figures.weights_s = time("weights_s");
+  figures.transfer_s = time("transfer_s");
+  if (figures.weights_s > figures.backward_s)
+    throw Error(concat(where, ".weights_s is ", figures.weights_s, ", but it is a part of backward_s, which is ", figures.backward_s));
+  return figures;
+}
+
 StagePlan stage_from(const nlohmann::json& json, const Names& names, const std::string& where) {
   refuse_others(json, {"operators", "replicas", "recompute", "segments", "predicted"}, where);
   StagePlan stage{.operators = operators_from(json, "operators", names, where),
                   .replicas = field<int>(json, "replicas", where),
                   .recompute = kind_from(json, "recompute", recompute_names(), where)};
   if (json.contains("segments")) stage.segments = operators_from(json, "segments", names, where);
+  if (json.contains("predicted")) stage.figures = figures_from(json["predicted"], where + ".predicted");
   return stage;
 }
 
 Json figures_json(const StageFigures& figures) {
-  return {{"forward_ms", 1e3 * figures.forward_s},
-          {"backward_ms", 1e3 * figures.backward_s},
-          {"all_reduce_ms", 1e3 * figures.all_reduce_s},
-          {"memory_bytes", figures.memory.total()}};
+  return {{"forward_s", figures.forward_s},   {"backward_s", figures.backward_s},     {"weights_s", figures.weights_s},
+          {"transfer_s", figures.transfer_s}, {"all_reduce_s", figures.all_reduce_s}, {"memory_bytes", figures.memory.total()}};
 }
 
 }  // namespace
@@ -92,7 +109,7 @@ std::string to_json(const Plan& plan, const Profile& profile) {
                   {"batch", plan.batch},
                   {"micro_batches", plan.micro_batches},
                   {"schedule", name_of(plan.schedule)},
-                  {"predicted", {{"step_ms", 1e3 * plan.step_s}, {"bubble", plan.bubble}}},
+                  {"predicted", {{"step_s", plan.step_s}, {"bubble", plan.bubble}}},
                   {"stages", stages}};
   return json.dump(2) + '\n';
 }

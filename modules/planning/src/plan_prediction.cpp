@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <tw/base/contract.hpp>
-#include <tw/planning/schedule_check.hpp>
+
+#include "schedule_times.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -33,7 +34,51 @@ StageOrder order_of(const Plan& plan, const Profile& profile) {
   return order;
 }
 
-std::vector<PassTimes> times_of(const Plan& plan) {
+/// Sets the figures of each stage by itself.
+void set_figures(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const Held& held) {
+  int begin = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    StagePlan& stage = plan.stages[i];
+    const int64_t rows = share_of_rows(plan.rows(), stage.replicas);
+    const StageSetting setting{
+        .rows = rows, .replicas = stage.replicas, .in_flight = held.activations[i], .recompute = stage.recompute, .waiting = held.waiting[i]};
+    stage.figures = figures_of(stage_load(blocks.costs, begin, blocks.ends[i], rows), setting, cluster, parameters);
+    begin = blocks.ends[i];
+  }
+}
+
+void set_transfers(Plan& plan, const StageBlocks& blocks, const Cluster& cluster) {
+  const std::vector<int> device_of = device_of_stages(plan);
+  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
+    if (device_of[i] == device_of[i + 1]) continue;
+    plan.stages[i].figures.transfer_s = transfer_seconds(blocks.costs.border(blocks.ends[i]), plan.rows(), plan.stages[i].replicas,
+                                                         plan.stages[i + 1].replicas, cluster.between_stages);
+  }
+}
+
+/// Sets exposed all-reduces, step time and bubble.
+void set_step(Plan& plan, const ScheduleTimes& times, const Cluster& cluster) {
+  const std::vector<int> device_of = device_of_stages(plan);
+  plan.step_s = times.duration;
+  double idle = 0;
+  for (size_t device = 0; device < times.devices.size(); ++device) {
+    double all_reduce = 0;
+    for (size_t i = 0; i < plan.stages.size(); ++i) {
+      if (device_of[i] == static_cast<int>(device)) all_reduce += plan.stages[i].figures.all_reduce_s;
+    }
+    const DeviceTimes& of_device = times.devices[device];
+    const double end = std::max(of_device.last_end, (cluster.overlapped_all_reduce ? of_device.last_begin : of_device.last_end) + all_reduce);
+    StagePlan& first = plan.stages[static_cast<size_t>(std::ranges::find(device_of, static_cast<int>(device)) - device_of.begin())];
+    first.figures.exposed_s = std::max(0.0, end - times.duration);
+    plan.step_s = std::max(plan.step_s, end);
+    idle += first.replicas * (times.duration - of_device.busy);
+  }
+  plan.bubble = times.duration > 0 ? std::max(0.0, idle / (plan.devices() * times.duration)) : 0;
+}
+
+}  // namespace
+
+std::vector<PassTimes> pass_times(const Plan& plan) {
   std::vector<PassTimes> times;
   for (const StagePlan& stage : plan.stages) {
     times.push_back({.forward = stage.figures.forward_s,
@@ -44,48 +89,19 @@ std::vector<PassTimes> times_of(const Plan& plan) {
   return times;
 }
 
-}  // namespace
+Simulation simulation_of(const Plan& plan) { return simulate(schedule_of(plan), pass_times(plan)); }
 
-Simulation simulation_of(const Plan& plan) { return simulate(schedule_of(plan), times_of(plan)); }
-
-std::vector<StageSetting> settings_of_stages(const Plan& plan, const Schedule& schedule) {
-  const std::vector<int> held = max_activations(schedule);
-  const std::vector<int> waiting = max_waiting(schedule);
-  std::vector<StageSetting> settings;
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const StagePlan& stage = plan.stages[i];
-    settings.push_back({.rows = share_of_rows(plan.rows(), stage.replicas),
-                        .replicas = stage.replicas,
-                        .in_flight = held[i],
-                        .recompute = stage.recompute,
-                        .waiting = waiting[i]});
+void predict(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const FixedSchedule& fixed,
+             bool by_times) {
+  set_figures(plan, blocks, cluster, parameters, fixed.held);
+  set_transfers(plan, blocks, cluster);
+  const std::vector<PassTimes> times = pass_times(plan);
+  const std::optional<Schedule> made = by_times ? schedule_by_times(fixed, times) : std::nullopt;
+  if (made) {
+    set_figures(plan, blocks, cluster, parameters, held_by(*made));
+    set_transfers(plan, blocks, cluster);
   }
-  return settings;
-}
-
-void predict_step(Plan& plan, const Schedule& schedule, const std::vector<Affine>& borders, const Cluster& cluster) {
-  const std::vector<int> device_of = schedule.device_of_stages();
-  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
-    if (device_of[i] == device_of[i + 1]) continue;
-    plan.stages[i].figures.transfer_s =
-        transfer_seconds(borders[i], plan.rows(), plan.stages[i].replicas, plan.stages[i + 1].replicas, cluster.between_stages);
-  }
-  const Simulation simulation = simulate(schedule, times_of(plan));
-  plan.step_s = simulation.duration;
-  double idle = 0;
-  for (size_t device = 0; device < schedule.devices.size(); ++device) {
-    double all_reduce = 0;
-    for (size_t i = 0; i < plan.stages.size(); ++i) {
-      if (device_of[i] == static_cast<int>(device)) all_reduce += plan.stages[i].figures.all_reduce_s;
-    }
-    const Simulation::Span& last = simulation.devices[device].back();
-    const double end = std::max(last.end, (cluster.overlapped_all_reduce ? last.begin : last.end) + all_reduce);
-    StagePlan& first = plan.stages[static_cast<size_t>(std::ranges::find(device_of, static_cast<int>(device)) - device_of.begin())];
-    first.figures.exposed_s = std::max(0.0, end - simulation.duration);
-    plan.step_s = std::max(plan.step_s, end);
-    idle += first.replicas * simulation.bubble(device);
-  }
-  plan.bubble = simulation.duration > 0 ? std::max(0.0, idle / (plan.devices() * simulation.duration)) : 0;
+  set_step(plan, times_of(made ? *made : fixed.schedule, times), cluster);
 }
 
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters) {
@@ -96,19 +112,8 @@ Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const 
   StageOrder ordered = order_of(plan, profile);
   const OperatorOrder order(profile, std::move(ordered.operators));
   const BlockCostTable costs(order, std::move(ordered.begins));
-  const Schedule schedule = schedule_of(plan);
-  const std::vector<StageSetting> settings = settings_of_stages(plan, schedule);
-  const auto count = static_cast<int>(plan.stages.size());
-  std::vector<Affine> borders;
-  for (int i = 0; i < count; ++i) {
-    StagePlan& stage = plan.stages[static_cast<size_t>(i)];
-    const StageSetting& setting = settings[static_cast<size_t>(i)];
-    const int begin = ordered.first_segment[static_cast<size_t>(i)];
-    const int end = ordered.first_segment[static_cast<size_t>(i) + 1];
-    stage.figures = figures_of(stage_load(costs, begin, end, setting.rows), setting, cluster, parameters);
-    borders.push_back(costs.border(end));
-  }
-  predict_step(plan, schedule, borders, cluster);
+  const std::vector<int> ends(ordered.first_segment.begin() + 1, ordered.first_segment.end());
+  predict(plan, {costs, ends}, cluster, parameters, fixed_schedule(plan.schedule, schedule_devices(plan), plan.micro_batches));
   return plan;
 }
 

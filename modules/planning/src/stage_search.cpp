@@ -17,18 +17,30 @@ class StageDynamics {
   StageDynamics(const StageTable& table, const SearchSetting& setting)
       : table_(table),
         setting_(setting),
-        max_stages_(std::min({setting.max_stages, setting.devices, table.blocks()})),
-        row_(static_cast<size_t>(setting.devices) + 1),
-        sums_(static_cast<size_t>(max_stages_ + 1) * static_cast<size_t>(table.blocks() + 1) * row_) {}
+        max_stages_(std::min({setting.max_stages, setting.devices / setting.min_replicas, table.blocks()})),
+        row_(setting.is_uniform() ? 1 : static_cast<size_t>(setting.devices) + 1),
+        sums_(static_cast<size_t>(max_stages_ + 1) * static_cast<size_t>(table.blocks() + 1) * row_) {
+    for (size_t which = 0; which < table.replicas().size(); ++which) {
+      for (int begin = 0; begin < table.blocks(); ++begin) last_ends_.push_back(table.last_end(which, begin));
+    }
+  }
 
   int max_stages() const noexcept { return max_stages_; }
 
+  /// @param bound at most that of the last call
   void solve(double bound) {
     bound_ = bound;
+    for (size_t which = 0; which < table_.replicas().size(); ++which) {
+      for (int begin = 0; begin < table_.blocks(); ++begin) {
+        int& end = last_end(which, begin);
+        while (end > begin && !table_.is_within(which, begin, end, bound)) --end;
+      }
+    }
     std::fill(sums_.begin(), sums_.end(), infinity);
     std::fill_n(sums(0, table_.blocks()), row_, 0.0);
     for (int stages = 1; stages <= max_stages_; ++stages) {
-      for (int begin = 0; begin <= table_.blocks() - stages; ++begin) relax(stages, begin);
+      // Earlier stages, of which there are at least so many, have a block each.
+      for (int begin = std::max(0, setting_.min_stages - stages); begin <= table_.blocks() - stages; ++begin) relax(stages, begin);
     }
   }
 
@@ -43,7 +55,7 @@ class StageDynamics {
       const StageChoice choice = step(stages, begin, devices, load);
       choices.push_back(choice);
       begin = choice.end;
-      devices -= static_cast<size_t>(choice.replicas);
+      devices -= counted(choice.replicas);
     }
     return choices;
   }
@@ -53,10 +65,14 @@ class StageDynamics {
     return sums_.data() + (static_cast<size_t>(stages) * static_cast<size_t>(table_.blocks() + 1) + static_cast<size_t>(begin)) * row_;
   }
   const double* sums(int stages, int begin) const { return const_cast<StageDynamics*>(this)->sums(stages, begin); }
+  // Devices of a stage, if they are counted.
+  size_t counted(int replicas) const { return setting_.is_uniform() ? 0 : static_cast<size_t>(replicas); }
   const SearchCost* cost(size_t which, int begin, int end, int stages) const {
     const SearchCost* found = table_.find(which, begin, end, setting_.in_flight(stages));
     return found != nullptr && found->load <= bound_ ? found : nullptr;
   }
+  // The last end of a range from `begin` on that is within the bound.
+  int& last_end(size_t which, int begin) { return last_ends_[which * static_cast<size_t>(table_.blocks()) + static_cast<size_t>(begin)]; }
   // The range of block ends for the first of `stages` stages; the last stage ends at the last block.
   std::pair<int, int> ends(int stages, int begin) const {
     return stages == 1 ? std::pair(table_.blocks(), table_.blocks()) : std::pair(begin + 1, table_.blocks() - stages + 1);
@@ -66,12 +82,13 @@ class StageDynamics {
     double* best = sums(stages, begin);
     const auto [first, last] = ends(stages, begin);
     for (size_t which = 0; which < table_.replicas().size(); ++which) {
-      const auto replicas = static_cast<size_t>(table_.replicas()[which]);
-      for (int end = first; end <= last; ++end) {
+      const size_t replicas = counted(table_.replicas()[which]);
+      for (int end = first; end <= std::min(last, last_end(which, begin)); ++end) {
+        const double* rest = sums(stages - 1, end);
+        if (rest[row_ - 1] == infinity) continue;  // more devices never make it longer
         const SearchCost* stage = cost(which, begin, end, stages);
         if (stage == nullptr) continue;
         const double tau = stage->tau;
-        const double* rest = sums(stages - 1, end);
         for (size_t devices = replicas; devices < row_; ++devices) best[devices] = std::min(best[devices], tau + rest[devices - replicas]);
       }
     }
@@ -81,7 +98,7 @@ class StageDynamics {
     const double sum = sums(stages, begin)[devices];
     const auto [first, last] = ends(stages, begin);
     for (size_t which = 0; which < table_.replicas().size(); ++which) {
-      const auto replicas = static_cast<size_t>(table_.replicas()[which]);
+      const size_t replicas = counted(table_.replicas()[which]);
       if (replicas > devices) break;
       for (int end = first; end <= last; ++end) {
         const SearchCost* stage = cost(which, begin, end, stages);
@@ -98,7 +115,8 @@ class StageDynamics {
   int max_stages_;
   size_t row_;
   double bound_ = 0;
-  std::vector<double> sums_;  // by stages, first block, devices
+  std::vector<int> last_ends_;  // by number of replicas and begin
+  std::vector<double> sums_;    // by stages, first block, devices
 };
 
 void choose_recomputation(Candidate& candidate, const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
@@ -116,7 +134,10 @@ void choose_recomputation(Candidate& candidate, const BlockCostTable& costs, con
 
 std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough) {
-  const StageTable table(costs, setting, cluster, options);
+  if (setting.is_uniform() && setting.min_stages == setting.max_stages &&
+      lower_bound(costs, setting, setting.max_stages, setting.max_replicas, cluster, options) > good_enough)
+    return {};
+  const StageTable table(costs, setting, cluster, options, good_enough);
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
   // Costs of the last candidate, by number of stages. While its load is within the bound and no sum is smaller, it remains the best for this number
@@ -124,7 +145,7 @@ std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSe
   std::vector<SearchCost> known(static_cast<size_t>(dynamics.max_stages()) + 1, {-1, 0});
   double best = infinity;
   const double gap = setting.balance > 0 ? 0 : options.gap;  // plans of different balance differ by less than the gap
-  for (double bound = infinity; bound >= 0;) {
+  for (double bound = good_enough; bound >= 0;) {
     dynamics.solve(bound);
     double least = infinity;
     double load_of_least = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner search: stages, replicas and recomputation for a fixed schedule and number of micro-batches.
 #pragma once
+#include <algorithm>
 #include <tw/planning/planner.hpp>
 
 #include "stage_figures.hpp"
@@ -27,7 +28,8 @@ struct SearchSetting {
   int min_stages = 1;
   /// With several stages on a device: by stage, the number of micro-batches whose activations it holds at a time. All plans then have as many stages.
   std::vector<int> held = {};
-  int waiting = 0;  ///< likewise, the largest number of any stage that wait for the weights' half of their backward pass
+  int waiting = 0;       ///< likewise, the largest number of any stage that wait for the weights' half of their backward pass
+  double even_pass = 0;  ///< likewise, the forward and backward pass of a stage if all stages are equal
   /// Share of the slowest stage's time that is added to the objective. With one micro-batch, all cuts take the same time; this prefers even ones.
   double balance = 0;
 
@@ -36,13 +38,21 @@ struct SearchSetting {
     if (!held.empty()) return held[held.size() - static_cast<size_t>(to_end)];
     return schedule == ScheduleKind::gpipe ? micro_batches : std::min(micro_batches, to_end);
   }
+  /// The largest in_flight() of any stage.
+  int most_in_flight() const { return held.empty() ? in_flight(max_stages) : *std::max_element(held.begin(), held.end()); }
 
-  /// Number of micro-batches that wait for the weights' half of their backward pass on any stage, at most: the search does not know how many stages
-  /// come before.
-  int most_waiting() const {
+  /// Number of micro-batches that wait for the weights' half of their backward pass, at most, on a stage that holds activations of `in_flight`. In
+  /// ZB-H1, stages hold more activations the earlier they are, and leave more weights' halves waiting the later they are; the search does not know
+  /// how many stages come before, and assumes as many as there may be.
+  int most_waiting(int in_flight) const {
     if (!held.empty()) return waiting;
-    return schedule == ScheduleKind::zero_bubble_h1 ? std::min(micro_batches, max_stages) : 0;
+    return schedule == ScheduleKind::zero_bubble_h1 ? std::clamp(max_stages - in_flight + 1, 1, micro_batches) : 0;
   }
+  /// From this number of micro-batches in flight on, most_waiting() falls.
+  int bend() const { return std::clamp(max_stages - micro_batches + 1, 1, most_in_flight()); }
+
+  /// Whether all stages have equally many replicas. The number of devices then follows from that of stages.
+  bool is_uniform() const noexcept { return min_replicas == max_replicas; }
 
   bool operator==(const SearchSetting&) const = default;
 };
@@ -53,18 +63,23 @@ struct Candidate {
   double objective = 0;  ///< seconds: sum of tau + largest load
 };
 
-/// The cost of one stage that the search minimises.
+/// The cost of one stage that the search minimises, see planner.hpp.
 struct SearchCost {
-  double tau = 0;   ///< forward + backward + half of the round trips to both neighbours, assuming that these have the same number of replicas
-  double load = 0;  ///< (micro_batches - 1) x stages on a device x the time between two micro-batches + exposed all-reduce
+  double tau = 0;   ///< what the stage adds to the time before the slowest device begins and after it ends
+  double load = 0;  ///< the time of its device if that never waits, less its tau, and the exposed all-reduce
+
+  double sum() const noexcept { return tau + load; }
 };
 
 /// The cost of a stage that fits in memory, with the fastest recomputation, and the smallest of equally fast ones. Empty if none fits.
 std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCostTable& costs, int begin, int end, int replicas, int in_flight,
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options);
 
-/// Candidates. If any exist, they include one whose objective is within the options' gap of the optimum.
-/// @param good_enough an objective; after the first candidate, the search looks only for better ones
+/// A lower bound of the objective for `stages` stages with as many replicas each.
+double lower_bound(const BlockCostTable& costs, const SearchSetting& setting, int stages, int replicas, const Cluster& cluster,
+                   const PlanOptions& options);
+
+/// Candidates. If any exist with an objective below `good_enough`, they include one within the options' gap of the optimum.
 std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough);
 

@@ -10,34 +10,62 @@ namespace {
 SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_last, const SearchSetting& setting, const Cluster& cluster) {
   const double in = load.is_first ? 0 : cluster.between_stages.transfer(load.input_bytes);
   const double out = is_last ? 0 : cluster.between_stages.transfer(load.output_bytes);
-  SearchCost cost{.tau = figures.forward_s + figures.backward_s + in + out};
-  // GPipe's transfers overlap with the next micro-batch; in 1F1B, a stage waits for each round trip.
-  const double longest = std::max(in, out);
-  const bool hides = setting.schedule == ScheduleKind::gpipe;
-  const double interval = hides ? std::max(figures.forward_s, longest) + std::max(figures.backward_s, longest) : cost.tau;
-  const int stages = stages_per_device(setting.schedule);  // whose turns come before the next micro-batch's; assumed to take as long
-  cost.load = (setting.micro_batches - 1 + setting.balance) * stages * interval +
+  const double both = figures.forward_s + figures.backward_s;
+  const int per_device = stages_per_device(setting.schedule);
+  // With fewer micro-batches than devices in a row, devices also wait while the first one passes all stages.
+  const double full = std::min(1.0, static_cast<double>(setting.micro_batches) * per_device / setting.max_stages);
+  const auto fill = [&](double short_bubble, double one_pass) { return full * short_bubble + (1 - full) * one_pass + in + out; };
+  SearchCost cost{.tau = both + in + out};
+  double interval = cost.tau;  // 1F1B waits for each round trip
+  switch (setting.schedule) {
+    case ScheduleKind::one_forward_one_backward: break;
+    case ScheduleKind::gpipe: {  // transfers overlap with the next micro-batch
+      const double longest = std::max(in, out);
+      interval = std::max(figures.forward_s, longest) + std::max(figures.backward_s, longest);
+      break;
+    }
+    case ScheduleKind::interleaved: cost.tau = fill(both / per_device, both); break;
+    case ScheduleKind::zero_bubble_h1:
+    case ScheduleKind::zero_bubble_v:
+      cost.tau = fill(std::max(figures.forward_s, both - 2 * figures.weights_s) / per_device, both - figures.weights_s);
+      interval = std::max(both, both - figures.weights_s + in + out);  // weights' halves fill the round trips
+      break;
+  }
+  // The stages of a device take turns; they are assumed to take equally long.
+  const double own = setting.schedule == ScheduleKind::gpipe ? interval : cost.tau;
+  cost.load = (setting.micro_batches - 1 + setting.balance) * per_device * interval + (per_device * interval - own) +
               (cluster.overlapped_all_reduce ? std::max(0.0, figures.all_reduce_s - figures.backward_s) : figures.all_reduce_s);
   return cost;
+}
+
+/// With several stages on a device, the load assumes that they take equally long. In sum over all stages, this is a tenth of the time of a device
+/// whose stages are, and more if stages are uneven.
+double unevenness(const StageFigures& figures, const SearchSetting& setting) {
+  const double pass = figures.forward_s + figures.backward_s;
+  return 0.1 * setting.micro_batches * pass * (pass / setting.even_pass) * stages_per_device(setting.schedule) / setting.max_stages;
 }
 
 bool allows(const PlanOptions& options, Recompute recompute) {
   return std::find(options.recompute.begin(), options.recompute.end(), recompute) != options.recompute.end();
 }
 
-/// The largest number of micro-batches in flight that fits, up to setting.micro_batches.
+/// The largest k such that the stage fits with each of 1 to k micro-batches in flight, up to setting.most_in_flight().
 int limit_of(const StageLoad& load, StageSetting stage, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
-  const auto total = [&](int in_flight) {
+  const auto fits = [&](int in_flight) {
     stage.in_flight = in_flight;
-    return figures_of(load, stage, cluster, options.parameters).memory.total();
+    stage.waiting = setting.most_waiting(in_flight);
+    return figures_of(load, stage, cluster, options.parameters).memory.total() <= cluster.memory_bytes;
   };
-  if (total(setting.micro_batches) <= cluster.memory_bytes) return setting.micro_batches;
-  const double none = total(0);
-  const double each = total(1) - none;
-  if (none > cluster.memory_bytes || each <= 0) return 0;
-  int limit = static_cast<int>(std::min<double>(std::floor((cluster.memory_bytes - none) / each), setting.micro_batches));
-  while (limit > 0 && total(limit) > cluster.memory_bytes) --limit;
-  return limit;
+  // Memory is linear in k before and after the bend.
+  const auto fits_up_to = [&](int k) { return fits(k) && fits(1) && fits(std::min(k, setting.bend())); };
+  int fitting = 0;
+  int unfitting = setting.most_in_flight() + 1;
+  if (fits_up_to(unfitting - 1)) return unfitting - 1;
+  while (unfitting - fitting > 1) {
+    const int middle = fitting + (unfitting - fitting) / 2;
+    (fits_up_to(middle) ? fitting : unfitting) = middle;
+  }
+  return fitting;
 }
 
 }  // namespace
@@ -59,36 +87,60 @@ std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCos
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (!allows(options, recompute)) continue;
-    const StageFigures figures = figures_of(load, {rows, replicas, in_flight, recompute, setting.most_waiting()}, cluster, options.parameters);
+    const StageFigures figures =
+        figures_of(load, {rows, replicas, in_flight, recompute, setting.most_waiting(in_flight)}, cluster, options.parameters);
     const double bytes = figures.memory.total();
     if (bytes > cluster.memory_bytes) continue;
     const SearchCost cost = cost_of(figures, load, end == costs.blocks(), setting, cluster);
-    if (best && (cost.tau > best->first.tau || (cost.tau == best->first.tau && bytes >= least))) continue;
+    if (best && (cost.sum() > best->first.sum() || (cost.sum() == best->first.sum() && bytes >= least))) continue;
     best = {cost, recompute};
     least = bytes;
   }
   return best;
 }
 
-StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options)
+double lower_bound(const BlockCostTable& costs, const SearchSetting& setting, int stages, int replicas, const Cluster& cluster,
+                   const PlanOptions& options) {
+  // The largest load is at least the mean, and the costs of a range are at most the sum of those of its parts.
+  const int64_t rows = share_of_rows(setting.rows, replicas);
+  const StageLoad load{.costs = costs.at(0, costs.blocks()), .is_first = true};
+  const StageFigures whole = figures_of(load, {rows, replicas}, cluster, options.parameters);
+  const SearchCost cost = cost_of(whole, load, true, setting, cluster);
+  const double passes = setting.micro_batches * stages_per_device(setting.schedule);
+  const double exposed = ring_all_reduce(replicas, whole.memory.gradients / stages, cluster.within_stage) -
+                         (cluster.overlapped_all_reduce ? whole.backward_s / stages : 0);
+  return cost.tau * (stages - 1) / stages + passes * (whole.forward_s + whole.backward_s) / stages + std::max(0.0, exposed);
+}
+
+StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
+                       double good_enough)
     : blocks_(costs.blocks()), replicas_(useful_replicas(setting, options.parameters)) {
   entries_.resize(replicas_.size() * static_cast<size_t>(blocks_) * static_cast<size_t>(blocks_));
+  const int passes = setting.micro_batches * stages_per_device(setting.schedule);  // of a device
+  const int longest = blocks_ - setting.min_stages + 1;                            // other stages have a block each
   for (size_t which = 0; which < replicas_.size(); ++which) {
     const int64_t rows = share_of_rows(setting.rows, replicas_[which]);
+    const auto r = static_cast<double>(rows);
     for (int begin = 0; begin < blocks_; ++begin) {
       double segment = 0;
-      for (int end = begin + 1; end <= blocks_; ++end) {
-        const auto r = static_cast<double>(rows);
-        segment = std::max(segment, costs.at(begin, end).kept.of(r) + costs.at(end - 1, end).peak.of(r));  // BlockCostTable::segments_peak()
+      int end = begin + 1;
+      for (; end <= std::min(blocks_, begin + longest); ++end) {
+        const BlockCosts& range = costs.at(begin, end);
+        if (passes * (range.forward.of(r) + range.backward.of(r)) > good_enough) break;     // so do longer ranges
+        segment = std::max(segment, range.kept.of(r) + costs.at(end - 1, end).peak.of(r));  // BlockCostTable::segments_peak()
         const StageLoad load = stage_load(costs, begin, end, rows, segment);
         Entry& entry = entries_[index(which, begin, end)];
-        for (const Recompute recompute : options.recompute) {
-          const StageSetting stage{rows, replicas_[which], 1, recompute, setting.most_waiting()};
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          if (!allows(options, recompute) || entry.kept.limit == setting.most_in_flight()) continue;
+          const StageSetting stage{rows, replicas_[which], 1, recompute};
           Limited& limited = recompute == Recompute::none ? entry.kept : entry.recomputed;
-          limited.cost = cost_of(figures_of(load, stage, cluster, options.parameters), load, end == blocks_, setting, cluster);
+          const StageFigures figures = figures_of(load, stage, cluster, options.parameters);
+          limited.cost = cost_of(figures, load, end == blocks_, setting, cluster);
+          if (setting.even_pass > 0) limited.cost.tau += unevenness(figures, setting);
           limited.limit = std::max(limited.limit, limit_of(load, stage, setting, cluster, options));
         }
       }
+      last_ends_.push_back(end - 1);
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <iostream>
+#include <map>
 
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -51,17 +52,19 @@ Problem random_problem(unsigned seed) {
       op.backward = {0, 2};
     }
   }
+  if (seed % 2 == 0) test::give_halves(problem.profile, random);
   return problem;
 }
 
-/// Calls `visit` for every cut of `blocks` blocks into stages, with every assignment of `devices` devices to them.
-void for_all_stages(int blocks, int devices, std::vector<StageChoice>& stages, const std::function<void()>& visit) {
+/// Calls `visit` for every cut of `blocks` blocks into stages, with every assignment of `devices` devices to them, from `least` to `most` each.
+void for_all_stages(int blocks, int devices, std::vector<StageChoice>& stages, const std::function<void()>& visit, int least = 1,
+                    int most = 1 << 20) {
   const int begin = stages.empty() ? 0 : stages.back().end;
   if (begin == blocks) visit();
   for (int end = begin + 1; end <= blocks; ++end) {
-    for (int replicas = 1; replicas <= devices; ++replicas) {
+    for (int replicas = least; replicas <= std::min(most, devices); ++replicas) {
       stages.push_back({.end = end, .replicas = replicas});
-      for_all_stages(blocks, devices - replicas, stages, visit);
+      for_all_stages(blocks, devices - replicas, stages, visit, least, most);
       stages.pop_back();
     }
   }
@@ -69,12 +72,13 @@ void for_all_stages(int blocks, int devices, std::vector<StageChoice>& stages, c
 
 TEST(StageSearch, EqualsBruteForce) {
   int feasible = 0;
+  int missed = 0;
   for (unsigned seed = 0; seed < graphs; ++seed) {
     const auto [profile, cluster, options] = random_problem(seed);
     const OperatorOrder order(profile);
     const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
     for (const int m : {1, 2, 4}) {
-      for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+      for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h1}) {
         SearchSetting setting{schedule, m, (options.batch + m - 1) / m, cluster.devices, seed % 3 == 0 ? 2 : cluster.devices};
         const bool exact = seed % 5 == 1;  // a given number of stages, of one device each
         if (exact) setting.min_stages = setting.max_stages;
@@ -101,17 +105,66 @@ TEST(StageSearch, EqualsBruteForce) {
           for (const StageChoice& stage : stages) devices += stage.replicas;
           fewest = std::min(fewest, devices);
         });
-        ASSERT_EQ(fewest_devices(costs, setting, cluster, options).objective, fewest) << "graph " << seed << ", m = " << m;
+        const double fewest_found = fewest_devices(costs, setting, cluster, options).objective;
         double found = infinity;
         for (const Candidate& candidate : search_stages(costs, setting, cluster, options, infinity)) found = std::min(found, candidate.objective);
         feasible += std::isfinite(best) ? 1 : 0;
+        if (schedule == ScheduleKind::zero_bubble_h1) {
+          // The search takes a stage only if it also fits with fewer micro-batches in flight, of which more may then wait.
+          ASSERT_GE(fewest_found, fewest) << "graph " << seed << ", m = " << m;
+          if (std::isfinite(found)) {
+            ASSERT_GE(found, best * (1 - 1e-9)) << "graph " << seed << ", m = " << m;
+          }
+          missed += found > best * (1 + 1e-9) ? 1 : 0;
+          continue;
+        }
+        ASSERT_EQ(fewest_found, fewest) << "graph " << seed << ", m = " << m;
         if (!std::isfinite(best) && !std::isfinite(found)) continue;
         ASSERT_NEAR(found, best, 1e-9 * best) << "graph " << seed << ", m = " << m;
       }
     }
   }
-  EXPECT_GT(feasible, graphs);
-  EXPECT_LT(feasible, 6 * graphs) << "some do not fit";
+  EXPECT_GT(feasible, 2 * graphs);
+  EXPECT_LT(feasible, 9 * graphs) << "some do not fit";
+  EXPECT_LT(missed, graphs / 20);
+  std::cout << missed << " of " << feasible << " optima missed, in ZB-H1\n";
+}
+
+/// The bound by which the search leaves out settings: no candidate is below it, and for equal stages without transfers it is the objective.
+TEST(StageSearch, HasALowerBound) {
+  using enum ScheduleKind;
+  int candidates = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const auto [profile, cluster, options] = random_problem(seed);
+    const OperatorOrder order(profile);
+    const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
+    Profile equal{.hash = "equal"};
+    for (int i = 0; i < 12; ++i)
+      equal.operators.push_back({.name = concat(i), .inputs = {i - 1}, .forward = {0, 1}, .backward = {0, 3}, .weights = {0, 1}});
+    const OperatorOrder equal_order(equal);
+    const BlockCostTable equal_costs(equal_order, coarsen(equal_order, {}, 128, 1));
+    for (const ScheduleKind schedule : {gpipe, one_forward_one_backward, zero_bubble_h1, interleaved, zero_bubble_v}) {
+      const int stages = (1 + static_cast<int>(seed % 3)) * stages_per_device(schedule);
+      const int replicas = 1 + static_cast<int>(seed % 2);
+      const SearchSetting setting{.schedule = schedule,
+                                  .micro_batches = 1 + static_cast<int>(seed % 5),
+                                  .rows = 4,
+                                  .devices = stages * replicas,
+                                  .max_stages = stages,
+                                  .min_replicas = replicas,
+                                  .max_replicas = replicas,
+                                  .min_stages = stages};
+      const double bound = lower_bound(costs, setting, stages, replicas, cluster, options);
+      for (const Candidate& each : search_stages(costs, setting, cluster, options, infinity)) {
+        ++candidates;
+        EXPECT_GE(each.objective, bound * (1 - 1e-9)) << "graph " << seed << ", " << name_of(schedule);
+      }
+      double least = infinity;
+      for (const Candidate& each : search_stages(equal_costs, setting, {}, options, infinity)) least = std::min(least, each.objective);
+      EXPECT_NEAR(lower_bound(equal_costs, setting, stages, replicas, {}, options), least, 1e-9 * least) << name_of(schedule) << ' ' << stages;
+    }
+  }
+  EXPECT_GT(candidates, 300);
 }
 
 /// Plans with several stages on each device are valid, fit, predict the same again, and survive JSON.
@@ -158,37 +211,51 @@ TEST(Planner, GivesEachDeviceSeveralStages) {
   EXPECT_GT(refused, 10);
 }
 
-/// The best predicted time of all plans that fit in memory.
+/// The stages with any recomputation with which each has at most `memory`; empty if there is none. Full and selective take the same time.
+std::optional<Plan> fitting(Plan plan, const Problem& problem, double memory) {
+  const auto& [profile, cluster, options] = problem;
+  for (const Recompute recompute : {Recompute::full, Recompute::selective, Recompute::none}) {
+    const std::vector<double> bytes = test::memory_of(plan, profile, options.parameters);
+    if (*std::max_element(bytes.begin(), bytes.end()) <= memory) return plan;
+    for (size_t i = 0; i < plan.stages.size() && recompute != Recompute::none; ++i) {
+      if (bytes[i] > memory) plan.stages[i].recompute = recompute;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The best predicted time of all plans that fit in memory, with all schedules. Stages of one device have equal shares of it, and all stages of such
+/// schedules as many replicas, as in the planner.
 double best_by_brute_force(const Problem& problem) {
   const auto& [profile, cluster, options] = problem;
   const OperatorOrder order(profile);
   const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
   double best = infinity;
   std::vector<StageChoice> stages;
-  for_all_stages(costs.blocks(), cluster.devices, stages, [&] {
-    for (const int m : micro_batch_counts(options)) {
-      for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
-        Plan plan{.hash = profile.hash, .batch = options.batch, .micro_batches = m, .schedule = schedule};
-        int begin = 0;
-        for (const StageChoice& stage : stages) {
-          plan.stages.push_back({.operators = costs.operators_of(begin, stage.end), .replicas = stage.replicas});
-          for (int block = begin; block < stage.end; ++block) plan.stages.back().segments.push_back(order.operator_at(block));
-          begin = stage.end;
-        }
-        if (std::any_of(stages.begin(), stages.end(), [&](const StageChoice& stage) { return stage.replicas > plan.rows(); })) continue;
-        // Any recomputation with which a stage fits; full and selective take the same time.
-        std::vector<double> memory = test::memory_of(plan, profile, options.parameters);
-        for (const Recompute recompute : {Recompute::full, Recompute::selective}) {
-          for (size_t i = 0; i < plan.stages.size(); ++i) {
-            if (memory[i] > cluster.memory_bytes) plan.stages[i].recompute = recompute;
-          }
-          memory = test::memory_of(plan, profile, options.parameters);
-        }
-        if (*std::max_element(memory.begin(), memory.end()) > cluster.memory_bytes) continue;
-        best = std::min(best, predicted(plan, profile, cluster, options.parameters).step_s);
-      }
+  const auto visit = [&](ScheduleKind schedule, int m) {
+    Plan plan{.hash = profile.hash, .batch = options.batch, .micro_batches = m, .schedule = schedule};
+    if (std::ranges::any_of(stages, [&](const StageChoice& stage) { return stage.replicas > plan.rows(); })) return;
+    int begin = 0;
+    for (const StageChoice& stage : stages) {
+      plan.stages.push_back({.operators = costs.operators_of(begin, stage.end), .replicas = stage.replicas});
+      for (int block = begin; block < stage.end; ++block) plan.stages.back().segments.push_back(order.operator_at(block));
+      begin = stage.end;
     }
-  });
+    const std::optional<Plan> fits = fitting(plan, problem, cluster.memory_bytes / stages_per_device(schedule));
+    if (fits) best = std::min(best, predicted(*fits, profile, cluster, options.parameters).step_s);
+  };
+  const auto visit_all = [&](ScheduleKind schedule) {
+    if (static_cast<int>(stages.size()) % stages_per_device(schedule) != 0) return;
+    for (const int m : micro_batch_counts(options)) visit(schedule, m);
+  };
+  for (const auto& [name, schedule] : schedule_names()) {
+    if (stages_per_device(schedule) == 1) {
+      for_all_stages(costs.blocks(), cluster.devices, stages, [&] { visit_all(schedule); });
+      continue;
+    }
+    for (int replicas = 1; replicas <= cluster.devices; ++replicas)
+      for_all_stages(costs.blocks(), stages_per_device(schedule) * cluster.devices, stages, [&] { visit_all(schedule); }, replicas, replicas);
+  }
   return best;
 }
 
@@ -198,6 +265,7 @@ TEST(Planner, IsWithinFivePercentOfBruteForceAndHolds) {
   int equal = 0;
   int staged = 0;
   int recomputing = 0;
+  std::map<ScheduleKind, int> chosen;
   double worst = 1;
   for (unsigned seed = 0; seed < graphs; ++seed) {
     const Problem problem = random_problem(seed);
@@ -212,7 +280,7 @@ TEST(Planner, IsWithinFivePercentOfBruteForceAndHolds) {
       EXPECT_EQ(problems_of(one, problem.profile, problem.cluster.devices), std::vector<std::string>{}) << "graph " << seed;
       const std::vector<double> memory = test::memory_of(one, problem.profile, problem.options.parameters);
       for (size_t i = 0; i < memory.size(); ++i) {
-        EXPECT_LE(memory[i], problem.cluster.memory_bytes + 1e-6) << "graph " << seed;
+        EXPECT_LE(stages_per_device(one.schedule) * memory[i], problem.cluster.memory_bytes + 1e-6) << "graph " << seed;
         EXPECT_NEAR(memory[i], one.stages[i].figures.memory.total(), 1e-6) << "graph " << seed << ", stage " << i;
       }
       EXPECT_NEAR(predicted(one, problem.profile, problem.cluster, problem.options.parameters).step_s, one.step_s, 1e-9) << "graph " << seed;
@@ -222,11 +290,14 @@ TEST(Planner, IsWithinFivePercentOfBruteForceAndHolds) {
     close += ours.step_s <= 1.05 * best ? 1 : 0;
     equal += ours.step_s <= best * (1 + 1e-9) ? 1 : 0;
     staged += ours.stages.size() > 1 ? 1 : 0;
+    ++chosen[ours.schedule];
     recomputing += std::any_of(ours.stages.begin(), ours.stages.end(), [](const StagePlan& s) { return s.recompute != Recompute::none; }) ? 1 : 0;
     worst = std::max(worst, ours.step_s / best);
   }
   std::cout << feasible << " of " << graphs << " graphs fit; equal to brute force: " << equal << ", within 5 %: " << close << ", worst " << worst
             << "; " << staged << " have several stages, " << recomputing << " recompute\n";
+  for (const auto& [kind, count] : chosen) std::cout << name_of(kind) << ": " << count << "  ";
+  std::cout << '\n';
   EXPECT_GT(feasible, graphs / 2);
   EXPECT_LT(feasible, graphs);
   EXPECT_GT(staged, graphs / 10);
@@ -330,7 +401,9 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
   expect_contains(too_few, "\"op4\" does not fit: the devices before it are full, and 160");
   expect_contains(too_few, "; 4 devices are sufficient");
   cluster.devices = 4;
-  EXPECT_EQ(plan(profile, cluster, options).best().stages.size(), 4U);
+  const Plan on_four = plan(profile, cluster, options).best();
+  EXPECT_EQ(on_four.devices(), 4);
+  EXPECT_EQ(on_four.stages.size(), 4U * static_cast<size_t>(stages_per_device(on_four.schedule))) << "four in a row";
   cluster.devices = 3;
   expect_contains(message_of([&] { plan(profile, cluster, options); }), "; 4 devices are sufficient");
 

@@ -50,6 +50,16 @@ inline Profile random_profile(std::mt19937& random, int operators) {
   return profile;
 }
 
+/// Lets the part of each backward pass that gradients of parameters need, if there are any, run later.
+inline void give_halves(Profile& profile, std::mt19937& random) {
+  for (ProfiledOperator& op : profile.operators) {
+    if (op.parameters.empty()) continue;
+    const double share = uniform(random, 0.2, 0.7);
+    op.weights = {share * op.backward.fixed, share * op.backward.per_row};
+    op.waiting_bytes = {0, uniform(random, 1, 150)};
+  }
+}
+
 /// Bytes of values produced before `position` of `order` that are used from there on, or are outputs of the model.
 inline double crossing(const Profile& profile, const std::vector<int>& order, size_t position, double rows) {
   const std::set<int> before(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(position));
@@ -119,7 +129,9 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     begins.push_back(order.size());
     std::copy_if(stage.operators.begin(), stage.operators.end(), std::back_inserter(order), [&](int op) { return batch.contains(op); });
   }
-  const std::vector<int> held = max_activations(schedule_of(plan));
+  const Schedule schedule = schedule_of(plan);
+  const std::vector<int> held = max_activations(schedule);
+  const std::vector<int> waiting = max_waiting(schedule);
   std::vector<double> memory;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
@@ -127,18 +139,23 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     const auto rows = static_cast<double>((plan.rows() + stage.replicas - 1) / stage.replicas);
     std::set<int> parameters;
     double saved = 0;
+    double left = 0;  // for the weights' half of a backward pass
     for (const int op : stage.operators) {
       const ProfiledOperator& of = profile.operators[static_cast<size_t>(op)];
       parameters.insert(of.parameters.begin(), of.parameters.end());
       saved += of.saved_bytes.of(rows);
+      left += of.waiting_bytes.of(rows);
     }
+    // Of the micro-batch whose backward pass runs, the larger of what this pass and what its weights' half needs.
+    const double least = waiting[s] > 0 ? left : 0;
     double parameter_bytes = 0;
     for (const int p : parameters) parameter_bytes += profile.parameters[static_cast<size_t>(p)].bytes;
     double bytes = parameter_bytes * (per_byte.weights + per_byte.gradients + per_byte.optimizer / (per_byte.sharded_optimizer ? stage.replicas : 1));
     if (stage.replicas > 1) bytes += parameter_bytes * per_byte.gradients;
     const double in = crossing(profile, order, begins[s], rows);
-    if (stage.recompute == Recompute::none) bytes += (held[s] - 1) * saved + backward_peak(profile, batch, order, begins[s], end, rows);
-    if (stage.recompute == Recompute::full) bytes += held[s] * in + backward_peak(profile, batch, order, begins[s], end, rows);
+    if (stage.recompute == Recompute::none)
+      bytes += (held[s] - 1) * saved + std::max(least, backward_peak(profile, batch, order, begins[s], end, rows));
+    if (stage.recompute == Recompute::full) bytes += held[s] * in + std::max(least, backward_peak(profile, batch, order, begins[s], end, rows));
     if (stage.recompute == Recompute::selective) {
       // The inputs of all segments for the other micro-batches in flight; for the one in its backward pass, only inputs that are not freed yet.
       double most = 0;
@@ -150,8 +167,9 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
         most = std::max(most, inputs + backward_peak(profile, batch, order, begin, next, rows));
         begin = next;
       }
-      bytes += (held[s] - 1) * inputs + most;
+      bytes += (held[s] - 1) * inputs + std::max(least, most);
     }
+    bytes += std::max(0, waiting[s] - 1) * left;
     if (s > 0) bytes += 2 * in;
     if (end < order.size()) bytes += 2 * crossing(profile, order, end, rows);
     memory.push_back(bytes);

@@ -141,6 +141,18 @@ TEST(Json, OfPlansGoesBothWays) {
   expect_contains(to_json(figured, profile), "\"mask .. b\"");
 }
 
+/// Schedules follow from times, so these must not change by a bit.
+TEST(Json, OfPlansKeepsTheTimesOfStages) {
+  const Profile profile = joined();
+  const Plan figured = predicted(two_stages(), profile, {.devices = 3, .between_stages = {1.0 / 3, 7}});
+  EXPECT_EQ(pass_times(plan_from_json(to_json(figured, profile), profile, 3)), pass_times(figured));
+  // Plans by hand have no times, and those of earlier versions others.
+  nlohmann::json json = nlohmann::json::parse(to_json(figured, profile));
+  json["stages"][0].erase("predicted");
+  json["stages"][1]["predicted"] = {{"forward_ms", 1}, {"backward_ms", 2}, {"all_reduce_ms", 0}, {"memory_bytes", 4}};
+  EXPECT_EQ(pass_times(plan_from_json(json.dump(), profile, 3)), pass_times(two_stages()));
+}
+
 TEST(Json, OfAnEditedPlanIsRefusedByName) {
   const Profile profile = joined();
   const nlohmann::json good = nlohmann::json::parse(to_json(predicted(two_stages(), profile, {.devices = 3}), profile));
@@ -175,6 +187,11 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"b .. a"}; }), "\"b .. a\" ends before it begins");
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"mask", "a"}; }), "operator \"b\" is in no stage");
   expect_contains(refused([](auto& j) { j["stages"][1]["replicas"] = 3; }), "replicas sum up to 5, but there are 3 devices");
+  expect_contains(refused([](auto& j) { j["stages"][0]["predicted"].erase("transfer_s"); }), "plan.stages[0].predicted.transfer_s is missing");
+  expect_contains(refused([](auto& j) { j["stages"][1]["predicted"]["forward_s"] = -1; }),
+                  "plan.stages[1].predicted.forward_s must be at least 0, got -1");
+  expect_contains(refused([](auto& j) { j["stages"][1]["predicted"]["weights_s"] = 1e3; }),
+                  "plan.stages[1].predicted.weights_s is 1000, but it is a part of backward_s, which is");
   expect_contains(message_of([&] { plan_from_json("{", profile, 3); }), "the plan is not JSON");
 }
 

@@ -30,4 +30,12 @@ struct ListOptions {
 /// @throws ContractError for options that do not match each other
 Schedule list_schedule(const ListOptions& options);
 
+/// A schedule of this kind for stages with these times. That of make_schedule() is for equal stages, and in halves for a forward pass as long as each
+/// half. If the kind has several stages on each device, list_schedule() is tried for the given times, under the limits of what stages and devices
+/// hold in the schedule of make_schedule(), and used if it is shorter in simulate() by more than a thousandth. Kinds with one stage on each
+/// device leave almost no choice under these limits, so their order is always that of make_schedule(); so it is if a stage takes no time. Only the
+/// ratios of times matter, to 1/5040 of the longest stage's forward and backward pass, so that rounding errors do not.
+/// @param times one per stage. @throws ContractError for another number of times, or for times that are negative or not finite
+Schedule schedule_for(ScheduleKind kind, int devices, int micro_batches, const std::vector<PassTimes>& times);
+
 }  // namespace tw::pipeline

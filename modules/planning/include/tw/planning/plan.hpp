@@ -64,7 +64,10 @@ struct Plan {
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
 
-/// The schedule of a plan. Each of its devices stands for all replicas of the stages on it.
+/// The times of the stages in a plan's figures.
+std::vector<PassTimes> pass_times(const Plan& plan);
+/// The schedule of a plan: schedule_for() its pass_times(). Plans with equal times have the same one, so all ranks get it from the same figures.
+/// Without figures, it is that of make_schedule(). Each of its devices stands for all replicas of the stages on it.
 Schedule schedule_of(const Plan& plan);
 /// The device of each stage in that schedule.
 std::vector<int> device_of_stages(const Plan& plan);
@@ -77,10 +80,9 @@ std::vector<double> device_memory(const Plan& plan);
 /// one stage, and its inputs in the same or an earlier stage. An operator without batch data must be in every stage that uses it.
 std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, int devices);
 
-/// Returns `plan` with its figures. Simulates the schedule and then the all-reduces of each device, which begin at the start or at the end of the
-/// device's last action, see Cluster::overlapped_all_reduce.
-/// A micro-batch of R rows on n replicas costs the same as ceil(R / n) rows on one. @throws ContractError with the first problem if problems_of()
-/// finds any
+/// Returns `plan` with its figures. Simulates schedule_of() the result, and then the all-reduces of each device, which begin at the start or at the
+/// end of the device's last action, see Cluster::overlapped_all_reduce. A micro-batch of R rows on n replicas costs the same as ceil(R / n) rows on
+/// one. @throws ContractError with the first problem if problems_of() finds any
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters = {});
 
 /// Simulates the schedule of a plan with figures, see predicted(); without all-reduces.
@@ -88,9 +90,11 @@ Simulation simulation_of(const Plan& plan);
 /// Describes a plan with figures, see predicted(): stages with times and memory, and a Gantt chart of the schedule.
 std::string describe(const Plan& plan, const Profile& profile);
 
-/// Readable JSON. Names operators singly or as ranges "first .. last" in the profile's order. Figures are written, but plan_from_json() ignores them.
+/// Readable JSON. Names operators singly or as ranges "first .. last" in the profile's order. The objects `predicted` have the figures.
 std::string to_json(const Plan& plan, const Profile& profile);
-/// Reads a plan, and leaves its figures unset. @throws Error naming a wrong field, or with the first problem if problems_of() finds any
+/// The inverse of to_json(), except that of the figures, it reads pass_times() alone. A stage's `predicted` may be missing: its figures are then
+/// unset.
+/// @throws Error naming a wrong field, or with the first problem if problems_of() finds any
 Plan plan_from_json(std::string_view text, const Profile& profile, int devices);
 
 /// "none", "selective", "full".

@@ -5,16 +5,28 @@
 // bytes cross, in linear time. Stage: for each schedule and number of micro-batches m, the search over blocks, replicas and recomputation solves
 //
 //   minimise (sum over stages of tau) + (maximum over stages of load)
-//     tau = forward + backward + transfers, load = (m - 1) * (stages on a device) * interval + exposed part of the all-reduce
-//     interval = tau; for gpipe, whose transfers overlap with computation, max(forward, transfer) + max(backward, transfer)
-//   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there. If a device has several stages,
-//   each gets an equal share of its memory, and all devices have equally many replicas; the number of devices in a row (of a pipeline) is a power of
-//   two, divides the number of devices, or is the largest.
+//     load = m * (stages on a device) * interval - tau + exposed part of the all-reduce
+//   F, B: forward and backward pass of a stage, W: weights' half of B, c: transfers to and from both neighbours
 //
-// If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is the least sum of tau over s stages for the
-// blocks from b on, on at most d devices:
+//   | schedule | tau | interval |
+//   |---|---|---|
+//   | 1f1b | F + B + c | F + B + c |
+//   | gpipe | F + B + c | max(F, transfer) + max(B, transfer); in `load`, also in place of tau |
+//   | zb-h1 | max(F, F + B - 2 W) + c | max(F + B, F + B - W + c) |
+//   | interleaved | (F + B) / 2 + c | F + B + c |
+//   | zb-v | max(F, F + B - 2 W) / 2 + c | max(F + B, F + B - W + c) |
+//
+//   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there. If a device has several stages,
+//   each gets an equal share of its memory. All stages have equally many replicas if a device has several stages, or if there are more than 32
+//   devices; the number of devices in a row (of a pipeline) is then a power of two or three times one, divides the number of devices, or is the
+//   largest.
+//
+// The last three are estimates, which move towards one pass of a micro-batch alone where there are fewer micro-batches than devices in a row. With
+// several stages on a device, tau also has a tenth of the stage's time, times the ratio of its passes to those of even stages: even stages are
+// preferred. If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is the least sum of tau over s stages
+// for the blocks from b on, on at most d devices:
 //   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over first stages of n replicas whose load is at most t.
-// t decreases until no better plan can exist. Then the best plans' action lists are simulated, and the simulated time decides.
+// t decreases until no better plan can exist. Then the best plans of each schedule are simulated, and the simulated time decides.
 // Ref: Tanaka et al. 2021, arXiv 2103.16063 (the three phases); Zheng et al. 2022, arXiv 2201.12023 (the bound t).
 #pragma once
 #include <optional>
@@ -25,9 +37,11 @@
 namespace tw::pipeline {
 
 struct PlanOptions {
-  int64_t batch = 1;                          ///< rows per step, over all devices
-  std::optional<int> micro_batches = {};      ///< unset: tries powers of two up to min(batch, 4096), and divisors of the batch up to 64
-  std::optional<ScheduleKind> schedule = {};  ///< unset: tries gpipe and 1f1b
+  int64_t batch = 1;                      ///< rows per step, over all devices
+  std::optional<int> micro_batches = {};  ///< unset: tries powers of two up to min(batch, 4096), and divisors of the batch up to 64
+  /// Unset: tries all kinds. Those after 1f1b only with at least two devices in a row, and not with more micro-batches than 16 times these devices,
+  /// or 64, since bubbles are short then.
+  std::optional<ScheduleKind> schedule = {};
   /// Largest number of stages, or of devices in a row for a schedule with several stages on each; unset: the number of devices.
   std::optional<int> max_stages = {};
   std::optional<int> stages = {};  ///< exactly this many stages, or devices in a row, of one replica each; unset: any number, with replicas
@@ -56,13 +70,16 @@ struct Relaxations {
 };
 
 struct PlanResult {
-  std::vector<Plan> plans = {};  ///< sorted by predicted step time, the best first; no two have the same stages and number of micro-batches
+  /// The best plan first: of those whose predicted step is at most 2 % longer than the shortest, one with the simplest schedule, in the order 1f1b,
+  /// gpipe, zb-h1, interleaved, zb-v. The others follow by predicted step time. No two have the same stages and number of micro-batches.
+  std::vector<Plan> plans = {};
   Cluster cluster = {};
   PlanOptions options = {};
   Profile profile = {};
   Relaxations relaxed = {};
-  int settings = 0;   ///< number of searched combinations of schedule, micro-batches and, with several stages on a device, devices in a row
-  int simulated = 0;  ///< number of simulated plans
+  std::vector<std::pair<ScheduleKind, double>> by_schedule = {};  ///< for each schedule with simulated plans, the shortest step time in seconds
+  int settings = 0;                                               ///< number of searched combinations of schedule, micro-batches and devices in a row
+  int simulated = 0;                                              ///< number of simulated plans
 
   const Plan& best() const& { return plans.front(); }
   Plan best() && { return std::move(plans.front()); }

@@ -14,6 +14,8 @@ struct PassTimes {
   double weights = 0;   ///< the part of `backward` that the weights' half takes
   double transfer = 0;  ///< transfer of activations to the next stage, or of cotangents back; one at a time per direction, while devices compute.
                         ///< Ignored if the next stage is on the same device
+
+  bool operator==(const PassTimes&) const = default;
 };
 
 /// The time of an action of a stage with these times.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <tw/base/numbers.hpp>
+
+#include "plan_prediction.hpp"
+
+namespace tw::pipeline {
+namespace {
+
+// What halves cost where no device waits, measured: a plan that is shorter by less is not worth a more complicated schedule.
+constexpr double little = 0.02;
+
+/// The time of a step, plus the penalty for the slowest stage; see SearchSetting::balance.
+double balanced_step_s(const SimulatedPlan& simulated) {
+  double slowest = 0;
+  for (const StagePlan& stage : simulated.plan.stages) slowest = std::max(slowest, stage.figures.forward_s + stage.figures.backward_s);
+  return simulated.plan.step_s + simulated.candidate.setting.balance * slowest;
+}
+
+/// 1F1B comes first: it holds less than GPipe. The other kinds follow in their order.
+int complexity(const SimulatedPlan& simulated) {
+  return simulated.plan.schedule == ScheduleKind::one_forward_one_backward ? -1 : static_cast<int>(simulated.plan.schedule);
+}
+
+class PlanSearch {
+ public:
+  PlanSearch(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules)
+      : costs_(costs), cluster_(cluster), options_(options), schedules_(schedules) {}
+
+  std::vector<SimulatedPlan> run(std::vector<SearchSetting> settings) {
+    // Good candidates first: the search for others then ends sooner.
+    std::ranges::stable_sort(settings, {}, [&](const SearchSetting& setting) { return estimate(setting); });
+    for (const SearchSetting& setting : settings) {
+      Candidates& of_kind = candidates_[kind_of(setting)];
+      std::vector<Candidate> found = search_stages(costs_, setting, share_of(cluster_, setting.schedule), options_, slack * of_kind.best);
+      std::ranges::stable_sort(found, {}, &Candidate::objective);
+      for (size_t i = 0; i < found.size(); ++i) {
+        of_kind.best = std::min(of_kind.best, found[i].objective);
+        (i < best_of_setting ? of_kind.sure : of_kind.others).push_back(std::move(found[i]));
+      }
+    }
+    for (Candidates& of_kind : candidates_) simulate_kind(of_kind);
+    sort(simulated_);
+    prefer_simple_schedules();
+    return std::move(simulated_);
+  }
+
+ private:
+  // The objective overestimates the cost of transfers and all-reduces, so candidates within this factor of the best one of their kind are simulated.
+  static constexpr double slack = 1.25;
+  static constexpr size_t best_of_setting = 4;
+  static constexpr size_t best_of_all = 64;
+  static constexpr size_t best_by_times = 8;  // schedules by the stages' times are made for these alone
+
+  struct Candidates {
+    double best = infinity;  // objective
+    std::vector<Candidate> sure;
+    std::vector<Candidate> others;
+  };
+
+  /// Kinds whose objectives can be compared; those of others are approximations of another quality.
+  static size_t kind_of(const SearchSetting& setting) {
+    return at(static_cast<int>(setting.schedule == ScheduleKind::gpipe ? ScheduleKind::one_forward_one_backward : setting.schedule));
+  }
+
+  /// A rough objective, regardless of memory.
+  double estimate(const SearchSetting& setting) const {
+    if (setting.is_uniform()) return lower_bound(costs_, setting, setting.max_stages, setting.max_replicas, cluster_, options_);
+    double least = infinity;
+    for (int stages = setting.min_stages; stages <= setting.max_stages; stages *= 2) {
+      const auto replicas = static_cast<int>(std::clamp<int64_t>(setting.devices / stages, 1, setting.rows));
+      least = std::min(least, lower_bound(costs_, setting, stages, replicas, cluster_, options_));
+    }
+    return least;
+  }
+
+  void simulate_kind(Candidates& candidates) {
+    std::vector<SimulatedPlan> simulated;
+    std::ranges::stable_sort(candidates.others, {}, &Candidate::objective);
+    if (candidates.others.size() > best_of_all) candidates.others.resize(best_of_all);
+    for (const std::vector<Candidate>* each : {&candidates.sure, &candidates.others}) {
+      for (const Candidate& candidate : *each) {
+        if (candidate.objective <= slack * candidates.best) simulated.push_back({candidate, plan_of(candidate, false)});
+      }
+    }
+    sort(simulated);
+    if (!simulated.empty() && stages_per_device(simulated.front().plan.schedule) > 1) {
+      if (simulated.size() > best_by_times) simulated.resize(best_by_times);
+      for (SimulatedPlan& each : simulated) each.plan = plan_of(each.candidate, true);
+    }
+    std::ranges::move(simulated, std::back_inserter(simulated_));
+  }
+
+  Plan plan_of(const Candidate& candidate, bool by_times) {
+    Plan plan{.hash = costs_.order().profile().hash,
+              .batch = options_.batch,
+              .micro_batches = candidate.setting.micro_batches,
+              .schedule = candidate.setting.schedule};
+    StageBlocks blocks{costs_, {}};
+    for (const StageChoice& each : candidate.stages) {
+      plan.stages.push_back({.replicas = each.replicas, .recompute = each.recompute});
+      blocks.ends.push_back(each.end);
+    }
+    const FixedSchedule& fixed = schedules_.get(plan.schedule, schedule_devices(plan), plan.micro_batches);
+    predict(plan, blocks, cluster_, options_.parameters, fixed, by_times);
+    return plan;
+  }
+
+  static void sort(std::vector<SimulatedPlan>& simulated) {
+    const auto order = [](const SimulatedPlan& s) {
+      return std::tuple(balanced_step_s(s), s.plan.devices(), s.plan.stages.size(), s.plan.micro_batches);
+    };
+    std::ranges::stable_sort(simulated, {}, order);
+  }
+
+  /// Moves the plan with the simplest schedule to the front, among those that take little longer than the shortest.
+  void prefer_simple_schedules() {
+    if (simulated_.empty()) return;
+    const double enough = (1 + little) * balanced_step_s(simulated_.front());
+    const auto end = std::ranges::find_if(simulated_, [&](const SimulatedPlan& each) { return balanced_step_s(each) > enough; });
+    const auto simplest = std::ranges::min_element(simulated_.begin(), end, {}, complexity);
+    std::rotate(simulated_.begin(), simplest, simplest + 1);
+  }
+
+  const BlockCostTable& costs_;
+  const Cluster& cluster_;
+  const PlanOptions& options_;
+  FixedSchedules& schedules_;
+  std::array<Candidates, 5> candidates_;  // by kind_of()
+  std::vector<SimulatedPlan> simulated_;
+};
+
+}  // namespace
+
+std::vector<SimulatedPlan> search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options,
+                                        const std::vector<SearchSetting>& settings, FixedSchedules& schedules) {
+  return PlanSearch(costs, cluster, options, schedules).run(settings);
+}
+
+void name_operators(SimulatedPlan& simulated, const BlockCostTable& costs) {
+  int begin = 0;
+  for (size_t i = 0; i < simulated.plan.stages.size(); ++i) {
+    StagePlan& stage = simulated.plan.stages[i];
+    const int end = simulated.candidate.stages[i].end;
+    stage.operators = costs.operators_of(begin, end);
+    if (stage.recompute == Recompute::selective) {
+      for (int block = begin; block < end; ++block) stage.segments.push_back(costs.order().operator_at(costs.begin_of(block)));
+    }
+    begin = end;
+  }
+}
+
+}  // namespace tw::pipeline
