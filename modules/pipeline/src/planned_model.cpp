@@ -320,7 +320,7 @@ void visit(ModelPlanOptions& options, OptionVisitor& visitor) {
   visitor.field("micro_batches", micro_batches, at_least(0), {.meaning = "micro-batches of a batch; 0: the planner's choice"});
   std::vector<std::string> choices{"best"};
   for (const auto& [name, kind] : schedule_names()) choices.push_back(name);
-  visitor.field("schedule", schedule, choices, {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice"});
+  visitor.field("schedule", schedule, choices, {.meaning = "order in which a stage runs its micro-batches; best: the planner's choice of all"});
   visitor.field("plan", options.plan, {.meaning = "file of a plan, as `torchweave plan pipeline --output` writes it; empty: the planner's choice"});
   visitor.field("profile_cache", options.profile_cache, {.meaning = "folder that keeps measured profiles for later runs; empty: none"});
   options.micro_batches = micro_batches > 0 ? std::optional(micro_batches) : std::nullopt;
@@ -359,12 +359,13 @@ ModelPlan plan_together(const Communicator& comm, const torch::nn::Module& modul
   const Profile profile =
       measured_profile(comm, captured.training, by_name(measurable_tensors(module)), example, {.cache = options.profile_cache, .slices = slices});
   PlanResult result = on_all_ranks(comm, "planning the module", [&] { return comm.rank() == 0 ? planned(profile, example, options) : PlanResult(); });
-  const std::string best = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
-  if (comm.rank() != 0) {
-    result.cluster = cluster_of(options);
-    result.options = plan_options_of(options, example);
-    result.profile = profile;
-    result.plans = {predicted(plan_from_json(best, profile, options.devices), profile, result.cluster, options.parameters)};
+  const std::string text = broadcast_string(comm, comm.rank() == 0 ? to_json(result.best(), profile) : "", Rank(0));
+  // All ranks, also rank 0, compute the figures of the same text: the schedule follows from them, to the last bit.
+  Plan best = predicted(plan_from_json(text, profile, options.devices), profile, cluster_of(options), options.parameters);
+  if (comm.rank() == 0) {
+    result.plans.front() = std::move(best);
+  } else {
+    result = {.plans = {std::move(best)}, .cluster = cluster_of(options), .options = plan_options_of(options, example), .profile = profile};
   }
   return on_all_ranks(comm, "reading the plan " + options.plan.string(),
                       [&] { return with_plan_of_file({std::move(captured.training), std::move(captured.evaluation), std::move(result)}, options); });

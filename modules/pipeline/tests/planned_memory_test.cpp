@@ -67,8 +67,9 @@ void expect_predicted(const std::string& name, Module& model, const at::Tensor& 
       const std::string what = concat(name, ", ", name_of(schedule), ", recompute ", name_of(recompute), ", stage ", pipeline.stages().front(),
                                       ": predicted ", predicted, ", measured ", measured);
       const double least = stages_per_device(schedule) > 1 ? 0.55 : recompute == Recompute::selective ? 0.75 : 0.8;
-      EXPECT_LE(measured, (stages_per_device(schedule) > 1 ? 1 : 1.2) * predicted) << what;
-      // The maxima of several stages do not come at the same time. All that segments keep counts until the end of the last backward pass; the plan
+      // The maxima of several stages need not come at the same time, but in orders by measured times, those of two stages may.
+      EXPECT_LE(measured, (stages_per_device(schedule) > 1 ? 1.1 : 1.2) * predicted) << what;
+      // All that segments keep counts until the end of the last backward pass; the plan
       // ignores that some of it is freed earlier.
       EXPECT_GE(measured, least * predicted) << what;
     }
