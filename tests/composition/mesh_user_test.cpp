@@ -148,6 +148,36 @@ TEST(MeshUser, RecordsItsPassesByItself) {
   });
 }
 
+struct ChainImpl : torch::nn::Module {
+  ChainImpl() {
+    torch::manual_seed(5);
+    for (int i = 0; i < 12; ++i) layers->push_back(torch::nn::Linear(6, 6));
+    register_module("layers", layers);
+    to(torch::kDouble);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (const auto& each : *layers) x = torch::tanh(each->as<torch::nn::Linear>()->forward(x));
+    return x;
+  }
+  torch::nn::ModuleList layers;
+};
+TORCH_MODULE(Chain);
+
+/// The planner knows no limit of memory here, and chooses by measured times: whatever it is, the numbers are those of one process.
+TEST(MeshUser, LeavesTheScheduleToThePlanner) {
+  on_each_mesh([](const Axes& axes) {
+    Chain plain;
+    torch::nn::functional::cross_entropy(plain(rows()), labels()).backward();
+    Chain chain;
+    ParallelModel model = tw::parallelize(tw::Mesh(world(), axes), *chain, {rows()}, {.micro_batches = 6, .schedule = std::nullopt});
+    EXPECT_GT(model.train_step(rows(), labels(), loss()), 0);
+    expect_near(norm_of_gradients(model), norm_of_gradients(*plain));
+    if (has(axes, "stage") && world().rank() == 0) {
+      EXPECT_NE(model.explain().find("other schedules: "), std::string::npos) << model.explain();
+    }
+  });
+}
+
 TEST(MeshUser, LeavesTheModuleWhereItRefusesOptions) {
   on_each_mesh([](const Axes& axes) {
     Net net = make_net();

@@ -102,9 +102,9 @@ std::unique_ptr<Program> in_stages(const Mesh& mesh, const std::shared_ptr<Layer
 std::unique_ptr<Program> layer_program(const Mesh& mesh, const std::vector<layer_parallel::Block>& blocks, const Tensors& example,
                                        const layer_parallel::LayerParallelOptions& layers, const ParallelOptions& options) {
   const int stages = size_along(mesh.shape(), "stage");
-  TW_EXPECTS(stages == 1 || pipeline::stages_per_device(options.schedule) == 1,
-             "layers in parallel need one stage on each rank along `stage`, but the ", "schedule ", pipeline::name_of(options.schedule), " has ",
-             pipeline::stages_per_device(options.schedule), ": use gpipe or 1f1b");
+  const pipeline::ScheduleKind schedule = schedule_of_blocks(options);
+  TW_EXPECTS(stages == 1 || pipeline::stages_per_device(schedule) == 1, "layers in parallel need one stage on each rank along `stage`, but the ",
+             "schedule ", pipeline::name_of(schedule), " has ", pipeline::stages_per_device(schedule), ": use gpipe or 1f1b");
   TW_EXPECTS(blocks.size() >= static_cast<size_t>(stages), blocks.size(), " blocks for ", stages, " stages: each needs at least one block");
   const Rows part = pipeline::part_of({0, static_cast<int64_t>(blocks.size())}, stages, stages > 1 ? mesh.coordinate("stage") : 0);
   const Communicator line = ranks_of_network(mesh);

@@ -10,7 +10,8 @@ void visit(ParallelOptions& options, OptionVisitor& visitor) {
   visitor.field("replicas", options.replicas, replicas,
                 About{.meaning = "whether ranks along data sum gradients in every update, or train independently"});
   visitor.field("compute", options.compute, compute_type_names(), About{.meaning = "dtype of passes; parameters and the optimizer stay float32"});
-  visitor.field("schedule", options.schedule, pipeline::schedule_names(), About{.meaning = "order of the passes along stage"});
+  visitor.field("schedule", options.schedule, pipeline::schedule_names(),
+                About{.meaning = "order of the passes along stage; unset: the planner's choice"});
   visitor.field("recompute", options.recompute, pipeline::recompute_names(), About{.meaning = "recomputation in stages"});
   visitor.field("split_goal", options.split_goal, splits::split_goal_names(), About{.meaning = "aim of dividing operators along tensor"});
   visitor.field("unit_bytes", options.unit_bytes, at_least(1), {.meaning = "largest size of a unit along shard", .unit = "bytes"});

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <tw/autograd/compute_type.hpp>
 #include <tw/base/option.hpp>
 #include <tw/gradients/compressor.hpp>
@@ -26,9 +27,10 @@ struct ParallelOptions {
   ReplicaSync replicas = ReplicaSync::every_step;
   /// Dtype of passes, see <tw/autograd/compute_type.hpp>; parameters, gradients, their sums and the optimizer stay in float32.
   ComputeType compute = ComputeType::float32;
-  /// Order of the passes along `stage`. `interleaved` and `zero_bubble_v` make two stages on each rank; blocks of layer_parallel refuse them. Blocks of
-  /// any kind refuse `zero_bubble_h1` and `zero_bubble_v`.
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::one_forward_one_backward;
+  /// Order of the passes along `stage`. `interleaved` and `zero_bubble_v` make two stages on each rank; blocks of layer_parallel refuse them. Blocks
+  /// of any kind refuse `zero_bubble_h1` and `zero_bubble_v`. Unset: the planner chooses the fastest for a module, whatever memory it needs; for
+  /// blocks, which are not planned, it is 1F1B.
+  std::optional<pipeline::ScheduleKind> schedule = pipeline::ScheduleKind::one_forward_one_backward;
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages along `stage`
   /// What the division of operators along `tensor` is to achieve, for a whole module without split layers.
   splits::SplitGoal split_goal = splits::SplitGoal::fastest;
