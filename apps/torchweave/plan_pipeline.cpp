@@ -224,7 +224,7 @@ void add_plan_options(CLI::App& command, PipelineArguments& a) {
   command.add_option("--batch", a.options.batch, "Rows, or sequences, in a step of all devices; by default 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command.add_option("--micro-batches", a.options.micro_batches, "Only this number of micro-batches")->check(CLI::Range(1, 1 << 20));
-  command.add_option("--schedule", a.schedule, "Only this schedule; by default gpipe or 1f1b")->check(CLI::IsMember(schedules()));
+  command.add_option("--schedule", a.schedule, "Only this schedule; by default the planner's choice of all")->check(CLI::IsMember(schedules()));
   command.add_option("--max-stages", a.options.max_stages, "Maximum number of stages, or of devices in a row if each has several stages")
       ->check(CLI::Range(1, 4096));
   command.add_option("--together", a.together, "First and last of a range of operators that must be in one stage: a,b")->allow_extra_args(false);

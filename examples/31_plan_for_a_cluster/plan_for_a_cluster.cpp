@@ -33,7 +33,7 @@ void print_costs(const Profile& profile, double gigabytes, const PlanOptions& op
   std::cout << gigabytes << " GB a device: ";
   try {
     const Plan best = plan(profile, cluster_of(gigabytes * giga), options).best();
-    std::cout << 1e3 * best.step_s << " ms a step, " << best.micro_batches << " micro-batches, devices by stage";
+    std::cout << 1e3 * best.step_s << " ms a step, " << best.micro_batches << " micro-batches, " << name_of(best.schedule) << ", devices by stage";
     for (const StagePlan& stage : best.stages) std::cout << ' ' << stage.replicas;
     std::cout << '\n';
   } catch (const tw::Error& error) {
