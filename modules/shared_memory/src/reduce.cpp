@@ -109,8 +109,25 @@ struct Loop {
   using Stored = typename Element::Stored;
   using Computed = typename Element::Computed;
 
-  TW_VECTOR_CLONES static void run(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
-                                   int64_t count) {
+  /// Compiled for several processors only what trains models: the other loops would double the time of compiling.
+  static constexpr bool has_clones =
+      (op == ReduceOp::sum || op == ReduceOp::average || op == ReduceOp::max) && std::is_arithmetic_v<Computed> && sizeof(Computed) >= 4;
+
+  static constexpr auto run() {
+    if constexpr (has_clones) {
+      return &run_cloned;
+    } else {
+      return &reduce;
+    }
+  }
+
+  TW_VECTOR_CLONES static void run_cloned(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
+                                          int64_t count) {
+    reduce(inputs, input_count, outputs, output_count, count);
+  }
+
+  [[gnu::always_inline]] static void reduce(const std::byte* const* inputs, size_t input_count, std::byte* const* outputs, size_t output_count,
+                                            int64_t count) {
     if (input_count == 2 && output_count == 1 && outputs[0] == inputs[0]) {
       return accumulate(reinterpret_cast<Stored*>(outputs[0]), reinterpret_cast<const Stored*>(inputs[1]), count);
     }
@@ -137,7 +154,7 @@ struct Loop {
   }
 
   // The case of most pushes to a parameter server. It keeps no partial results: five times as fast in the second-level cache.
-  TW_VECTOR_CLONES static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
+  [[gnu::always_inline]] static void accumulate(Stored* __restrict values, const Stored* __restrict in, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       Computed value = combine<op, Computed>(start(Element::load(values[i])), Element::load(in[i]));  // NOLINT(misc-const-correctness)
       if constexpr (op == ReduceOp::average) value = divide(value, 2);
@@ -163,24 +180,24 @@ Run find_loop(ReduceOp op) {
   constexpr bool whole = std::is_integral_v<Computed>;
   constexpr bool ordered = std::is_arithmetic_v<Computed>;
   switch (op) {
-    case ReduceOp::sum: return Loop<Element, ReduceOp::sum>::run;
-    case ReduceOp::product: return Loop<Element, ReduceOp::product>::run;
+    case ReduceOp::sum: return Loop<Element, ReduceOp::sum>::run();
+    case ReduceOp::product: return Loop<Element, ReduceOp::product>::run();
     default: break;
   }
   if constexpr (ordered) {
-    if (op == ReduceOp::min) return Loop<Element, ReduceOp::min>::run;
-    if (op == ReduceOp::max) return Loop<Element, ReduceOp::max>::run;
+    if (op == ReduceOp::min) return Loop<Element, ReduceOp::min>::run();
+    if (op == ReduceOp::max) return Loop<Element, ReduceOp::max>::run();
   }
   if constexpr (!whole) {
-    if (op == ReduceOp::average) return Loop<Element, ReduceOp::average>::run;
+    if (op == ReduceOp::average) return Loop<Element, ReduceOp::average>::run();
   } else {
     switch (op) {
-      case ReduceOp::logical_and: return Loop<Element, ReduceOp::logical_and>::run;
-      case ReduceOp::logical_or: return Loop<Element, ReduceOp::logical_or>::run;
-      case ReduceOp::logical_xor: return Loop<Element, ReduceOp::logical_xor>::run;
-      case ReduceOp::bitwise_and: return Loop<Element, ReduceOp::bitwise_and>::run;
-      case ReduceOp::bitwise_or: return Loop<Element, ReduceOp::bitwise_or>::run;
-      case ReduceOp::bitwise_xor: return Loop<Element, ReduceOp::bitwise_xor>::run;
+      case ReduceOp::logical_and: return Loop<Element, ReduceOp::logical_and>::run();
+      case ReduceOp::logical_or: return Loop<Element, ReduceOp::logical_or>::run();
+      case ReduceOp::logical_xor: return Loop<Element, ReduceOp::logical_xor>::run();
+      case ReduceOp::bitwise_and: return Loop<Element, ReduceOp::bitwise_and>::run();
+      case ReduceOp::bitwise_or: return Loop<Element, ReduceOp::bitwise_or>::run();
+      case ReduceOp::bitwise_xor: return Loop<Element, ReduceOp::bitwise_xor>::run();
       default: break;
     }
   }
