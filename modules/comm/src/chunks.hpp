@@ -13,6 +13,8 @@ namespace tw {
 /// chunks take more memory and gain nothing.
 constexpr int64_t chunks_in_flight = 3;
 
+constexpr int64_t chunk_bytes = int64_t{4} << 20;
+
 /// Transfers of one tensor's chunks, started in order. A chunk starts when the one `chunks_in_flight` before it has ended, so that
 /// `chunks_in_flight` sequence numbers are enough to tell their messages apart.
 class Chunks : public mpi::Transfer {

@@ -23,8 +23,6 @@ namespace {
 using algorithms::Algorithm;
 using algorithms::Task;
 
-constexpr int64_t chunk_bytes = int64_t{4} << 20;
-
 BlockRange part(BlockRange whole, int64_t number, int64_t parts) {
   const int64_t begin = number * whole.count / parts;
   return {whole.begin + begin, (number + 1) * whole.count / parts - begin};

@@ -21,8 +21,6 @@ using algorithms::Algorithm;
 using algorithms::Plan;
 using algorithms::Task;
 
-constexpr int64_t chunk_bytes = int64_t{4} << 20;
-
 bool has_parts(Collective collective) {
   return collective == Collective::allgather || collective == Collective::reduce_scatter || collective == Collective::alltoall;
 }

@@ -17,10 +17,10 @@ using Eigen::Index;
 using Eigen::VectorXd;
 
 constexpr size_t improved = 3;
-constexpr int steps = 25;
+constexpr int max_descent_steps = 25;
 constexpr int rounds_of_exchanges = 3;
 constexpr double parameters_drawn = 20;  // parameters redrawn per candidate, on average; Regis & Shoemaker 2013
-constexpr double least_deviation = 1e-12;
+constexpr double min_predicted_deviation = 1e-12;
 
 struct Scored {
   VectorXd position;
@@ -28,7 +28,7 @@ struct Scored {
 };
 
 double score_of(double mean, double variance, double best) {
-  return log_expected_improvement(mean, std::max(std::sqrt(variance), least_deviation), best).value;
+  return log_expected_improvement(mean, std::max(std::sqrt(variance), min_predicted_deviation), best).value;
 }
 
 void score(std::vector<Scored>& places, const AcquisitionSearch& search, double best) {
@@ -73,7 +73,7 @@ Scored climbed(const Scored& from, const AcquisitionSearch& search, double best)
   const Differentiable loss = [&](const VectorXd& u, VectorXd& gradient) {
     const VectorXd x = kept(u);
     const GpRegression::Prediction at = search.model.at(search.frame.inside(x), mean_slope, variance_slope);
-    const double deviation = std::max(std::sqrt(at.variance), least_deviation);
+    const double deviation = std::max(std::sqrt(at.variance), min_predicted_deviation);
     const LogImprovement gain = log_expected_improvement(at.mean, deviation, best);
     VectorXd by_x = search.frame.in.transpose() * (-gain.by_mean * mean_slope - gain.by_deviation / (2 * deviation) * variance_slope);
     for (Index d = 0; d < x.size(); ++d) {
@@ -83,7 +83,7 @@ Scored climbed(const Scored& from, const AcquisitionSearch& search, double best)
     gradient = search.frame.out.transpose() * by_x;
     return -gain.value;
   };
-  const Descent found = descended(loss, start, low, high, steps);
+  const Descent found = descended(loss, start, low, high, max_descent_steps);
   return {kept(found.x()), -found.value()};
 }
 

@@ -8,8 +8,8 @@
 namespace tw::search {
 namespace {
 
-constexpr double max_conditioned = 900;  // largest condition of the eigenvalues
-constexpr double share = 0.5;            // 0: no change, 1: a sphere; on BBOB 0.3 to 0.5 perform alike, 1 is worse
+constexpr double max_conditioned = 900;     // largest condition of the eigenvalues
+constexpr double curvature_exponent = 0.5;  // 0: no change, 1: a sphere; on BBOB 0.3 to 0.5 perform alike, 1 is worse
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Eigen::MatrixXd metric_of(const Eigen::MatrixXd& curvature, const Eigen::VectorX
   if (!(largest > 0)) return metric;
   Eigen::ArrayXd logs = system.values.cwiseMax(largest / max_conditioned).array().log();
   logs -= logs.mean();
-  const Eigen::VectorXd factors = (share * logs / 2).exp();
+  const Eigen::VectorXd factors = (curvature_exponent * logs / 2).exp();
   metric(mixed, mixed) = matrix_of(system.vectors, factors);
   return metric;
 }

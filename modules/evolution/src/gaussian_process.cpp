@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/evolution/sampling.hpp>
 #include <tw/evolution/sobol_sequence.hpp>
 
@@ -24,19 +25,18 @@ namespace {
 using Eigen::Index;
 using Eigen::VectorXd;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int first_iterations = 30;
 constexpr int later_iterations = 12;
 constexpr Index trials_at_first = 70;  // in the first fit, which a single proposal must complete
 constexpr size_t fits_between_starts = 5;
-constexpr double cubes_at_a_time = 6e7;  // sum of n^3 over the likelihoods in one proposal: about 20 ms
-constexpr double apart = 0.02;           // least distance between proposals in flight, as a share of the box's sides
-constexpr double rescaled = 2;           // a frame that has changed by this factor needs new length parameters
-constexpr double significant = 1e-3;     // an improvement, as a share of the difference between the best and the median loss in the model
-constexpr double max_stretched = 4;      // a side of the box relative to the mean side
-constexpr double worthwhile = 1e-2;      // an expected improvement, as a share of the same difference; below it a branch of the space is exhausted
-constexpr uint32_t turns = 4;            // one proposal out of this many searches everywhere, once a branch is exhausted
-constexpr double neighbourhood = 2;      // distance within which the model uses all trials, in sides of the box
+constexpr double cubes_at_a_time = 6e7;           // sum of n^3 over the likelihoods in one proposal: about 20 ms
+constexpr double min_proposal_distance = 0.02;    // least distance between proposals in flight, as a share of the box's sides
+constexpr double rescaled = 2;                    // a frame that has changed by this factor needs new length parameters
+constexpr double significant_improvement = 1e-3;  // an improvement, as a share of the difference between the best and the median loss in the model
+constexpr double max_stretched = 4;               // a side of the box relative to the mean side
+constexpr double worthwhile = 1e-2;  // an expected improvement, as a share of the same difference; below it a branch of the space is exhausted
+constexpr uint32_t turns = 4;        // one proposal out of this many searches everywhere, once a branch is exhausted
+constexpr double neighbourhood = 2;  // distance within which the model uses all trials, in sides of the box
 
 GaussianProcessOptions with_defaults(GaussianProcessOptions options, size_t parameters) {
   if (options.initial == 0) options.initial = std::max<size_t>(4, 2 * parameters);
@@ -135,7 +135,7 @@ class GaussianProcess::Core {
   void learn(Focus& focus, bool own, const Tag& tag, size_t in_flight) {
     const Standing& standing = known_.back().standing;
     const bool is_best = std::isfinite(standing.rank_value()) && (focus.best == nobody || standing < known_[focus.best].standing);
-    const bool improves = is_best && (focus.best == nobody || gain(known_[focus.best].standing, standing) > significant * spread_);
+    const bool improves = is_best && (focus.best == nobody || gain(known_[focus.best].standing, standing) > significant_improvement * spread_);
     if (is_best) focus.best = known_.size() - 1;
     if (own && tag.run == focus.run && tag.generation == focus.region.version()) focus.region.count(improves, in_flight);
   }
@@ -217,7 +217,7 @@ class GaussianProcess::Core {
     const auto is_taken = [&](const VectorXd& position) {
       return (is_aside && is_exhausted(position)) || std::ranges::any_of(known_, [&](const Known& each) { return each.position == position; }) ||
              std::ranges::any_of(in_flight_, [&](const InFlight& each) {
-               return coordinates_.are_near(frame.inside(each.position), frame.inside(position), apart * half);
+               return coordinates_.are_near(frame.inside(each.position), frame.inside(position), min_proposal_distance * half);
              });
     };
     const Promising found = most_promising({coordinates_, model, frame, centre, half, options_.candidates, is_taken}, best, random);

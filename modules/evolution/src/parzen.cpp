@@ -14,8 +14,8 @@
 namespace tw::search {
 namespace {
 
-constexpr double least_deviation = 1e-3;  // as a share of the range: repeated results must not shrink a kernel to a point
-constexpr double anywhere = 0.1;          // uniform share of each kernel over a few values, so that one parameter may change while others stay
+constexpr double min_kernel_deviation = 1e-3;  // as a share of the range: repeated results must not shrink a kernel to a point
+constexpr double anywhere = 0.1;               // uniform share of each kernel over a few values, so that one parameter may change while others stay
 
 /// Coordinates of the centres on an axis; centres without this axis are left out.
 std::vector<double> of_axis(const Parzen::Centres& centres, size_t axis) {
@@ -46,7 +46,7 @@ double scott_deviation(std::span<const double> positions, size_t dimensions, dou
   double squares = 1.0 / 12 + (0.5 - mean) * (0.5 - mean);
   for (const double x : positions) squares += (x - mean) * (x - mean);
   const double deviation = std::sqrt(squares / (n + 1)) * std::pow(std::max(n, 1.0), -1 / (static_cast<double>(dimensions) + 4));
-  return std::clamp(bandwidth * deviation, least_deviation, 1.0);
+  return std::clamp(bandwidth * deviation, min_kernel_deviation, 1.0);
 }
 
 void Parzen::fit(const Centres& centres, std::span<const double> weights, double bandwidth, double uniform) {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
 #include <tw/evolution/draws.hpp>
 
 #include "answers.hpp"
@@ -24,19 +24,18 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double min_expected = 1e-300;  // least expected gain of a model's proposal
 constexpr Index max_points = 150;        // in a model; with noise twice as many
 constexpr double reach = 2;              // distance at which a point's weight is a half, in radii
 constexpr double too_near = 0.05;        // in radii
 constexpr double largest_radius = 0.5;
-constexpr size_t many = 1;             // more proposals in flight than this are many
-constexpr double of_neighbours = 0.6;  // the radius, as a share of a neighbour's distance
-constexpr double twin = 1e-6;          // distance between a trial and its twin, which reveals noise, in radii
-constexpr double apart = 0.2;          // distance of a proposal from the model's minimum under noise, in radii
-constexpr double significant = 4;      // least gain that counts, in standard errors
-constexpr double well_inside = 0.7;    // distance of such a minimum from the centre, at most, in radii
-constexpr double shrinks_by = 0.95;    // factor under noise, each time that the minimum lies well inside
+constexpr size_t many = 1;                  // more proposals in flight than this are many
+constexpr double of_neighbours = 0.6;       // the radius, as a share of a neighbour's distance
+constexpr double twin = 1e-6;               // distance between a trial and its twin, which reveals noise, in radii
+constexpr double noise_perturbation = 0.2;  // distance of a proposal from the model's minimum under noise, in radii
+constexpr double significant_errors = 4;    // least gain that counts, in standard errors
+constexpr double well_inside = 0.7;         // distance of such a minimum from the centre, at most, in radii
+constexpr double shrinks_by = 0.95;         // factor under noise, each time that the minimum lies well inside
 
 VectorXd random_direction(Index dimensions, CounterRng& random) {
   VectorXd d(dimensions);
@@ -282,9 +281,9 @@ class QuadraticTrustRegion::Core {
     deviation_ = std::sqrt(squares / weights * points / std::max(points - coefficients, points / 5));
     const VectorXd least = all.model.minimizer();
     const double error = deviation_ * std::sqrt(static_cast<double>(dimensions()) / points);  // error of the slope, over a radius
-    if (all.model.constant - all.model.at(least) > significant * error && least.norm() < well_inside) radius_ *= shrinks_by;
+    if (all.model.constant - all.model.at(least) > significant_errors * error && least.norm() < well_inside) radius_ *= shrinks_by;
     best_ = centre;
-    const VectorXd step = fit(&random).model.minimizer() + apart * random_direction(dimensions(), random);
+    const VectorXd step = fit(&random).model.minimizer() + noise_perturbation * random_direction(dimensions(), random);
     const VectorXd position = clipped(best_.position + radius_ * shape_.from(step));
     return {.position = position.allFinite() ? position : random_position(dimensions(), random)};
   }

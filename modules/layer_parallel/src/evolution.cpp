@@ -8,6 +8,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/parallel_in_time/states.hpp>
 
+#include "flipped.hpp"
 #include "random_layer_seed.hpp"
 
 namespace tw::layer_parallel {
@@ -31,11 +32,6 @@ class Seeding {
  private:
   std::optional<GeneratorGuard> generator_;
 };
-
-/// Reverses the order of the stacked states.
-State flipped(const State& stacked) {
-  return each(stacked, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
-}
 
 }  // namespace
 

@@ -19,9 +19,9 @@ using report::Point;
 using report::Svg;
 
 // In pixels.
-constexpr double width = 760;
+constexpr double page_width = 760;
 constexpr double left = 150;
-constexpr double plot_width = width - left - 30;
+constexpr double plot_width = page_width - left - 30;
 constexpr double plot_height = 170;
 constexpr double bar_height = 16;
 constexpr double gap = 62;  // between parts, for titles and labels
@@ -242,7 +242,7 @@ std::vector<NetworkReport> reports_of_all_ranks(const Communicator& comm, const 
 std::string report_svg(const std::vector<NetworkReport>& by_rank, const std::vector<Detection>& history, double bound) {
   TW_EXPECTS(!by_rank.empty(), "report_svg() needs the report of at least one rank");
   const auto draw = [&](double height, double& end) {
-    Svg svg(width, height);
+    Svg svg(page_width, height);
     end = draw_residuals(svg, by_rank.front(), 40);
     end = draw_times(svg, by_rank, end);
     if (!history.empty()) end = draw_history(svg, history, bound, end);

@@ -11,16 +11,13 @@
 #include <utility>
 
 #include "c_states.hpp"
+#include "flipped.hpp"
 #include "iterated_network.hpp"
 
 namespace tw::layer_parallel {
 namespace {
 
 at::Tensor part(const at::Tensor& stacked, int64_t begin, int64_t count, int64_t spacing) { return rows({stacked}, begin, count, spacing)[0]; }
-
-State flipped(const State& stacked) {
-  return each(stacked, [](const at::Tensor& t) { return t.size(0) == 1 ? t : t.flip(0); });
-}
 
 at::Tensor rows_like(const at::Tensor& example, int64_t steps, int64_t width) {
   return at::empty({steps, example.size(-2), width}, example.options());

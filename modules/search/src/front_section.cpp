@@ -14,7 +14,7 @@
 namespace tw::search {
 namespace {
 
-constexpr size_t max_points = 1000;
+constexpr size_t max_front_points = 1000;
 constexpr size_t max_rows = 100;
 constexpr size_t max_measured = 4;  // maximum number of objectives: the cost of a hypervolume grows with it
 constexpr const char* front_colour = "#d55e00";
@@ -62,7 +62,7 @@ std::string scatter(const Findings& findings, const std::vector<const LedgerEntr
     const std::vector<double>& values = entry.individual.objectives;
     if (plane.contains(values[0], values[1])) plane.svg().circle(plane.at(values[0], values[1]), radius, colour, tip_of(entry, findings.space));
   };
-  const auto stride = static_cast<size_t>(divide_up(std::ssize(findings.ranked), max_points));
+  const auto stride = static_cast<size_t>(divide_up(std::ssize(findings.ranked), max_front_points));
   for (size_t i = 0; i < findings.ranked.size(); i += stride) dot(*findings.ranked[i], 1.5, "#9fc5dd");
   for (const LedgerEntry* entry : front) dot(*entry, 3, front_colour);
   return plane.svg().in_page();

@@ -25,7 +25,7 @@ constexpr struct {
 constexpr double turned_by = -25;
 constexpr size_t max_lines = 1000;
 constexpr size_t min_lines = 100;
-constexpr size_t max_points = 40000;
+constexpr size_t max_line_points = 40000;
 
 class Drawing {
  public:
@@ -88,7 +88,7 @@ std::string parallel_section(const Findings& findings) {
   std::vector<double> losses;
   for (const LedgerEntry* entry : ranked) losses.push_back(entry->individual.loss);
   const Axis axis = Axis::of_losses(losses);
-  const std::vector<size_t> shown = chosen_ranks(ranked.size(), std::clamp(max_points / (findings.space.size() + 1), min_lines, max_lines));
+  const std::vector<size_t> shown = chosen_ranks(ranked.size(), std::clamp(max_line_points / (findings.space.size() + 1), min_lines, max_lines));
   Drawing drawing(findings.space);
   for (auto rank = shown.rbegin(); rank != shown.rend(); ++rank) {
     drawing.line(*ranked[*rank], share_of_rank(*rank, ranked.size()), axis);
