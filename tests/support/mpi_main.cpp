@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main() of every MPI test: all ranks run the same tests, from the files that are meant for this number of ranks. Rank 0 prints the failures of
 // all ranks.
+//   --without-mpi       the tests of one process that are in this program, too: see tw_torch_test()
 //   --file=NAME         only the tests of that file, on any number of ranks
 //   --progress-thread   a thread drives the engine
 //   --largest-message=N  EnvironmentOptions::largest_message; "random": drawn and printed
@@ -122,7 +123,8 @@ void leave_out_others(int ranks, const std::string& only) {
       const bool wanted = only.empty() ? is_meant(file.filename().string(), ranks) : file.stem() == only;
       const std::string name = std::string(suite.name()) + '.' + test.name();
       const auto [least, most] = ranks_of_tests()[name];
-      if (!wanted || ranks < least || ranks > most) others += ':' + name;
+      const bool fits = ranks == tw::testing::without_mpi || (ranks >= least && ranks <= most);
+      if (!wanted || !fits) others += ':' + name;
     }
   }
   if (others.empty()) return;
@@ -174,6 +176,7 @@ bool tw::testing::note_ranks(const std::string& test, RankCount ranks) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  bool starts_mpi = true;
   bool by_thread = false;
   bool direct = false;
   std::string kind;
@@ -181,6 +184,7 @@ int main(int argc, char** argv) {
   tw::EnvironmentOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    if (argument == "--without-mpi") starts_mpi = false;
     if (argument == "--progress-thread") by_thread = true;
     if (argument.starts_with("--device=")) kind = argument.substr(9);
     if (argument == "--direct") direct = true;
@@ -192,6 +196,10 @@ int main(int argc, char** argv) {
     is_direct_between_devices |= argument == "--nccl" || argument == "--ipc";
     if (argument.starts_with("--largest-message=")) options.largest_message = largest_message_of(argument.substr(18));
     if (argument.starts_with("--file=")) only = argument.substr(7);
+  }
+  if (!starts_mpi) {
+    leave_out_others(tw::testing::without_mpi, only);
+    return RUN_ALL_TESTS();
   }
   options.thread_level = kind.empty() ? tw::ThreadLevel::funneled : tw::ThreadLevel::serialized;  // autograd uses threads
   options.progress = by_thread ? tw::ProgressDriver::thread : tw::ProgressDriver::inlined;

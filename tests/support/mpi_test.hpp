@@ -40,7 +40,9 @@ void place_module(const Module& module) {
 }
 
 using FilesOnRanks = std::set<std::pair<std::string, int>>;
-/// The numbers of ranks that a file's tests run on, with tensors on the CPU or on the simulated accelerator, as given to tw_mpi_test(); generated.
+constexpr int without_mpi = 0;  ///< the number of ranks of a run that does not start MPI
+/// The numbers of ranks that a file's tests run on, with tensors on the CPU or on the simulated accelerator, as given to tw_mpi_test(); `without_mpi`
+/// for files of tw_torch_test(). Generated.
 const FilesOnRanks& files_on_ranks(bool on_device);
 
 struct RankCount {

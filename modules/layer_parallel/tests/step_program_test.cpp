@@ -41,7 +41,7 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-class StepProgramCase : public testing::TestWithParam<Case> {};
+class StepProgramCase : public ::testing::TestWithParam<Case> {};
 
 /// Compares rows 1 and 3 of `layers`, and all rows.
 TEST_P(StepProgramCase, EqualsAutogradLayerByLayer) {
@@ -90,32 +90,32 @@ TEST_P(StepProgramCase, EqualsAutogradLayerByLayer) {
 using T = const torch::Tensor&;
 INSTANTIATE_TEST_SUITE_P(
     Rules, StepProgramCase,
-    testing::Values(Case{"linear", [](T u, T w, T b, T) { return torch::linear(u, w, b); }},
-                    Case{"linear_without_bias", [](T u, T w, T, T) { return torch::linear(u, w).tanh(); }},
-                    Case{"linear_of_a_vector", [](T u, T w, T b, T) { return torch::linear(u, w, b).tanh(); }, {4}},
-                    Case{"linear_of_three_dimensions", [](T u, T w, T b, T) { return torch::linear(u, w, b).sigmoid(); }, {2, 3, 4}},
-                    Case{"addmm", [](T u, T w, T b, T) { return torch::addmm(b, u, w.t()).relu(); }},
-                    Case{"matmul", [](T u, T w, T b, T) { return torch::matmul(u, w) + b; }, {2, 3, 4}},
-                    Case{"antisymmetric", [](T u, T w, T b, T) { return torch::tanh(torch::matmul(u, w - w.t()) - 0.1 * u + b); }},
-                    Case{"in_place", [](T u, T w, T b, T) { return torch::matmul(u, w).add_(b).tanh_(); }},
-                    Case{"products", [](T u, T w, T b, T e) { return u * b * torch::linear(u, w) * e * 3; }},
-                    Case{"quotient_and_sums", [](T u, T w, T b, T e) { return (2 + u - b) / 4 + torch::sub(e, torch::linear(u, w), 0.5); }},
-                    Case{"negative", [](T u, T w, T, T) { return -torch::linear(u, w); }},
-                    Case{"other_names",
-                         [](T u, T w, T b, T) { return u.multiply(b).negative().subtract(torch::linear(u, w)).divide(4).true_divide(3); }},
-                    Case{"silu", [](T u, T w, T b, T) { return torch::silu(torch::linear(u, w, b)); }},
-                    Case{"gelu", [](T u, T w, T b, T) { return torch::gelu(torch::linear(u, w, b)); }},
-                    Case{"gelu_by_tanh", [](T u, T w, T b, T) { return torch::gelu(torch::linear(u, w, b), "tanh"); }},
-                    Case{"sine_and_cosine", [](T u, T w, T b, T) { return torch::linear(u.sin(), w, b).cos(); }},
-                    Case{"a_value_used_twice",
-                         [](T u, T w, T b, T) {
-                           const torch::Tensor y = torch::linear(u, w, b);
-                           return y.tanh() * y + y.tanh();
-                         }},
-                    Case{"no_parameter", [](T u, T, T, T) { return u.tanh(); }},
-                    Case{"midpoint_rule", [](T u, T w, T b, T) { return torch::linear(u, w, b).tanh(); }, {3, 4}, Integrator::rk2},
-                    Case{"runge_kutta", [](T u, T w, T b, T e) { return torch::linear(u * e, w, b).tanh(); }, {3, 4}, Integrator::rk4}),
-    [](const testing::TestParamInfo<Case>& one) { return one.param.name; });
+    ::testing::Values(Case{"linear", [](T u, T w, T b, T) { return torch::linear(u, w, b); }},
+                      Case{"linear_without_bias", [](T u, T w, T, T) { return torch::linear(u, w).tanh(); }},
+                      Case{"linear_of_a_vector", [](T u, T w, T b, T) { return torch::linear(u, w, b).tanh(); }, {4}},
+                      Case{"linear_of_three_dimensions", [](T u, T w, T b, T) { return torch::linear(u, w, b).sigmoid(); }, {2, 3, 4}},
+                      Case{"addmm", [](T u, T w, T b, T) { return torch::addmm(b, u, w.t()).relu(); }},
+                      Case{"matmul", [](T u, T w, T b, T) { return torch::matmul(u, w) + b; }, {2, 3, 4}},
+                      Case{"antisymmetric", [](T u, T w, T b, T) { return torch::tanh(torch::matmul(u, w - w.t()) - 0.1 * u + b); }},
+                      Case{"in_place", [](T u, T w, T b, T) { return torch::matmul(u, w).add_(b).tanh_(); }},
+                      Case{"products", [](T u, T w, T b, T e) { return u * b * torch::linear(u, w) * e * 3; }},
+                      Case{"quotient_and_sums", [](T u, T w, T b, T e) { return (2 + u - b) / 4 + torch::sub(e, torch::linear(u, w), 0.5); }},
+                      Case{"negative", [](T u, T w, T, T) { return -torch::linear(u, w); }},
+                      Case{"other_names",
+                           [](T u, T w, T b, T) { return u.multiply(b).negative().subtract(torch::linear(u, w)).divide(4).true_divide(3); }},
+                      Case{"silu", [](T u, T w, T b, T) { return torch::silu(torch::linear(u, w, b)); }},
+                      Case{"gelu", [](T u, T w, T b, T) { return torch::gelu(torch::linear(u, w, b)); }},
+                      Case{"gelu_by_tanh", [](T u, T w, T b, T) { return torch::gelu(torch::linear(u, w, b), "tanh"); }},
+                      Case{"sine_and_cosine", [](T u, T w, T b, T) { return torch::linear(u.sin(), w, b).cos(); }},
+                      Case{"a_value_used_twice",
+                           [](T u, T w, T b, T) {
+                             const torch::Tensor y = torch::linear(u, w, b);
+                             return y.tanh() * y + y.tanh();
+                           }},
+                      Case{"no_parameter", [](T u, T, T, T) { return u.tanh(); }},
+                      Case{"midpoint_rule", [](T u, T w, T b, T) { return torch::linear(u, w, b).tanh(); }, {3, 4}, Integrator::rk2},
+                      Case{"runge_kutta", [](T u, T w, T b, T e) { return torch::linear(u * e, w, b).tanh(); }, {3, 4}, Integrator::rk4}),
+    [](const ::testing::TestParamInfo<Case>& one) { return one.param.name; });
 
 /// Operations without rules, with a member, an in-place change of the layer's input, a list of tensors, and a number that all layers share.
 TEST(VmappedStep, EqualsAutogradLayerByLayer) {
