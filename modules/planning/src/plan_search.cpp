@@ -53,7 +53,7 @@ class PlanSearch {
   static constexpr double slack = 1.25;
   static constexpr size_t best_of_setting = 4;
   static constexpr size_t best_of_all = 64;
-  static constexpr size_t best_by_times = 8;  // schedules by the stages' times are made for these alone
+  static constexpr size_t best_by_times = 4;  // schedules by the stages' times are made for these alone
 
   struct Candidates {
     double best = infinity;  // objective
