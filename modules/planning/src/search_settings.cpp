@@ -39,7 +39,7 @@ class Settings {
   int first_row(ScheduleKind schedule) const {
     return std::max(options_.stages.value_or(1), shortens_bubbles(schedule) && !options_.schedule ? 2 : 1);
   }
-  /// Whether there are so many micro-batches that bubbles are short, and lists long.
+  /// Whether bubbles are short, and lists are long, because there are many micro-batches.
   bool has_short_bubble(const SearchSetting& setting, int row) const {
     return shortens_bubbles(setting.schedule) && !options_.micro_batches && setting.micro_batches > std::max(64, 16 * row);
   }

@@ -39,7 +39,7 @@ class StageDynamics {
     std::fill(sums_.begin(), sums_.end(), infinity);
     std::fill_n(sums(0, table_.blocks()), row_, 0.0);
     for (int stages = 1; stages <= max_stages_; ++stages) {
-      // Earlier stages, of which there are at least so many, have a block each.
+      // Each earlier stage has at least one block.
       for (int begin = std::max(0, setting_.min_stages - stages); begin <= table_.blocks() - stages; ++begin) relax(stages, begin);
     }
   }
