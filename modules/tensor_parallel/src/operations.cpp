@@ -27,8 +27,8 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// @param size of dimension `dim` of the whole tensor; 0 for operators that do not need it. @param groups the dimension consists of so many groups,
-/// one after the other, and a rank has its part of each
+/// @param size of dimension `dim` of the whole tensor; 0 for operators that do not need it. @param groups number of groups that the dimension has,
+/// one after the other; a rank has its part of each
 using Kernel = at::Tensor(const at::Tensor& input, const RanksPointer& ranks, int64_t size, int64_t dim, int64_t groups);
 
 /// The dimension that is divided.
