@@ -87,9 +87,15 @@ std::vector<OperatorSplit> for_node(std::vector<OperatorSplit> splits, const gra
   return splits;
 }
 
-/// Seconds of an operator, forward and backward: the least of three runs; 0 if it fails on such numbers.
-double seconds_of(const Graph& graph, const graph::Node& node, const Tensors& inputs, int64_t rows) try {
+/// Seconds of an operator for `all_rows`, forward and backward: the least of three runs for `rows`, in proportion; 0 if it fails on such numbers.
+/// @param subject its inputs are used if they have as many rows
+double seconds_of(const Graph& graph, const graph::Node& node, const Subject& subject, int64_t rows, int64_t all_rows) try {
   const OperatorRun run(graph, node);
+  Tensors inputs = subject.inputs;
+  if (rows != subject.rows) {
+    inputs.clear();
+    for (const int value : node.inputs()) inputs.push_back(like(graph.values[at(value)], rows));
+  }
   double least = infinity;
   for (int repetition = 0; repetition < 3; ++repetition) {
     Tensors leaves;
@@ -100,7 +106,7 @@ double seconds_of(const Graph& graph, const graph::Node& node, const Tensors& in
     }
     least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
-  return least;
+  return least * static_cast<double>(all_rows) / static_cast<double>(rows);
 } catch (const std::exception&) {
   return 0;
 }
@@ -121,22 +127,18 @@ Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, con
     found.reasons.push_back(reason_to_stay_whole(graph, static_cast<int>(node)));
     if (!found.reasons.back().empty()) continue;
     Subject subject{.graph = graph, .node = static_cast<int>(node), .rows = rows};
-    Tensors timed;
     std::string key = graph::to_json(graph_of_node(graph, graph.nodes[node]));
+    bool has_others = false;  // inputs of which only some rows are known
     for (const int value : graph.nodes[node].inputs()) {
       const at::Tensor& given = numbers[at(value)];
       if (given.defined()) key += hex_text(content_hash(given));
+      has_others = has_others || given.defined();
       subject.inputs.push_back(given.defined() ? given : like(graph.values[at(value)], rows));
-      if (!given.defined()) timed.push_back(like(graph.values[at(value)], all_rows));
     }
     const auto [known, is_new] = known_.try_emplace(std::move(key));
     if (is_new) {
       known->second.found = splits_of(subject, ranks_, groups);
-      const bool has_others = timed.size() < subject.inputs.size();  // of which only some rows are known
-      const double scale = has_others ? static_cast<double>(all_rows) / static_cast<double>(rows) : 1;
-      if (is_timed_) {
-        known->second.seconds = scale * seconds_of(graph, graph.nodes[node], has_others ? subject.inputs : timed, has_others ? rows : all_rows);
-      }
+      if (is_timed_) known->second.seconds = seconds_of(graph, graph.nodes[node], subject, has_others ? rows : all_rows, all_rows);
     }
     found.splits.back() = for_node(known->second.found.splits, graph.nodes[node]);
     found.seconds.back() = known->second.seconds;
