@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <tw/base/concat.hpp>
+#include <tw/graph/capture_modes.hpp>
 #include <tw/models/gpt.hpp>
 #include <tw/models/lenet.hpp>
 #include <tw/pipeline/pipeline.hpp>
@@ -53,9 +54,29 @@ double measured_bytes(Pipeline& pipeline, const Plan& plan, const at::Tensor& x,
   return 3 * bytes_of(pipeline.parameters()) + allocated + kept;
 }
 
+/// With the same times for all operators: some schedules follow the stages' times, so that measured times would change what a device holds from run
+/// to run.
+Profile with_equal_times(Profile profile) {
+  constexpr double row_s = 1e-6;
+  for (ProfiledOperator& op : profile.operators) {
+    op.forward = {.per_row = row_s};
+    op.weights = {.per_row = op.parameters.empty() ? 0 : row_s};
+    op.backward = {.per_row = row_s + op.weights.per_row};
+  }
+  return profile;
+}
+
+template <class Module>
+ModelPlan planned_with_equal_times(Module& model, const at::Tensor& x) {
+  PlanResult result = plan_together(world(), model, x, {.devices = world().size(), .micro_batches = micro_batches}).result();
+  result.profile = with_equal_times(std::move(result.profile));
+  graph::ModeGraphs captured = graph::capture_modes(model, graph::forward_of(model), {x});
+  return {std::move(captured.training), std::move(captured.evaluation), std::move(result)};
+}
+
 template <class Module>
 void expect_predicted(const std::string& name, Module& model, const at::Tensor& x, const at::Tensor& y) {
-  ModelPlan plan = plan_together(world(), model, x, {.devices = world().size(), .micro_batches = micro_batches});
+  ModelPlan plan = planned_with_equal_times(model, x);
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::zero_bubble_h1,
                                         ScheduleKind::interleaved, ScheduleKind::zero_bubble_v}) {
@@ -66,11 +87,10 @@ void expect_predicted(const std::string& name, Module& model, const at::Tensor& 
       const double measured = measured_bytes(pipeline, plan.best(), x, y);
       const std::string what = concat(name, ", ", name_of(schedule), ", recompute ", name_of(recompute), ", stage ", pipeline.stages().front(),
                                       ": predicted ", predicted, ", measured ", measured);
-      const double least = stages_per_device(schedule) > 1 ? 0.55 : recompute == Recompute::selective ? 0.75 : 0.8;
-      // The maxima of several stages need not come at the same time, but in orders by measured times, those of two stages may.
-      EXPECT_LE(measured, (stages_per_device(schedule) > 1 ? 1.1 : 1.2) * predicted) << what;
-      // All that segments keep counts until the end of the last backward pass; the plan
-      // ignores that some of it is freed earlier.
+      EXPECT_LE(measured, 1.2 * predicted) << what;
+      // All that segments keep counts until the end of the last backward pass; the plan ignores that some of it is freed earlier. The maxima of
+      // several stages need not come at the same time, and how many of their messages are on the way at once depends on the ranks' speed.
+      const double least = stages_per_device(schedule) > 1 ? 0.45 : recompute == Recompute::selective ? 0.75 : 0.8;
       EXPECT_GE(measured, least * predicted) << what;
     }
   }
