@@ -66,8 +66,8 @@ std::vector<Tie> agree_on_ties(const Communicator& comm, const StageRanks& ranks
         TW_EXPECTS(is_new, ranks.stage_names(home->second), " and ", here, " both have a parameter '", name, "': list it in StageModel::tied");
         continue;
       }
-      TW_EXPECTS(!is_sparse, "parameter '", of_all, "' has sparse gradients, but several stages use it, and these sum dense gradients only: make its ",
-                 "embedding with sparse(false)");
+      TW_EXPECTS(!is_sparse, "parameter '", of_all,
+                 "' has sparse gradients, but several stages use it, and these sum dense gradients only: make its ", "embedding with sparse(false)");
       const std::string& one = tensors.emplace(of_all, first).first->second;
       TW_EXPECTS(one == first, here, ": '", one, "' and '", name, "' are tied as '", of_all, "', but they are two tensors");
       const std::string& of_first = specs.emplace(of_all, spec).first->second;

@@ -34,11 +34,11 @@ struct ParallelOptions {
   pipeline::Recompute recompute = pipeline::Recompute::none;  ///< recomputation in the stages along `stage`
   /// What the division of operators along `tensor` is to achieve, for a whole module without split layers.
   splits::SplitGoal split_goal = splits::SplitGoal::fastest;
-  std::filesystem::path profile_cache = {};                   ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none
-  int64_t unit_bytes = int64_t{25} << 20;                     ///< along `shard`, see FullyShardedOptions
-  int prefetch_units = 0;                                     ///< likewise
-  int64_t resident_bytes = 0;                                 ///< likewise
-  bool one_copy_per_node = false;                             ///< likewise; all ranks along `shard` must be on one node
+  std::filesystem::path profile_cache = {};  ///< directory of measured profiles, see pipeline::MeasureOptions; empty: none
+  int64_t unit_bytes = int64_t{25} << 20;    ///< along `shard`, see FullyShardedOptions
+  int prefetch_units = 0;                    ///< likewise
+  int64_t resident_bytes = 0;                ///< likewise
+  bool one_copy_per_node = false;            ///< likewise; all ranks along `shard` must be on one node
   /// Compressor of gradients along `data`, see ReducerOptions. Only compressors without residuals, such as half_compression(), are allowed, because
   /// residuals can be restored neither after a failed step nor on another mesh. None is allowed with a mesh axis `shard` or with
   /// ReplicaSync::independent. Null: no compression.

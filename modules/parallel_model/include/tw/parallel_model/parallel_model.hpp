@@ -49,8 +49,8 @@ struct StepOptions {
 /// }
 /// ```
 /// Axes of the mesh: ranks along `data` and `shard` have different samples; `shard` also divides parameters, gradients and optimizer state. Ranks
-/// along `stage` (layers one after the other), `tensor` (parts of operators) and `layer` (layers by multigrid in time) hold the model together, and must
-/// pass the same batch. Missing axes have size 1.
+/// along `stage` (layers one after the other), `tensor` (parts of operators) and `layer` (layers by multigrid in time) hold the model together, and
+/// must pass the same batch. Missing axes have size 1.
 ///
 /// The result equals that of one process that trains on all samples. Each mean loss is weighted by the denominator of its mean, see Loss. All ranks
 /// along `data` and `shard` begin an update with the same buffers. If the update changes a buffer, all these ranks then get one value: the mean over
