@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
-#include <tw/comm/objects.hpp>
+#include <tw/comm/typed_objects.hpp>
 #include <tw/gradients/part_gradients.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
 #include <tw/graph/place_in_module.hpp>
@@ -111,17 +110,21 @@ graph::Graph broadcast(const Communicator& comm, graph::Graph graph) {
   return graph::graph_from_json(broadcast_string(comm, graph::to_json(graph), Rank(0)));
 }
 
+struct DividedParameter {
+  std::string name = {};
+  int dimension = 0;
+  static constexpr auto fields = std::tuple(&DividedParameter::name, &DividedParameter::dimension);
+};
+
 /// What rank 0 has found, on all ranks. Collective.
 splits::SplitGraphs broadcast(const Communicator& comm, const splits::SplitGraphs& found) {
   splits::SplitGraphs made;
   made.graphs.training = broadcast(comm, found.graphs.training);
   made.graphs.evaluation = broadcast(comm, found.graphs.evaluation);
   made.explanation = broadcast_string(comm, found.explanation, Rank(0));
-  std::string lines;
-  for (const auto& [name, dimension] : found.slices) lines += concat(dimension, ' ', name, '\n');
-  std::istringstream slices(broadcast_string(comm, lines, Rank(0)));
-  int dimension = 0;
-  for (std::string name; slices >> dimension >> std::ws && std::getline(slices, name);) made.slices[name] = dimension;
+  std::vector<DividedParameter> divided;
+  for (const auto& [name, dimension] : found.slices) divided.push_back({name, dimension});
+  for (const auto& [name, dimension] : broadcast_object(comm, divided, Rank(0))) made.slices[name] = dimension;
   return made;
 }
 
