@@ -78,9 +78,8 @@ if git grep -nE '[|] *(head\b|grep -[A-Za-z]*[qm])' -- '*.sh' .ci; then
 fi
 scripts/words.sh
 bash -n scripts/*.sh scripts/device/*.sh .ci/run tests/*.sh tests/*/*.sh
-scripts/build.sh tidy tw_precompiled_library >/dev/null
+for header in cmake/precompiled/*.hpp; do scripts/build.sh tidy "tw_precompiled_$(basename "$header" .hpp)" >/dev/null; done
 cd build/tidy
-cmake --build . --target tw_precompiled_caller tw_precompiled_program tw_precompiled_benchmark >/dev/null
 jq -r '.[] | select(.file | test("/(cmake_pch.hxx.cxx|precompiled/unit.cpp|/examples_[0-9]+.cpp)$|/compile_fail/") | not)
   | .file + " " + (.command | sub(" -o .*"; ""))' compile_commands.json | sort -k 2 >commands
 if [ -n "$since" ]; then
