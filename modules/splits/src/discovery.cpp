@@ -16,7 +16,9 @@
 #include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/memory_order.hpp>
 
+#include "experiment.hpp"
 #include "operator_run.hpp"
+#include "smaller_operator.hpp"
 
 namespace tw::splits {
 namespace {
@@ -76,6 +78,26 @@ at::Tensor like(const Value& value, int64_t rows) {
   return empty_in_order(sizes, value.dtype, value.order).fill_(1);
 }
 
+/// @param found with `numbers` and `rows`
+Subject subject_of(const Graph& graph, int node, const Discovery::Found& found) {
+  Subject subject{.graph = graph, .node = node, .rows = found.rows};
+  for (const int value : graph.nodes[at(node)].inputs()) {
+    const at::Tensor& given = found.numbers[at(value)];
+    subject.inputs.push_back(given.defined() ? given : like(graph.values[at(value)], found.rows));
+  }
+  return subject;
+}
+
+/// Equal for operators that have the same splits.
+std::string key_of(const Subject& subject, const Tensors& numbers) {
+  const graph::Node& node = subject.graph.nodes[at(subject.node)];
+  std::string key = graph::to_json(graph_of_node(subject.graph, node));
+  for (const int value : node.inputs()) {
+    if (numbers[at(value)].defined()) key += hex_text(content_hash(numbers[at(value)]));
+  }
+  return key;
+}
+
 /// Splits of an equal operator, which uses other tensors.
 std::vector<OperatorSplit> for_node(std::vector<OperatorSplit> splits, const graph::Node& node) {
   for (OperatorSplit& each : splits) {
@@ -115,36 +137,57 @@ double seconds_of(const Graph& graph, const graph::Node& node, const Subject& su
 
 Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, const Tensors& example) {
   const int64_t all_rows = example.front().size(0);
-  const int64_t rows = std::min(all_rows, std::max<int64_t>(2, graph.min_rows));
+  Found found{.rows = std::min(all_rows, std::max<int64_t>(2, graph.min_rows))};
   Tensors few;
-  for (const at::Tensor& each : example) few.push_back(each.narrow(0, 0, rows));
-  const Tensors numbers = numbers_that_count(graph, bind, few);
+  for (const at::Tensor& each : example) few.push_back(each.narrow(0, 0, found.rows));
+  found.numbers = numbers_that_count(graph, bind, few);
   const GroupCounts groups = group_counts(graph);
-  Found found;
   for (size_t node = 0; node < graph.nodes.size(); ++node) {
     found.splits.emplace_back();
     found.seconds.push_back(0);
+    found.keys.emplace_back();
     found.reasons.push_back(reason_to_stay_whole(graph, static_cast<int>(node)));
     if (!found.reasons.back().empty()) continue;
-    Subject subject{.graph = graph, .node = static_cast<int>(node), .rows = rows};
-    std::string key = graph::to_json(graph_of_node(graph, graph.nodes[node]));
-    bool has_others = false;  // inputs of which only some rows are known
-    for (const int value : graph.nodes[node].inputs()) {
-      const at::Tensor& given = numbers[at(value)];
-      if (given.defined()) key += hex_text(content_hash(given));
-      has_others = has_others || given.defined();
-      subject.inputs.push_back(given.defined() ? given : like(graph.values[at(value)], rows));
-    }
-    const auto [known, is_new] = known_.try_emplace(std::move(key));
+    const Subject subject = subject_of(graph, static_cast<int>(node), found);
+    found.keys.back() = key_of(subject, found.numbers);
+    const auto [place, is_new] = known_.try_emplace(found.keys.back());
+    Known& known = place->second;
     if (is_new) {
-      known->second.found = splits_of(subject, ranks_, groups);
-      if (is_timed_) known->second.seconds = seconds_of(graph, graph.nodes[node], subject, has_others ? rows : all_rows, all_rows);
+      const std::vector<int> inputs = graph.nodes[node].inputs();
+      const bool has_few = std::ranges::any_of(inputs, [&](int value) { return found.numbers[at(value)].defined(); });  // only these rows are known
+      known = tried(subject, groups);
+      if (is_timed_) known.seconds = seconds_of(graph, graph.nodes[node], subject, has_few ? found.rows : all_rows, all_rows);
     }
-    found.splits.back() = for_node(known->second.found.splits, graph.nodes[node]);
-    found.seconds.back() = known->second.seconds;
-    found.reasons.back() = known->second.found.reason;
+    found.splits.back() = for_node(known.found.splits, graph.nodes[node]);
+    found.seconds.back() = known.seconds;
+    found.reasons.back() = known.found.reason;
   }
   return found;
+}
+
+Discovery::Known Discovery::tried(const Subject& subject, const GroupCounts& groups) const {
+  const std::optional<SmallerOperator> smaller = smaller_operator(subject, ranks_, groups);
+  if (!smaller) return {.found = splits_of(subject, ranks_, groups)};
+  Known known{.found = splits_of(smaller->subject(subject.rows), ranks_, smaller->groups)};
+  restore_arguments(known.found.splits, smaller->graph.nodes.front(), subject.graph.nodes[at(subject.node)], ranks_);
+  for (size_t i = 0; i < known.found.splits.size(); ++i) known.unconfirmed.insert(i);
+  return known;
+}
+
+bool Discovery::confirm(const Graph& graph, const Found& found, const std::vector<int>& chosen) {
+  bool all_hold = true;
+  for (size_t node = 0; node < graph.nodes.size(); ++node) {
+    if (chosen[node] < 0) continue;
+    Known& known = known_.at(found.keys[node]);
+    if (known.unconfirmed.erase(at(chosen[node])) == 0) continue;
+    const Subject subject = subject_of(graph, static_cast<int>(node), found);
+    const OperatorSplit& split = found.splits[node][at(chosen[node])];
+    if (Experiment(subject, ranks_, /*most_kinds=*/1).attempt(split.inputs, split.arguments) == split) continue;
+    all_hold = false;
+    known.found = splits_of(subject, ranks_, group_counts(graph));
+    known.unconfirmed.clear();
+  }
+  return all_hold;
 }
 
 }  // namespace tw::splits

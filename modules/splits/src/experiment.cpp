@@ -70,16 +70,17 @@ bool all_close(const at::Tensor& to, const Tensors& each) {
 
 }  // namespace
 
-Experiment::Experiment(const Subject& subject, int ranks)
+Experiment::Experiment(const Subject& subject, int ranks, size_t most_kinds)
     : subject_(subject),
       ranks_(ranks),
       values_(subject.graph.nodes[at(subject.node)].inputs()),
       whole_(subject.graph, subject.graph.nodes[at(subject.node)]) {
   std::ranges::copy_if(subject.graph.nodes[at(subject.node)].outputs, std::back_inserter(outputs_), [](int value) { return value >= 0; });
   // With one magnitude alone, a clamp at 10 would look linear. Logarithms and roots need positive numbers.
-  const std::array<Kind, 4> kinds{Kind{.as_given = true}, Kind{.scale = 1e-3}, Kind{.scale = 1e8}, Kind{.positive = true}};
+  const std::array<Kind, all_kinds> kinds{Kind{.as_given = true}, Kind{.scale = 1e-3}, Kind{.scale = 1e8}, Kind{.positive = true}};
   uint64_t seed = 0;
   for (const Kind& each : kinds) {
+    if (trials_.size() == most_kinds) break;
     if (std::optional<Trial> made = trial(each, ++seed)) trials_.push_back(std::move(*made));
   }
 }

@@ -11,7 +11,10 @@ namespace tw::splits {
 /// An operator on random numbers: whole once, and by parts as often as somebody asks.
 class Experiment {
  public:
-  Experiment(const Subject& subject, int ranks);
+  static constexpr size_t all_kinds = 4;
+
+  /// @param most_kinds of random numbers
+  Experiment(const Subject& subject, int ranks, size_t most_kinds = all_kinds);
 
   /// Whether the operator runs on numbers of at least two kinds, with results that can show something.
   bool is_conclusive() const noexcept { return trials_.size() > 1; }

@@ -92,9 +92,13 @@ SplitGraphs split_graphs(const graph::ModeGraphs& whole, const std::function<at:
   for (const Graph* const each : {&whole.training, &whole.evaluation}) {
     const Graph graph = functional(*each);
     Discovery::Found found = discover(graph, bind, example);
-    const ChoiceProblem problem{
-        .graph = graph, .splits = found.splits, .seconds = std::move(found.seconds), .rows = example.front().size(0), .stored = stored};
-    const Choice choice = choose(problem, options);
+    ChoiceProblem problem{.graph = graph, .splits = found.splits, .seconds = found.seconds, .rows = example.front().size(0), .stored = stored};
+    Choice choice = choose(problem, options);
+    while (!discover.confirm(graph, found, choice.split_of_node)) {
+      found = discover(graph, bind, example);
+      problem.splits = found.splits;
+      choice = choose(problem, options);
+    }
     GraphOfParts parts = graph_of_parts(problem, choice, options.ranks);
     if (each == &whole.training) made.explanation = explain(graph, found, choice, parts, options.ranks);
     stored.insert(choice.stored.begin(), choice.stored.end());

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "smaller_operator.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <tw/base/contract.hpp>
+#include <tw/base/numbers.hpp>
+
+#include "operator_run.hpp"
+#include "size_variants.hpp"
+
+namespace tw::splits {
+namespace {
+
+using graph::Graph;
+using graph::Size;
+
+constexpr int64_t least_to_replace = 32;  // larger than any number of dimensions
+
+/// Calls `visit` with all sizes of values and arguments that do not depend on the rows.
+void visit_sizes(Graph& graph, const std::function<void(int64_t& size)>& visit) {
+  const auto visit_fixed = [&](Size& size) {
+    if (size.per_row == 0) visit(size.fixed);
+  };
+  for (graph::Value& value : graph.values) std::ranges::for_each(value.sizes, visit_fixed);
+  for (graph::Argument& argument : graph.nodes.front().arguments) {
+    if (auto* size = std::get_if<Size>(&argument)) visit_fixed(*size);
+    if (auto* sizes = std::get_if<std::vector<Size>>(&argument)) std::ranges::for_each(*sizes, visit_fixed);
+  }
+}
+
+/// Sizes of dimensions, the largest first.
+std::set<int64_t, std::greater<>> sizes_of_values(const Graph& graph) {
+  std::set<int64_t, std::greater<>> found;
+  for (const graph::Value& value : graph.values) {
+    for (const Size& size : value.sizes) {
+      if (size.per_row == 0) found.insert(size.fixed);
+    }
+  }
+  return found;
+}
+
+std::vector<int64_t> groups_that_divide(int64_t size, int ranks, const GroupCounts& groups) {
+  std::vector<int64_t> found;
+  const auto counts = groups.find(size);
+  if (counts == groups.end()) return found;
+  std::ranges::copy_if(counts->second, std::back_inserter(found), [&](int64_t count) { return can_divide(size, count, ranks); });
+  return found;
+}
+
+/// A smaller size that can be divided as `size`, and that the operator does not have yet; 0: none that is worthwhile.
+int64_t replacement(int64_t size, const std::vector<int64_t>& counts, int ranks, const std::set<int64_t, std::greater<>>& taken) {
+  int64_t unit = ranks;
+  for (const int64_t count : counts) unit = std::lcm(unit, count * ranks);
+  for (int64_t smaller = divide_up(8, unit) * unit; smaller <= size / 2; smaller += unit) {
+    if (!taken.contains(smaller)) return smaller;
+  }
+  return 0;
+}
+
+/// Whether the operator works, and its outputs have the sizes that its graph says.
+bool works(const Graph& graph, const std::vector<at::Tensor>& inputs, int64_t rows) try {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> outputs = OperatorRun(graph, graph.nodes.front())(inputs, rows);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::vector<Size>& sizes = graph.values[at(graph.outputs[i])].sizes;
+    const auto is_same = [&](const Size& expected, int64_t size) { return expected.of(rows) == size; };
+    if (!std::ranges::equal(sizes, outputs[i].sizes(), is_same)) return false;
+  }
+  return true;
+} catch (const std::bad_alloc&) {
+  throw;
+} catch (const std::exception&) {
+  return false;
+}
+
+/// The first elements, in every dimension of this size.
+at::Tensor cut(at::Tensor tensor, const std::vector<Size>& sizes, int64_t size, int64_t smaller) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == Size{.fixed = size}) tensor = tensor.narrow(static_cast<int64_t>(d), 0, smaller);
+  }
+  return tensor.contiguous();
+}
+
+}  // namespace
+
+std::optional<SmallerOperator> smaller_operator(const Subject& subject, int ranks, const GroupCounts& groups) {
+  SmallerOperator made{.graph = graph_of_node(subject.graph, subject.graph.nodes[at(subject.node)]), .inputs = subject.inputs, .groups = groups};
+  std::set<int64_t, std::greater<>> taken = sizes_of_values(made.graph);
+  bool is_smaller = false;
+  std::set<int64_t> kept;
+  for (const int64_t size : std::set(taken)) {
+    if (size < least_to_replace) break;
+    const std::vector<int64_t> counts = groups_that_divide(size, ranks, groups);
+    const int64_t smaller = size % ranks == 0 ? replacement(size, counts, ranks, taken) : 0;
+    kept.insert(size);
+    if (smaller == 0) continue;
+    SmallerOperator next = made;
+    for (size_t i = 0; i < next.inputs.size(); ++i)
+      next.inputs[i] = cut(next.inputs[i], made.graph.values[at(made.graph.inputs[i])].sizes, size, smaller);
+    visit_sizes(next.graph, [&](int64_t& each) { each = each == size ? smaller : each; });
+    if (!works(next.graph, next.inputs, subject.rows)) continue;
+    next.groups[smaller] = counts;
+    made = std::move(next);
+    taken.insert(smaller);
+    kept.erase(size);
+    kept.insert(smaller);
+    is_smaller = true;
+  }
+  // A number that is no size, such as the begin of a slice, would be at another place of the smaller tensor.
+  bool has_other = false;
+  visit_sizes(made.graph, [&](int64_t& each) { has_other = has_other || (each >= least_to_replace && !kept.contains(each)); });
+  return is_smaller && !has_other ? std::optional(std::move(made)) : std::nullopt;
+}
+
+void restore_arguments(std::vector<OperatorSplit>& splits, const graph::Node& smaller, const graph::Node& original, int ranks) {
+  const auto of_smaller = size_variants(smaller, ranks);
+  const auto of_original = size_variants(original, ranks);
+  TW_ASSERT(of_smaller.size() == of_original.size());
+  for (OperatorSplit& each : splits) {
+    const auto place = std::ranges::find(of_smaller, each.arguments);
+    TW_ASSERT(place != of_smaller.end());
+    each.arguments = of_original[static_cast<size_t>(place - of_smaller.begin())];
+  }
+}
+
+}  // namespace tw::splits
