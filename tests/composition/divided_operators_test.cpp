@@ -101,6 +101,11 @@ const std::vector<Case>& cases() {
          const Tensor x = net.up(in[0]);
          return net.down(x * (x == x.amax(-1, true)));
        }},
+      {"whether any feature is large",
+       [](NetImpl& net, Inputs in) {
+         const Tensor x = torch::relu(net.up(in[0]) - 0.5);
+         return net.down(x.any(-1, true) * net.other(in[0]) + x);
+       }},
       {"order of features",
        [](NetImpl& net, Inputs in) {
          const Tensor x = net.up(in[0]);
@@ -182,6 +187,29 @@ INSTANTIATE_TEST_SUITE_P(Of, Divided, ::testing::Range<size_t>(0, cases().size()
   std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 });
+
+// As of users who draw it without a seed, or have a single row at hand.
+TEST(DividedOperators, TakeAnExampleThatDiffersBetweenRanks) {
+  const tw::Mesh mesh(world(), {{"tensor", -1}});
+  const Case& of = cases().front();
+  for (const auto type : {torch::kFloat, torch::kDouble}) {
+    for (const int64_t rows : {1, 5}) {
+      Net net;
+      net->to(type);
+      const tw::graph::Forward forward = [&](const Tensors& in) { return Tensors{of.forward(*net, in)}; };
+      tw::ParallelModel model = tw::parallelize(mesh, net.ptr(), forward, {row_numbers(rows, 50 + world().rank()).to(type)},
+                                                {.split_goal = tw::splits::SplitGoal::least_memory});
+      Net alone;
+      alone->to(type);
+      const Tensor x = row_numbers(6, 7).to(type);
+      const double loss = model.train_step({x}, {x}, torch::nn::MSELoss());
+      const Tensor expected = torch::mse_loss(of.forward(*alone, {x}), x);
+      expected.backward();
+      EXPECT_NEAR(loss, expected.item<double>(), type == torch::kFloat ? 1e-5 : 1e-12);
+      EXPECT_NEAR(model.clip_grad_norm(1e9), torch::nn::utils::clip_grad_norm_(alone->parameters(), 1e9), type == torch::kFloat ? 1e-4 : 1e-12);
+    }
+  }
+}
 
 TEST(DividedOperators, RefuseAModuleThatCommunicatesByItself) {
   const tw::Mesh mesh(world(), {{"tensor", -1}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tw/base/concat.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
@@ -136,6 +137,17 @@ std::map<std::string, at::Tensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
+/// Names of parameters whose memory is also that of a buffer.
+std::vector<std::string> parameters_in_buffers(const torch::nn::Module& module) {
+  std::set<const c10::StorageImpl*> buffers;
+  for (const at::Tensor& each : module.buffers()) buffers.insert(each.storage().unsafeGetStorageImpl());
+  std::vector<std::string> names;
+  for (const auto& each : module.named_parameters()) {
+    if (buffers.contains(each.value().storage().unsafeGetStorageImpl())) names.push_back(each.key());
+  }
+  return names;
+}
+
 }  // namespace
 
 DividedOperators divide_operators(const Mesh& mesh, torch::nn::Module& module, const graph::Forward& forward, const Tensors& example,
@@ -161,7 +173,7 @@ DividedOperators divide_operators(const Mesh& mesh, torch::nn::Module& module, c
     const int64_t rows = divide_up(example.front().size(0), options.micro_batches);
     for (const at::Tensor& each : example) micro_batch.push_back(each.narrow(0, 0, rows));
     return splits::split_graphs(whole, [&](const std::string& tensor) { return tensors.at(tensor); }, micro_batch,
-                                {.ranks = holders.size(), .goal = options.split_goal});
+                                {.ranks = holders.size(), .goal = options.split_goal, .whole = parameters_in_buffers(module)});
   });
   splits::SplitGraphs found = broadcast(mesh.comm(), of_root);
   DividedOperators divided = on_all_ranks(mesh.comm(), "dividing parameters along `tensor`", [&] {
@@ -170,7 +182,7 @@ DividedOperators divide_operators(const Mesh& mesh, torch::nn::Module& module, c
     complete(found.graphs.evaluation, whole.evaluation, name, ranks);
     return DividedOperators{module_of_slices(module, found.slices, holders), std::move(found.graphs), std::move(found.explanation)};
   });
-  expect_same_numbers(holders, whole.training, divided.graphs.training, tensors, tensors_of(*divided.module), example);
+  expect_same_numbers(mesh, {whole, tensors}, {divided.graphs, tensors_of(*divided.module)}, example);
   return divided;
 }
 

@@ -4,18 +4,22 @@
 
 #include <map>
 #include <string>
-#include <tw/graph/graph.hpp>
-#include <tw/mpi/communicator.hpp>
+#include <tw/comm/mesh.hpp>
+#include <tw/graph/capture_modes.hpp>
 #include <vector>
 
 namespace tw {
 
-/// Runs a graph whole on every rank, and by parts together, forward and backward, with a few rows of the example. Tensors keep their values.
-/// Collective over `holders`, the ranks along `tensor`.
-/// @param parts what ranks compute together. @param tensors, slices parameters and buffers by name; a slice is a part of its parameter
+struct ModuleForComparison {
+  const graph::ModeGraphs& graphs;
+  const std::map<std::string, at::Tensor>& tensors;  ///< parameters and buffers by name
+};
+
+/// Runs both graphs of a module whole on every rank, and by parts together, forward and backward, with a few rows of the example of the first rank
+/// along `tensor`. Tensors keep their values. Collective over the mesh. If a rank fails while ranks communicate, `mesh["tensor"]` is revoked.
+/// @param parts what ranks compute together; its tensors are slices of those of `whole`
 /// @throws Error on every rank, naming the output or the gradient that differs by more than rounding
-void expect_same_numbers(const Communicator& holders, const graph::Graph& whole, const graph::Graph& parts,
-                         const std::map<std::string, at::Tensor>& tensors, const std::map<std::string, at::Tensor>& slices,
+void expect_same_numbers(const Mesh& mesh, const ModuleForComparison& whole, const ModuleForComparison& parts,
                          const std::vector<at::Tensor>& example);
 
 }  // namespace tw

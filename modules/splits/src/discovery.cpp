@@ -13,6 +13,7 @@
 #include <tw/base/number_text.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/graph/interpreter.hpp>
+#include <tw/splits/split_graphs.hpp>
 #include <tw/tensor/content_hash.hpp>
 #include <tw/tensor/memory_order.hpp>
 
@@ -27,6 +28,8 @@ using graph::Graph;
 using graph::Value;
 using Bind = std::function<at::Tensor(const std::string& name)>;
 using Tensors = std::vector<at::Tensor>;
+
+constexpr double enough_s = 0.03;  // longer runs are measured once
 
 /// A graph's tensors; copies of those that passes change.
 class Unchanged {
@@ -67,7 +70,7 @@ Tensors numbers_that_count(const Graph& graph, const Bind& bind, const Tensors& 
   std::iota(all.begin(), all.end(), 0);
   const at::NoGradGuard no_grad;
   const Unchanged tensors(graph, bind);
-  const Tensors values = graph::Interpreter(graph, all, graph.inputs, wanted, tensors).run(rows, {.rows = rows.front().size(0)});
+  const Tensors values = graph::Interpreter(graph, all, graph.inputs, wanted, tensors).run(rows, {.rows = rows.front().size(0), .probe = true});
   for (size_t i = 0; i < wanted.size(); ++i) found[at(wanted[i])] = values[i].clone();
   return found;
 }
@@ -98,18 +101,8 @@ std::string key_of(const Subject& subject, const Tensors& numbers) {
   return key;
 }
 
-/// Splits of an equal operator, which uses other tensors.
-std::vector<OperatorSplit> for_node(std::vector<OperatorSplit> splits, const graph::Node& node) {
-  for (OperatorSplit& each : splits) {
-    for (size_t i = 0; i < node.arguments.size(); ++i) {
-      const graph::Argument& own = node.arguments[i];
-      if (std::holds_alternative<graph::Ref>(own) || std::holds_alternative<std::vector<graph::Ref>>(own)) each.arguments[i] = own;
-    }
-  }
-  return splits;
-}
-
-/// Seconds of an operator for `all_rows`, forward and backward: the least of three runs for `rows`, in proportion; 0 if it fails on such numbers.
+/// Seconds of an operator for `all_rows`, forward and backward: the least of up to three runs for `rows`, in proportion; 0 if it fails on such
+/// numbers.
 /// @param subject its inputs are used if they have as many rows
 double seconds_of(const Graph& graph, const graph::Node& node, const Subject& subject, int64_t rows, int64_t all_rows) try {
   const OperatorRun run(graph, node);
@@ -127,6 +120,7 @@ double seconds_of(const Graph& graph, const graph::Node& node, const Subject& su
       if (each.requires_grad()) each.backward(at::ones({}, each.options()).expand_as(each), /*retain_graph=*/true);
     }
     least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (least > enough_s) break;
   }
   return least * static_cast<double>(all_rows) / static_cast<double>(rows);
 } catch (const std::exception&) {
@@ -137,10 +131,8 @@ double seconds_of(const Graph& graph, const graph::Node& node, const Subject& su
 
 Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, const Tensors& example) {
   const int64_t all_rows = example.front().size(0);
-  Found found{.rows = std::min(all_rows, std::max<int64_t>(2, graph.min_rows))};
-  Tensors few;
-  for (const at::Tensor& each : example) few.push_back(each.narrow(0, 0, found.rows));
-  found.numbers = numbers_that_count(graph, bind, few);
+  Found found{.rows = std::max<int64_t>(2, graph.min_rows)};
+  found.numbers = numbers_that_count(graph, bind, first_rows(example, found.rows));
   const GroupCounts groups = group_counts(graph);
   for (size_t node = 0; node < graph.nodes.size(); ++node) {
     found.splits.emplace_back();
@@ -156,9 +148,10 @@ Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, con
       const std::vector<int> inputs = graph.nodes[node].inputs();
       const bool has_few = std::ranges::any_of(inputs, [&](int value) { return found.numbers[at(value)].defined(); });  // only these rows are known
       known = tried(subject, groups);
-      if (is_timed_) known.seconds = seconds_of(graph, graph.nodes[node], subject, has_few ? found.rows : all_rows, all_rows);
+      if (is_timed_ && !known.found.splits.empty())
+        known.seconds = seconds_of(graph, graph.nodes[node], subject, has_few ? found.rows : all_rows, all_rows);
     }
-    found.splits.back() = for_node(known.found.splits, graph.nodes[node]);
+    found.splits.back() = known.found.splits;
     found.seconds.back() = known.seconds;
     found.reasons.back() = known.found.reason;
   }
@@ -169,9 +162,17 @@ Discovery::Known Discovery::tried(const Subject& subject, const GroupCounts& gro
   const std::optional<SmallerOperator> smaller = smaller_operator(subject, ranks_, groups);
   if (!smaller) return {.found = splits_of(subject, ranks_, groups)};
   Known known{.found = splits_of(smaller->subject(subject.rows), ranks_, smaller->groups)};
-  restore_arguments(known.found.splits, smaller->graph.nodes.front(), subject.graph.nodes[at(subject.node)], ranks_);
-  for (size_t i = 0; i < known.found.splits.size(); ++i) known.unconfirmed.insert(i);
+  for (size_t i = 0; i < known.found.splits.size(); ++i) known.unconfirmed[i] = smaller->replaced;
   return known;
+}
+
+bool Discovery::holds(const OperatorSplit& split, const Subject& subject, const std::map<int64_t, int64_t>& replaced) const {
+  return std::ranges::all_of(replaced, [&](const auto& own) {
+    std::map<int64_t, int64_t> others = replaced;
+    others.erase(own.first);
+    const SmallerOperator with_own = with_sizes(subject, {}, others, ranks_);
+    return Experiment(with_own.subject(subject.rows), ranks_, /*most_kinds=*/1).repeat(split) == split;
+  });
 }
 
 bool Discovery::confirm(const Graph& graph, const Found& found, const std::vector<int>& chosen) {
@@ -179,10 +180,10 @@ bool Discovery::confirm(const Graph& graph, const Found& found, const std::vecto
   for (size_t node = 0; node < graph.nodes.size(); ++node) {
     if (chosen[node] < 0) continue;
     Known& known = known_.at(found.keys[node]);
-    if (known.unconfirmed.erase(at(chosen[node])) == 0) continue;
+    const auto unconfirmed = known.unconfirmed.extract(at(chosen[node]));
+    if (unconfirmed.empty()) continue;
     const Subject subject = subject_of(graph, static_cast<int>(node), found);
-    const OperatorSplit& split = found.splits[node][at(chosen[node])];
-    if (Experiment(subject, ranks_, /*most_kinds=*/1).attempt(split.inputs, split.arguments) == split) continue;
+    if (holds(found.splits[node][at(chosen[node])], subject, unconfirmed.mapped())) continue;
     all_hold = false;
     known.found = splits_of(subject, ranks_, group_counts(graph));
     known.unconfirmed.clear();

@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <tw/graph/graph.hpp>
 #include <tw/splits/operator_splits.hpp>
@@ -37,9 +36,11 @@ class Discovery {
   struct Known {
     OperatorSplits found = {};
     double seconds = 0;
-    std::set<size_t> unconfirmed = {};  // splits of smaller sizes only
+    std::map<size_t, std::map<int64_t, int64_t>> unconfirmed = {};  // by split that was tried with smaller sizes only: what these replace
   };
   Known tried(const Subject& subject, const GroupCounts& groups) const;
+  /// Whether a split holds with each size of the operator itself, one after the other, so that not all are large at once.
+  bool holds(const OperatorSplit& split, const Subject& subject, const std::map<int64_t, int64_t>& replaced) const;
 
   int ranks_;
   bool is_timed_;

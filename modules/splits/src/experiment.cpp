@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <new>
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
+
+#include "size_variants.hpp"
 
 namespace tw::splits {
 namespace {
@@ -40,23 +43,19 @@ bool are_close(const at::Tensor& a, const at::Tensor& b) {
   return (x - y).abs().max().item<double>() <= tolerance * x.abs().max().item<double>();
 }
 
-/// Whether a result can show an error: half of it is finite, and it is not one number everywhere.
+/// Whether a result can show an error: a quarter of it is finite, and it is not one number everywhere.
 bool shows_something(const at::Tensor& result) {
   if (!result.is_floating_point() || result.numel() < 2) return true;
   const at::Tensor finite = result.isfinite();
-  if (finite.sum().item<int64_t>() * 2 < result.numel()) return false;
+  if (finite.sum().item<int64_t>() * 4 < result.numel()) return false;
   const at::Tensor numbers = result.masked_select(finite);
   return (numbers.max() - numbers.min()).item<double>() > 0;
 }
 
-/// Other numbers than floating-point ones: booleans are drawn, integers are shuffled, since they may be indices.
-at::Tensor others_like(const at::Tensor& tensor, at::Generator& generator) {
-  if (tensor.scalar_type() == at::kBool) return at::rand(tensor.sizes(), generator, at::TensorOptions(at::kDouble)) < 0.5;
-  const at::Tensor order = at::randperm(tensor.numel(), generator, at::TensorOptions(at::kLong));
-  return tensor.reshape({-1}).index_select(0, order).view(tensor.sizes());
-}
-
 bool is_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<int64_t>() == 0; }
+
+/// The largest number that is one.
+double largest_of(const at::Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.nan_to_num(0, 0, 0).abs().max().item<double>(); }
 
 at::Tensor sum_of(const Tensors& parts) {
   at::Tensor sum = parts.front();
@@ -71,34 +70,51 @@ bool all_close(const at::Tensor& to, const Tensors& each) {
 }  // namespace
 
 Experiment::Experiment(const Subject& subject, int ranks, size_t most_kinds)
-    : subject_(subject),
-      ranks_(ranks),
-      values_(subject.graph.nodes[at(subject.node)].inputs()),
-      whole_(subject.graph, subject.graph.nodes[at(subject.node)]) {
-  std::ranges::copy_if(subject.graph.nodes[at(subject.node)].outputs, std::back_inserter(outputs_), [](int value) { return value >= 0; });
+    : subject_(subject), ranks_(ranks), values_(subject.graph.nodes[at(subject.node)].inputs()) {
+  const graph::Node& node = subject.graph.nodes[at(subject.node)];
+  std::ranges::copy_if(node.outputs, std::back_inserter(outputs_), [](int value) { return value >= 0; });
+  for (std::vector<SizePlace>& divided : size_variants(node, ranks)) {
+    graph::Node on_a_rank = node;
+    on_a_rank.arguments = divided_arguments(node, divided, ranks);
+    variants_.push_back({std::move(divided), OperatorRun(subject.graph, on_a_rank)});
+  }
+  using enum Kind::Others;
   // With one magnitude alone, a clamp at 10 would look linear. Logarithms and roots need positive numbers.
-  const std::array<Kind, all_kinds> kinds{Kind{.as_given = true}, Kind{.scale = 1e-3}, Kind{.scale = 1e8}, Kind{.positive = true}};
+  const std::array<Kind, all_kinds> kinds{Kind{.others = as_given}, Kind{.scale = 1e-30, .others = opposite}, Kind{.scale = 1e8},
+                                          Kind{.positive = true}, Kind{.special = true}};
   uint64_t seed = 0;
   for (const Kind& each : kinds) {
-    if (trials_.size() == most_kinds) break;
-    if (std::optional<Trial> made = trial(each, ++seed)) trials_.push_back(std::move(*made));
+    if (conclusive_ == most_kinds) break;
+    std::optional<Trial> made = trial(each, ++seed);
+    if (!made) continue;
+    conclusive_ += made->is_conclusive ? 1 : 0;
+    trials_.push_back(std::move(*made));
   }
+  std::ranges::stable_partition(trials_, &Trial::is_conclusive);
+}
+
+at::Tensor Experiment::numbers_like(const at::Tensor& given, const Kind& kind, at::Generator& generator) {
+  const auto drawn = [&] { return at::rand(given.sizes(), generator, at::TensorOptions(at::kDouble)); };
+  if (given.is_floating_point()) {
+    at::Tensor numbers = normal_like(given, kind.scale, generator);
+    if (kind.positive) numbers = numbers.abs();
+    if (!kind.special) return numbers;
+    const at::Tensor which = drawn();
+    return numbers.masked_fill(which < 0.25, 0).masked_fill(which < 0.125, std::numeric_limits<double>::quiet_NaN());
+  }
+  if (kind.others == Kind::Others::as_given) return given;
+  if (given.scalar_type() == at::kBool) return kind.others == Kind::Others::opposite ? given.logical_not() : drawn() < 0.5;
+  const at::Tensor order = at::randperm(given.numel(), generator, at::TensorOptions(at::kLong));
+  return given.reshape({-1}).index_select(0, order).view(given.sizes());
 }
 
 std::optional<Experiment::Trial> Experiment::trial(const Kind& kind, uint64_t seed) const {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   Trial made;
-  for (const at::Tensor& each : subject_.inputs) {
-    if (each.is_floating_point()) {
-      const at::Tensor numbers = normal_like(each, kind.scale, generator);
-      made.inputs.push_back(kind.positive ? numbers.abs() : numbers);
-    } else {
-      made.inputs.push_back(kind.as_given ? each : others_like(each, generator));
-    }
-  }
+  for (const at::Tensor& each : subject_.inputs) made.inputs.push_back(numbers_like(each, kind, generator));
   try {
-    const Pass pass = forward(whole_, made.inputs);
-    if (!std::ranges::all_of(pass.outputs, shows_something)) return std::nullopt;
+    const Pass pass = forward(0, made.inputs);
+    made.is_conclusive = std::ranges::all_of(pass.outputs, shows_something);
     for (const at::Tensor& each : pass.outputs) {
       made.cotangents.push_back(each.requires_grad() ? normal_like(each, 1, generator) : at::Tensor());
       made.outputs.push_back(each.detach());
@@ -110,14 +126,14 @@ std::optional<Experiment::Trial> Experiment::trial(const Kind& kind, uint64_t se
   return made;
 }
 
-Experiment::Pass Experiment::forward(const OperatorRun& run, const Tensors& inputs) const {
+Experiment::Pass Experiment::forward(size_t variant, const Tensors& inputs) const {
   Pass pass;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& each = inputs[i];
     const at::Tensor placed = empty_in_order(each.sizes(), each.options(), subject_.graph.values[at(values_[i])].order).copy_(each);
     pass.inputs.push_back(placed.set_requires_grad(placed.is_floating_point()));
   }
-  pass.outputs = run(pass.inputs, subject_.rows);
+  pass.outputs = variants_[variant].run(pass.inputs, subject_.rows);
   return pass;
 }
 
@@ -148,7 +164,7 @@ bool Experiment::is_affine_in(size_t input) const {
   const auto outputs_for = [&](const at::Tensor& value) {
     Tensors inputs = trial.inputs;
     inputs[input] = value;
-    return forward(whole_, inputs).outputs;
+    return forward(0, inputs).outputs;
   };
   try {
     const Tensors of_y = outputs_for(y);
@@ -169,7 +185,7 @@ std::vector<Tensors> Experiment::parts(const Trial& trial, const std::vector<Pla
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(4711);
   for (size_t i = 0; i < placements.size(); ++i) {
     const at::Tensor& whole = trial.inputs[i];
-    const double scale = placements[i].is_partial() ? whole.abs().max().item<double>() : 0;
+    const double scale = placements[i].is_partial() ? largest_of(whole) : 0;
     at::Tensor rest = whole;
     for (int rank = 0; rank < ranks_; ++rank) {
       at::Tensor part = whole;
@@ -184,40 +200,44 @@ std::vector<Tensors> Experiment::parts(const Trial& trial, const std::vector<Pla
   return by_rank;
 }
 
-std::optional<OperatorSplit> Experiment::attempt(const std::vector<Placement>& inputs, const std::vector<graph::Argument>& arguments) const {
-  graph::Node node = subject_.graph.nodes[at(subject_.node)];
-  node.arguments = arguments;
-  const OperatorRun on_parts(subject_.graph, node);
+std::optional<OperatorSplit> Experiment::attempt(const std::vector<Placement>& inputs, size_t variant) const {
   Shown shown{.outputs = {}, .partial_cotangents = std::vector<std::optional<bool>>(inputs.size())};
   for (const Trial& each : trials_) {
-    if (!fits(each, on_parts, inputs, shown)) return std::nullopt;
+    if (!fits(each, variant, inputs, shown)) return std::nullopt;
   }
   const auto is_divided = [](const Placement& each) { return !each.is_whole(); };
   if (std::ranges::none_of(inputs, is_divided) && std::ranges::none_of(shown.outputs, is_divided)) return std::nullopt;
-  OperatorSplit split{.inputs = inputs, .has_partial_cotangent = {}, .outputs = std::move(shown.outputs), .arguments = arguments};
+  OperatorSplit split{
+      .inputs = inputs, .has_partial_cotangent = {}, .outputs = std::move(shown.outputs), .divided_sizes = variants_[variant].divided_sizes};
   for (const std::optional<bool>& each : shown.partial_cotangents) split.has_partial_cotangent.push_back(each.value_or(false));
   return split;
 }
 
-bool Experiment::fits(const Trial& trial, const OperatorRun& on_parts, const std::vector<Placement>& inputs, Shown& shown) const {
+std::optional<OperatorSplit> Experiment::repeat(const OperatorSplit& split) const {
+  const auto variant = std::ranges::find(variants_, split.divided_sizes, &Variant::divided_sizes);
+  return variant == variants_.end() ? std::nullopt : attempt(split.inputs, static_cast<size_t>(variant - variants_.begin()));
+}
+
+bool Experiment::fits(const Trial& trial, size_t variant, const std::vector<Placement>& inputs, Shown& shown) const {
   try {
     std::vector<Pass> passes;
-    for (const Tensors& each : parts(trial, inputs)) passes.push_back(forward(on_parts, each));
-    std::vector<Placement> outputs;
+    for (const Tensors& each : parts(trial, inputs)) passes.push_back(forward(variant, each));
     for (size_t i = 0; i < trial.outputs.size(); ++i) {
       Tensors of_output;
       for (const Pass& each : passes) of_output.push_back(each.outputs.at(i).detach());
-      const auto placed = placement_of(i, trial.outputs[i], of_output);
+      if (i < shown.outputs.size()) {
+        if (!holds(shown.outputs[i], trial.outputs[i], of_output)) return false;
+        continue;
+      }
+      const auto placed = trial.is_conclusive ? placement_of(i, trial.outputs[i], of_output) : std::nullopt;
       if (!placed) return false;
-      outputs.push_back(*placed);
+      shown.outputs.push_back(*placed);
     }
-    if (shown.outputs.empty()) shown.outputs = outputs;
-    if (shown.outputs != outputs) return false;
     std::vector<Tensors> gradients;
     for (int rank = 0; rank < ranks_; ++rank) {
       Tensors cotangents = trial.cotangents;
       for (size_t i = 0; i < cotangents.size(); ++i) {
-        if (cotangents[i].defined() && outputs[i].is_split()) cotangents[i] = splits::part_of(cotangents[i], outputs[i], rank, ranks_);
+        if (cotangents[i].defined() && shown.outputs[i].is_split()) cotangents[i] = splits::part_of(cotangents[i], shown.outputs[i], rank, ranks_);
       }
       gradients.push_back(passes[at(rank)].gradients(cotangents));
     }
@@ -229,14 +249,25 @@ bool Experiment::fits(const Trial& trial, const OperatorRun& on_parts, const std
   }
 }
 
+bool Experiment::holds(const Placement& placement, const at::Tensor& whole, const Tensors& parts) const {
+  if (placement.is_whole()) return all_close(whole, parts);
+  if (placement.is_partial()) return are_close(whole, sum_of(parts));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!are_close(splits::part_of(whole, placement, rank, ranks_), parts[at(rank)])) return false;
+  }
+  return true;
+}
+
+/// Other numbers than floating-point ones are never computed by parts: any() of numbers that are not zero is true for each part.
 std::optional<Placement> Experiment::placement_of(size_t output, const at::Tensor& whole, const Tensors& parts) const {
   const at::Tensor& part = parts.front();
+  if (!whole.is_floating_point() || part.dim() != whole.dim()) return std::nullopt;
   if (part.sizes().equals(whole.sizes())) {
-    if (all_close(whole, parts)) return Placement();
-    const bool is_sum = whole.is_floating_point() && are_close(whole, sum_of(parts));
-    return is_sum ? std::optional(Placement::partial()) : std::nullopt;
+    for (const Placement& each : {Placement(), Placement::partial()}) {
+      if (holds(each, whole, parts)) return each;
+    }
+    return std::nullopt;
   }
-  if (part.dim() != whole.dim() || !whole.is_floating_point()) return std::nullopt;  // other numbers are never sent
   int dimension = -1;
   for (int d = 0; d < whole.dim(); ++d) {
     if (part.size(d) == whole.size(d)) continue;
@@ -247,10 +278,7 @@ std::optional<Placement> Experiment::placement_of(size_t output, const at::Tenso
   if (dimension < 0 || subject_.graph.values[at(outputs_[output])].sizes[at(dimension)].per_row != 0) return std::nullopt;
   for (int64_t groups = 1; groups <= part.size(dimension); ++groups) {
     const Placement placement = Placement::split(dimension, groups);
-    if (part.size(dimension) % groups != 0) continue;
-    bool all = true;
-    for (int rank = 0; all && rank < ranks_; ++rank) all = are_close(splits::part_of(whole, placement, rank, ranks_), parts[at(rank)]);
-    if (all) return placement;
+    if (part.size(dimension) % groups == 0 && holds(placement, whole, parts)) return placement;
   }
   return std::nullopt;
 }
@@ -263,18 +291,13 @@ bool Experiment::fits_backward(const Trial& trial, const std::vector<Tensors>& g
     const bool none_here = std::ranges::none_of(parts, &at::Tensor::defined);
     if (!whole.defined() && none_here) continue;
     if (!whole.defined() || !std::ranges::all_of(parts, &at::Tensor::defined)) return false;
-    if (inputs[i].is_split()) {
-      for (int rank = 0; rank < ranks_; ++rank) {
-        if (!are_close(splits::part_of(whole, inputs[i], rank, ranks_), parts[at(rank)])) return false;
-      }
+    if (inputs[i].is_split() || inputs[i].is_partial()) {
+      if (!holds(inputs[i].is_split() ? inputs[i] : Placement(), whole, parts)) return false;
       continue;
     }
-    const bool are_equal = all_close(whole, parts);
-    if (!are_equal && (inputs[i].is_partial() || !are_close(whole, sum_of(parts)))) return false;
-    if (is_zero(whole)) continue;  // as where a softmax saturates
-    std::optional<bool>& known = shown.partial_cotangents[i];
-    if (!known) known = !are_equal;
-    if (*known == are_equal) return false;
+    std::optional<bool>& is_partial = shown.partial_cotangents[i];
+    if (!is_partial && !is_zero(whole)) is_partial = !all_close(whole, parts);  // zero as where a softmax saturates
+    if (!holds(is_partial.value_or(false) ? Placement::partial() : Placement(), whole, parts)) return false;
   }
   return true;
 }

@@ -11,18 +11,22 @@ namespace tw::splits {
 /// An operator on random numbers: whole once, and by parts as often as somebody asks.
 class Experiment {
  public:
-  static constexpr size_t all_kinds = 4;
+  static constexpr size_t all_kinds = 5;
 
-  /// @param most_kinds of random numbers
+  /// @param most_kinds of random numbers that can show something
   Experiment(const Subject& subject, int ranks, size_t most_kinds = all_kinds);
 
   /// Whether the operator runs on numbers of at least two kinds, with results that can show something.
-  bool is_conclusive() const noexcept { return trials_.size() > 1; }
+  bool is_conclusive() const noexcept { return conclusive_ > 1; }
+  /// The number of sets of sizes among the arguments that can be divided, see size_variants().
+  size_t variants() const noexcept { return variants_.size(); }
 
   /// Whether the outputs are affine in an input, as they must be if it is partial. Only the first trial counts, so they may still not be.
   bool is_affine_in(size_t input) const;
-  /// The split with these placements of the inputs and these arguments, if ranks can compute the operator so, forward and backward.
-  std::optional<OperatorSplit> attempt(const std::vector<Placement>& inputs, const std::vector<graph::Argument>& arguments) const;
+  /// The split with these placements of the inputs and these sizes divided, if ranks can compute the operator so, forward and backward.
+  std::optional<OperatorSplit> attempt(const std::vector<Placement>& inputs, size_t variant) const;
+  /// The same for the sizes that a split divides.
+  std::optional<OperatorSplit> repeat(const OperatorSplit& split) const;
 
  private:
   struct Pass {
@@ -36,16 +40,24 @@ class Experiment {
     std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> cotangents;  // of the outputs; undefined: without
     std::vector<at::Tensor> gradients;   // by input; undefined: without
+    bool is_conclusive = false;          // or it can refute only
+  };
+  struct Variant {
+    std::vector<SizePlace> divided_sizes;
+    OperatorRun run;
   };
 
-  Pass forward(const OperatorRun& run, const std::vector<at::Tensor>& inputs) const;
-  /// Magnitude and sign of random numbers, and whether other numbers are those of the subject.
+  Pass forward(size_t variant, const std::vector<at::Tensor>& inputs) const;
+  /// Kinds of random numbers. Other numbers than floating-point ones are given; booleans are drawn, integers are shuffled, as they may be indices.
   struct Kind {
+    enum class Others { as_given, opposite, drawn };
     double scale = 1;
     bool positive = false;
-    bool as_given = false;
+    bool special = false;           // an eighth is zero, and an eighth is NaN
+    Others others = Others::drawn;  // opposite: booleans are negated
   };
 
+  static at::Tensor numbers_like(const at::Tensor& given, const Kind& kind, at::Generator& generator);
   std::optional<Trial> trial(const Kind& kind, uint64_t seed) const;
   /// The inputs of each rank.
   std::vector<std::vector<at::Tensor>> parts(const Trial& trial, const std::vector<Placement>& placements) const;
@@ -55,17 +67,19 @@ class Experiment {
     std::vector<std::optional<bool>> partial_cotangents;  // by input; unset: its gradients were zero
   };
 
-  bool fits(const Trial& trial, const OperatorRun& run, const std::vector<Placement>& inputs, Shown& shown) const;
+  bool fits(const Trial& trial, size_t variant, const std::vector<Placement>& inputs, Shown& shown) const;
   std::optional<Placement> placement_of(size_t output, const at::Tensor& whole, const std::vector<at::Tensor>& parts) const;
+  bool holds(const Placement& placement, const at::Tensor& whole, const std::vector<at::Tensor>& parts) const;
   bool fits_backward(const Trial& trial, const std::vector<std::vector<at::Tensor>>& gradients, const std::vector<Placement>& inputs,
                      Shown& shown) const;
 
   const Subject& subject_;
   int ranks_;
-  std::vector<int> values_;   // of the inputs
-  std::vector<int> outputs_;  // values of the outputs
-  OperatorRun whole_;
-  std::vector<Trial> trials_;
+  std::vector<int> values_;        // of the inputs
+  std::vector<int> outputs_;       // values of the outputs
+  std::vector<Variant> variants_;  // the first one divides nothing
+  std::vector<Trial> trials_;      // conclusive ones first
+  size_t conclusive_ = 0;
 };
 
 }  // namespace tw::splits

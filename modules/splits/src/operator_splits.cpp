@@ -9,7 +9,6 @@
 #include <tw/graph/draws.hpp>
 
 #include "experiment.hpp"
-#include "size_variants.hpp"
 
 namespace tw::splits {
 namespace {
@@ -30,17 +29,33 @@ std::vector<int64_t> sizes_of(const Graph& graph, int value) {
   return sizes;
 }
 
-/// Adds n's numbers of groups that `other` suggests: if consecutive dimensions multiply to n, the first of them; if a dimension divides n, the rest.
-void suggest(int64_t n, const std::vector<int64_t>& other, std::set<int64_t>& groups) {
-  for (size_t first = 0; first < other.size(); ++first) {
-    if (other[first] > 1 && other[first] < n && n % other[first] == 0) groups.insert(n / other[first]);
-    int64_t product = 1;
-    std::vector<int64_t> before;
-    for (size_t i = first; i < other.size() && product < n; ++i) {
-      if (product > 1) before.push_back(product);
-      product *= other[i];
-      if (product == n) groups.insert(before.begin(), before.end());
+/// The numbers of groups that two shapes suggest for sizes of `shape`: if consecutive dimensions of `other` multiply to n, the product of the first
+/// of them; if n is cut into equal pieces, their number.
+void suggest(const std::vector<int64_t>& shape, const std::vector<int64_t>& other, std::map<int64_t, std::set<int64_t>>& groups) {
+  if (shape.size() == 1 && other.size() == 1 && other[0] > 1 && shape[0] > other[0] && shape[0] % other[0] == 0)
+    groups[shape[0]].insert(shape[0] / other[0]);
+  for (const int64_t n : shape) {
+    for (size_t first = 0; first < other.size(); ++first) {
+      int64_t product = 1;
+      std::vector<int64_t> before;
+      for (size_t i = first; i < other.size() && product < n; ++i) {
+        if (product > 1) before.push_back(product);
+        product *= other[i];
+        if (product == n) groups[n].insert(before.begin(), before.end());
+      }
     }
+  }
+}
+
+/// Removes what both shapes begin and end with.
+void remove_common(std::vector<int64_t>& a, std::vector<int64_t>& b) {
+  for (int direction = 0; direction < 2; ++direction) {
+    while (!a.empty() && !b.empty() && a.back() == b.back()) {
+      a.pop_back();
+      b.pop_back();
+    }
+    std::ranges::reverse(a);
+    std::ranges::reverse(b);
   }
 }
 
@@ -60,6 +75,19 @@ std::vector<Placement> placements_of(const Subject& subject, int value, const at
     }
   }
   return found;
+}
+
+/// Of inputs and outputs in float64.
+int64_t bytes_of(const Subject& subject) {
+  int64_t bytes = 0;
+  for (const at::Tensor& each : subject.inputs) bytes += each.numel() * 8;
+  for (const int output : subject.graph.nodes[at(subject.node)].outputs) {
+    if (output < 0) continue;
+    int64_t elements = 1;
+    for (const graph::Size& size : subject.graph.values[at(output)].sizes) elements *= size.of(subject.rows);
+    bytes += elements * 8;
+  }
+  return bytes;
 }
 
 bool are_alike(const at::Tensor& a, const at::Tensor& b) { return a.sizes().equals(b.sizes()) && a.scalar_type() == b.scalar_type(); }
@@ -109,8 +137,9 @@ std::vector<std::vector<Placement>> combinations(const std::vector<size_t>& lead
 
 /// Whether the operator reads memory beyond its inputs if these have sizes that do not fit each other. An experiment could then end the program.
 bool is_unchecked(const std::string& op) {
-  static const std::vector<std::string> beginnings{"aten::lstm",           "aten::gru",     "aten::rnn_",   "aten::quantized_", "aten::embedding_bag",
-                                                   "aten::_embedding_bag", "aten::mkldnn_", "aten::fbgemm_"};
+  static const std::vector<std::string> beginnings{
+      "aten::lstm",           "aten::gru",     "aten::rnn_",    "aten::quantized_", "aten::embedding_bag",
+      "aten::_embedding_bag", "aten::mkldnn_", "aten::fbgemm_", "aten::ctc_loss",   "aten::_ctc_loss"};
   return std::ranges::any_of(beginnings, [&](const std::string& each) { return op.starts_with(each); });
 }
 
@@ -136,15 +165,16 @@ bool is_random(const Node& node) {
 GroupCounts group_counts(const Graph& graph) {
   std::map<int64_t, std::set<int64_t>> found;
   for (const Node& node : graph.nodes) {
-    std::vector<int> values = node.inputs();
-    if (values.size() != 1) continue;  // no view or slice
-    std::ranges::copy_if(node.outputs, std::back_inserter(values), [](int value) { return value >= 0; });
-    for (const int value : values) {
-      for (const int64_t n : sizes_of(graph, value)) {
-        for (const int other : values) {
-          if (n > 3 && other != value) suggest(n, sizes_of(graph, other), found[n]);
-        }
-      }
+    const std::vector<int> inputs = node.inputs();
+    if (inputs.size() != 1) continue;  // no view or slice
+    for (const int output : node.outputs) {
+      if (output < 0) continue;
+      std::vector<int64_t> before = sizes_of(graph, inputs.front());
+      std::vector<int64_t> after = sizes_of(graph, output);
+      remove_common(before, after);
+      if (std::ranges::is_permutation(before, after)) continue;
+      suggest(before, after, found);
+      suggest(after, before, found);
     }
   }
   GroupCounts counts;
@@ -162,7 +192,8 @@ std::string reason_to_stay_whole(const Graph& graph, int index) {
   if (node.answer) return "the module reads a boolean from it";
   if (is_random(node)) return "it draws random numbers";
   if (is_unchecked(node.op)) return "LibTorch does not check the sizes of its inputs, so it is not tried";
-  if (node.op.starts_with("aten::as_strided")) return "it reads memory beyond its input";
+  if (!node.op.starts_with("aten::")) return "it is not an operator of LibTorch, so it is not tried with other sizes and dtypes";
+  if (node.op.starts_with("aten::as_strided") || node.op == "aten::_reshape_alias") return "it reads memory beyond its input";
   const auto has_object = [](const graph::Argument& each) { return std::holds_alternative<graph::Object>(each); };
   if (std::ranges::any_of(node.arguments, has_object)) return "it uses an object";
   std::set<int64_t> changed;  // storages
@@ -179,10 +210,8 @@ std::string reason_to_stay_whole(const Graph& graph, int index) {
 
 OperatorSplits splits_of(const Subject& subject, int ranks, const GroupCounts& groups) {
   const Node& node = subject.graph.nodes[at(subject.node)];
-  int64_t bytes = 0;
-  for (const at::Tensor& each : subject.inputs) bytes += each.numel() * 8;
   if (subject.inputs.empty()) return {.splits = {}, .reason = "it has no inputs"};
-  if (bytes > most_bytes) return {.splits = {}, .reason = "its inputs are too large for experiments"};
+  if (bytes_of(subject) > most_bytes) return {.splits = {}, .reason = "its inputs and outputs are too large for experiments"};
   const Experiment experiment(subject, ranks);
   if (!experiment.is_conclusive()) return {.splits = {}, .reason = "experiments on random numbers show nothing"};
   const std::vector<int> values = node.inputs();
@@ -191,17 +220,17 @@ OperatorSplits splits_of(const Subject& subject, int ranks, const GroupCounts& g
     candidates.push_back(placements_of(subject, values[i], subject.inputs[i], ranks, groups));
     if (subject.inputs[i].is_floating_point() && experiment.is_affine_in(i)) candidates.back().push_back(Placement::partial());
   }
-  const std::vector<std::vector<graph::Argument>> variants = size_variants(node, ranks);
   // Queries, keys and values of attention are divided alike. Where there are few combinations, all are tried.
-  std::vector<std::vector<Placement>> tried = combinations(leaders(node, subject.inputs, /*all=*/false), candidates);
-  if (tried.size() * variants.size() > most_attempts) tried.clear();
-  if (tried.empty()) tried = combinations(leaders(node, subject.inputs, /*all=*/true), candidates);
-  if (tried.empty() || tried.size() * variants.size() > most_attempts) return {.splits = {}, .reason = "it has too many inputs and sizes to try"};
+  std::vector<std::vector<Placement>> combined = combinations(leaders(node, subject.inputs, /*all=*/false), candidates);
+  if (combined.size() * experiment.variants() > most_attempts) combined.clear();
+  if (combined.empty()) combined = combinations(leaders(node, subject.inputs, /*all=*/true), candidates);
+  if (combined.empty() || combined.size() * experiment.variants() > most_attempts)
+    return {.splits = {}, .reason = "it has too many inputs and sizes to try"};
   OperatorSplits found;
-  for (const std::vector<Placement>& inputs : tried) {
+  for (const std::vector<Placement>& inputs : combined) {
     if (std::ranges::all_of(inputs, &Placement::is_whole)) continue;
-    for (const std::vector<graph::Argument>& arguments : variants) {
-      std::optional<OperatorSplit> split = experiment.attempt(inputs, arguments);
+    for (size_t variant = 0; variant < experiment.variants(); ++variant) {
+      std::optional<OperatorSplit> split = experiment.attempt(inputs, variant);
       if (!split) continue;
       found.splits.push_back(std::move(*split));
       break;

@@ -79,14 +79,14 @@ class Writer {
     Node node = whole_.nodes[index];
     const int chosen = choice_.split_of_node[index];
     const OperatorSplit* const split = chosen < 0 ? nullptr : &problem_.splits[index][at(chosen)];
-    if (split != nullptr) node.arguments = split->arguments;
+    if (split != nullptr) node.arguments = divided_arguments(node, split->divided_sizes, ranks_);
     std::map<int64_t, int64_t> storages{{-1, -1}};  // of the node's tensors here, by those in the whole graph
     size_t next = 0;
     const auto place = [&](graph::Ref& ref) {
       if (ref.value < 0) return;
-      const int whole = ref.value;
-      ref.value = obtain(whole, forms_.wanted(whole, split, next++));
-      storages.emplace(whole_.values[at(whole)].storage, parts_.graph.values[at(ref.value)].storage);
+      const int of_whole = ref.value;
+      ref.value = obtain(of_whole, forms_.wanted(of_whole, split, next++));
+      storages.emplace(whole_.values[at(of_whole)].storage, parts_.graph.values[at(ref.value)].storage);
     };
     for (graph::Argument& argument : node.arguments) {
       if (auto* ref = std::get_if<graph::Ref>(&argument)) place(*ref);

@@ -32,16 +32,10 @@ bool holds_sizes(const c10::Argument& declared) {
   return type->kind() == c10::TypeKind::SymIntType || declared.name() == "num_groups";
 }
 
-/// A size by its argument and its place there.
-struct Place {
-  size_t argument = 0;
-  size_t element = 0;
-};
-
-std::vector<Place> divisible(const graph::Node& node, int ranks) {
+std::vector<SizePlace> divisible(const graph::Node& node, int ranks) {
   const auto op = c10::Dispatcher::singleton().findSchema({node.op, node.overload});
   if (!op) return {};
-  std::vector<Place> places;
+  std::vector<SizePlace> places;
   for (size_t i = 0; i < node.arguments.size(); ++i) {
     if (!holds_sizes(op->schema().arguments()[i])) continue;
     graph::Argument argument = node.arguments[i];
@@ -55,21 +49,24 @@ std::vector<Place> divisible(const graph::Node& node, int ranks) {
 
 }  // namespace
 
-std::vector<std::vector<graph::Argument>> size_variants(const graph::Node& node, int ranks) {
-  const std::vector<Place> places = divisible(node, ranks);
-  std::vector<std::vector<graph::Argument>> variants{node.arguments};
-  const auto add = [&](const std::vector<Place>& divided) {
-    if (variants.size() == most_variants) return;
-    std::vector<graph::Argument> arguments = node.arguments;
-    for (const Place& each : divided) sizes_in(arguments[each.argument])[each.element]->fixed /= ranks;
-    variants.push_back(std::move(arguments));
+std::vector<std::vector<SizePlace>> size_variants(const graph::Node& node, int ranks) {
+  const std::vector<SizePlace> places = divisible(node, ranks);
+  std::vector<std::vector<SizePlace>> variants{{}};
+  const auto add = [&](std::vector<SizePlace> divided) {
+    if (variants.size() < most_variants) variants.push_back(std::move(divided));
   };
-  for (const Place& each : places) add({each});
+  for (const SizePlace& each : places) add({each});
   for (size_t i = 0; i < places.size(); ++i) {
     for (size_t j = i + 1; j < places.size(); ++j) add({places[i], places[j]});
   }
   if (places.size() > 2) add(places);
   return variants;
+}
+
+std::vector<graph::Argument> divided_arguments(const graph::Node& node, const std::vector<SizePlace>& divided, int ranks) {
+  std::vector<graph::Argument> arguments = node.arguments;
+  for (const SizePlace& each : divided) sizes_in(arguments[each.argument])[each.element]->fixed /= ranks;
+  return arguments;
 }
 
 }  // namespace tw::splits

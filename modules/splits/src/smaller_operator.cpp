@@ -7,11 +7,9 @@
 #include <functional>
 #include <numeric>
 #include <set>
-#include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 
 #include "operator_run.hpp"
-#include "size_variants.hpp"
 
 namespace tw::splits {
 namespace {
@@ -52,11 +50,12 @@ std::vector<int64_t> groups_that_divide(int64_t size, int ranks, const GroupCoun
   return found;
 }
 
-/// A smaller size that can be divided as `size`, and that the operator does not have yet; 0: none that is worthwhile.
+/// A smaller size that can be divided as `size`, or cannot be divided either, and that the operator does not have yet; 0: none that is worthwhile.
 int64_t replacement(int64_t size, const std::vector<int64_t>& counts, int ranks, const std::set<int64_t, std::greater<>>& taken) {
   int64_t unit = ranks;
   for (const int64_t count : counts) unit = std::lcm(unit, count * ranks);
-  for (int64_t smaller = divide_up(8, unit) * unit; smaller <= size / 2; smaller += unit) {
+  const int64_t rest = size % ranks == 0 ? 0 : 1;
+  for (int64_t smaller = divide_up(8, unit) * unit + rest; smaller <= size / 2; smaller += unit) {
     if (!taken.contains(smaller)) return smaller;
   }
   return 0;
@@ -78,54 +77,56 @@ bool works(const Graph& graph, const std::vector<at::Tensor>& inputs, int64_t ro
   return false;
 }
 
-/// The first elements, in every dimension of this size.
+/// The first elements, in every dimension of this size. Integers may be indices into one: they become smaller, too.
 at::Tensor cut(at::Tensor tensor, const std::vector<Size>& sizes, int64_t size, int64_t smaller) {
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] == Size{.fixed = size}) tensor = tensor.narrow(static_cast<int64_t>(d), 0, smaller);
   }
-  return tensor.contiguous();
+  const bool is_integer = !tensor.is_floating_point() && tensor.scalar_type() != at::kBool;
+  return is_integer && tensor.numel() > 0 && tensor.max().item<int64_t>() >= smaller ? tensor.remainder(smaller) : tensor.contiguous();
+}
+
+/// Whether an argument is a large number that is no size, such as the begin of a slice: it would be at another place of a smaller tensor.
+bool has_other_numbers(Graph& graph) {
+  const std::set<int64_t, std::greater<>> sizes = sizes_of_values(graph);
+  bool found = false;
+  visit_sizes(graph, [&](int64_t& each) { found = found || (each >= least_to_replace && !sizes.contains(each)); });
+  return found;
 }
 
 }  // namespace
 
-std::optional<SmallerOperator> smaller_operator(const Subject& subject, int ranks, const GroupCounts& groups) {
-  SmallerOperator made{.graph = graph_of_node(subject.graph, subject.graph.nodes[at(subject.node)]), .inputs = subject.inputs, .groups = groups};
-  std::set<int64_t, std::greater<>> taken = sizes_of_values(made.graph);
-  bool is_smaller = false;
-  std::set<int64_t> kept;
-  for (const int64_t size : std::set(taken)) {
-    if (size < least_to_replace) break;
-    const std::vector<int64_t> counts = groups_that_divide(size, ranks, groups);
-    const int64_t smaller = size % ranks == 0 ? replacement(size, counts, ranks, taken) : 0;
-    kept.insert(size);
-    if (smaller == 0) continue;
-    SmallerOperator next = made;
-    for (size_t i = 0; i < next.inputs.size(); ++i)
-      next.inputs[i] = cut(next.inputs[i], made.graph.values[at(made.graph.inputs[i])].sizes, size, smaller);
-    visit_sizes(next.graph, [&](int64_t& each) { each = each == size ? smaller : each; });
-    if (!works(next.graph, next.inputs, subject.rows)) continue;
-    next.groups[smaller] = counts;
-    made = std::move(next);
-    taken.insert(smaller);
-    kept.erase(size);
-    kept.insert(smaller);
-    is_smaller = true;
+SmallerOperator with_sizes(const Subject& subject, const GroupCounts& groups, const std::map<int64_t, int64_t>& replaced, int ranks) {
+  SmallerOperator made{
+      .graph = graph_of_node(subject.graph, subject.graph.nodes[at(subject.node)]), .inputs = subject.inputs, .groups = groups, .replaced = replaced};
+  for (size_t i = 0; i < made.inputs.size(); ++i) {
+    const std::vector<Size>& sizes = made.graph.values[at(made.graph.inputs[i])].sizes;
+    for (const auto& [size, smaller] : replaced) made.inputs[i] = cut(made.inputs[i], sizes, size, smaller);
   }
-  // A number that is no size, such as the begin of a slice, would be at another place of the smaller tensor.
-  bool has_other = false;
-  visit_sizes(made.graph, [&](int64_t& each) { has_other = has_other || (each >= least_to_replace && !kept.contains(each)); });
-  return is_smaller && !has_other ? std::optional(std::move(made)) : std::nullopt;
+  visit_sizes(made.graph, [&](int64_t& each) {
+    const auto found = replaced.find(each);
+    if (found != replaced.end()) each = found->second;
+  });
+  for (const auto& [size, smaller] : replaced) made.groups[smaller] = groups_that_divide(size, ranks, groups);
+  return made;
 }
 
-void restore_arguments(std::vector<OperatorSplit>& splits, const graph::Node& smaller, const graph::Node& original, int ranks) {
-  const auto of_smaller = size_variants(smaller, ranks);
-  const auto of_original = size_variants(original, ranks);
-  TW_ASSERT(of_smaller.size() == of_original.size());
-  for (OperatorSplit& each : splits) {
-    const auto place = std::ranges::find(of_smaller, each.arguments);
-    TW_ASSERT(place != of_smaller.end());
-    each.arguments = of_original[static_cast<size_t>(place - of_smaller.begin())];
+std::optional<SmallerOperator> smaller_operator(const Subject& subject, int ranks, const GroupCounts& groups) {
+  SmallerOperator made = with_sizes(subject, groups, {}, ranks);
+  if (has_other_numbers(made.graph)) return std::nullopt;
+  std::set<int64_t, std::greater<>> taken = sizes_of_values(made.graph);
+  for (const int64_t size : std::set(taken)) {
+    if (size < least_to_replace) break;
+    const int64_t smaller = replacement(size, groups_that_divide(size, ranks, groups), ranks, taken);
+    if (smaller == 0) continue;
+    std::map<int64_t, int64_t> replaced = made.replaced;
+    replaced[size] = smaller;
+    SmallerOperator next = with_sizes(subject, groups, replaced, ranks);
+    if (!works(next.graph, next.inputs, subject.rows)) continue;
+    made = std::move(next);
+    taken.insert(smaller);
   }
+  return made.replaced.empty() ? std::nullopt : std::optional(std::move(made));
 }
 
 }  // namespace tw::splits

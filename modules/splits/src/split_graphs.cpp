@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tw/splits/split_graphs.hpp>
 
+#include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -77,6 +78,12 @@ std::map<std::string, Placement> whole_parameters(const graph::ModeGraphs& graph
 
 }  // namespace
 
+std::vector<at::Tensor> first_rows(const std::vector<at::Tensor>& batch, int64_t rows) {
+  std::vector<at::Tensor> made;
+  for (const at::Tensor& each : batch) made.push_back(at::cat(std::vector<at::Tensor>(at(divide_up(rows, each.size(0))), each)).narrow(0, 0, rows));
+  return made;
+}
+
 std::string ranks_name(int ranks) { return concat("ranks[", ranks, ']'); }
 
 SplitGraphs split_graphs(const graph::ModeGraphs& whole, const std::function<at::Tensor(const std::string& name)>& bind,
@@ -89,6 +96,7 @@ SplitGraphs split_graphs(const graph::ModeGraphs& whole, const std::function<at:
   const AutocastScope plain(AutocastState::here().off());
   SplitGraphs made;
   std::map<std::string, Placement> stored = whole_parameters(whole);
+  for (const std::string& name : options.whole) stored[name] = Placement();
   for (const Graph* const each : {&whole.training, &whole.evaluation}) {
     const Graph graph = functional(*each);
     Discovery::Found found = discover(graph, bind, example);

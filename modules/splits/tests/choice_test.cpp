@@ -41,7 +41,7 @@ struct RandomProblem {
       node.outputs = {add(Value::Kind::computed, "")};
       problem.splits.emplace_back();
       for (uint64_t split = 0; split < 1 + random.below(3); ++split) {
-        OperatorSplit made{.arguments = node.arguments};
+        OperatorSplit made;
         for (uint64_t each = 0; each < inputs; ++each) {
           made.inputs.push_back(placements[random.below(4)]);
           made.has_partial_cotangent.push_back(made.inputs.back().is_whole() && random.below(2) == 1);

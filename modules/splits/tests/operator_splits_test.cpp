@@ -119,6 +119,23 @@ TEST(OperatorSplits, PutsListsTogether) {
   EXPECT_TRUE(has("split(0), split(0) -> split(0) in 2 groups")) << joined(splits, "\n");
 }
 
+TEST(OperatorSplits, KeepsWholeWhatIsTrueForRandomNumbersAlone) {
+  EXPECT_EQ(found([](const Tensors& in) { return torch::any(in[0], 1); }, {f64({4, 6})}), Texts());
+  EXPECT_EQ(found([](const Tensors& in) { return torch::nan_to_num(in[0]); }, {f64({4, 6})}),
+            (Texts{"split(0) -> split(0)", "split(1) -> split(1)"}));
+  EXPECT_EQ(found([](const Tensors& in) { return torch::add(in[0], 1e-20); }, {f64({4, 6})}),
+            (Texts{"split(0) -> split(0)", "split(1) -> split(1)"}));
+}
+
+// With the flag that is given, the result is a sum like its input; with the other one, a constant.
+TEST(OperatorSplits, TriesBothValuesOfAFlag) {
+  const auto chosen = [](const Tensors& in) { return torch::where(in[0], in[1], in[2]); };
+  for (const bool flag : {false, true}) {
+    for (const std::string& each : found(chosen, {torch::tensor(flag), f64({4, 6}), torch::tensor(7.0, torch::kDouble)}))
+      EXPECT_TRUE(each.starts_with("whole, split(") || each == "whole, partial, partial -> partial") << each;
+  }
+}
+
 TEST(OperatorSplits, FindsNoneWhereRanksDoNotDivideASize) {
   EXPECT_EQ(found([](const Tensors& in) { return torch::relu(in[0]); }, {f64({5, 7})}), Texts());
 }

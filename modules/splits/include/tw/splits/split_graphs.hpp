@@ -31,9 +31,13 @@ std::string ranks_name(int ranks);
 
 /// Divides both graphs of a module. Random numbers are drawn for whole tensors, equally on all ranks, so results are those of one process. Local:
 /// let one rank call it and send the result. Runs each distinct operator on a few rows, for each combination of placements that its inputs may have,
-/// by each rank's parts one after the other.
+/// by each rank's parts one after the other. Large sizes are replaced by smaller ones; splits that are chosen are tried with the operator's own
+/// sizes.
 /// @param bind returns a parameter or buffer by its name; they keep their values. Tensors must have memory on the CPU. @param example a batch
 SplitGraphs split_graphs(const graph::ModeGraphs& whole, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const SplitOptions& options);
+
+/// The first rows of a batch, which is repeated if it has fewer.
+std::vector<at::Tensor> first_rows(const std::vector<at::Tensor>& batch, int64_t rows);
 
 }  // namespace tw::splits

@@ -20,6 +20,7 @@ inline std::vector<std::pair<std::string, SplitGoal>> split_goal_names() {
 struct SplitOptions {
   int ranks = 2;
   SplitGoal goal = SplitGoal::fastest;
+  std::vector<std::string> whole = {};  ///< names of parameters that every rank must have whole
   /// The link between the ranks. The default describes shared memory within a node.
   double latency_s = 5e-6;
   double bytes_per_second = 4e9;
