@@ -238,7 +238,7 @@ void Link::update_choices() {
     const Call call{.collective = static_cast<Collective>(i)};
     std::vector<BackendChoice>& choices = choices_[static_cast<size_t>(i)];
     choices.clear();
-    Backend* chosen = first_that_can(backends_, call, chosen_);  // MPI supports them all
+    Backend* chosen = first_that_can(backends_, call, chosen_);
     for (const algorithms::Choice& choice : selection_.choices()) {
       const bool is_overruled = chosen_ && chosen->name() == *chosen_;
       if (choice.collective == call.collective && !is_overruled)
@@ -254,7 +254,9 @@ Backend& Link::backend(const Call& call) const {
   const std::vector<BackendChoice>& choices = choices_[static_cast<size_t>(call.collective)];
   const auto found = std::find_if(choices.begin(), choices.end(), [&](const BackendChoice& each) { return bytes <= each.largest_bytes; });
   const bool averages = call.op != ReduceOp::average || !is_reduction(call.collective) || found->backend->averages(call.type);
-  return averages ? *found->backend : *first_that_can(backends_, call, std::nullopt);
+  Backend* const able = averages ? found->backend : first_that_can(backends_, call, std::nullopt);
+  TW_ASSERT(able != nullptr);  // MPI supports every call
+  return *able;
 }
 
 algorithms::Cluster Link::cluster() const {

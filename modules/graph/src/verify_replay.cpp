@@ -37,23 +37,23 @@ Recorded recorded_by(const std::vector<at::Tensor>& outputs) {
     if (output.requires_grad()) next.push_back(torch::autograd::impl::gradient_edge(output).function.get());
   }
   while (!next.empty()) {
-    torch::autograd::Node& node = *next.back();
+    torch::autograd::Node* const node = next.back();
     next.pop_back();
-    if (!seen.insert(&node).second) continue;
-    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node)) {
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node)) {
       found.leaves.insert(leaf->variable.unsafeGetTensorImpl());
       continue;
     }
-    const std::string name = node.name();
+    const std::string name = node->name();
     if (name.find("CppNode") != std::string::npos) found.unsupported_node = concat("a custom gradient function, ", name);
     if (name.find("DifferentiableGraph") != std::string::npos) {
       found.unsupported_node =
           "operators that TorchScript's optimiser made after the module had run: capture the module before it runs, or as a graph::TorchScript";
     }
-    if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty()) {
+    if (!node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty()) {
       found.unsupported_node = concat("a hook at the gradient of ", name);
     }
-    for (const auto& edge : node.next_edges()) {
+    for (const auto& edge : node->next_edges()) {
       if (edge.is_valid()) next.push_back(edge.function.get());
     }
   }

@@ -9,6 +9,7 @@
 #include <tw/base/numbers.hpp>
 #include <tw/comm/agreement.hpp>
 #include <tw/comm/typed_objects.hpp>
+#include <tw/gradients/model_parts.hpp>
 #include <tw/gradients/part_gradients.hpp>
 #include <tw/gradients/sparse_gradients.hpp>
 #include <tw/graph/place_in_module.hpp>

@@ -17,7 +17,7 @@ UpdateMemory with_optimizer(MemoryByUse kept, MemoryPeak peak, const MemoryPeak&
   MemoryPeak update{.held = kept, .during = "update", .step = peak.step};
   update.held[MemoryUse::activations] += optimizer.temporary_bytes;
   const bool is_first_larger = first.held.together() > peak.held.together();
-  return {kept, is_first_larger ? first : std::move(peak), std::move(update)};
+  return {kept, is_first_larger ? first : peak, std::move(update)};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <tw/base/numbers.hpp>
 
 #include "forms.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -49,12 +50,7 @@ class Prices {
   }
 
  private:
-  double bytes_of(int value) const {
-    const Value& of = problem_.graph.values[at(value)];
-    auto bytes = static_cast<double>(c10::elementSize(of.dtype));
-    for (const graph::Size& each : of.sizes) bytes *= static_cast<double>(each.of(problem_.rows));
-    return bytes;
-  }
+  double bytes_of(int value) const { return splits::bytes_of(problem_.graph.values[at(value)], problem_.rows); }
   SplitCost of_message(double bytes) const {
     const double seconds = options_.latency_s + bytes / options_.bytes_per_second;
     return options_.goal == SplitGoal::fastest ? SplitCost{seconds, 0} : SplitCost{0, seconds};

@@ -20,6 +20,7 @@
 #include "experiment.hpp"
 #include "operator_run.hpp"
 #include "smaller_operator.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -54,8 +55,8 @@ class Unchanged {
   std::map<std::string, at::Tensor> copies_;
 };
 
-/// The values that operators use as they are, such as indices, by value. Undefined: floating-point.
-Tensors numbers_that_count(const Graph& graph, const Bind& bind, const Tensors& rows) {
+/// The values that operators may use as indices or flags, by value. Undefined: floating-point.
+Tensors integers_of(const Graph& graph, const Bind& bind, const Tensors& rows) {
   std::vector<int> wanted;
   for (const graph::Node& node : graph.nodes) {
     for (const int value : node.inputs()) {
@@ -75,28 +76,24 @@ Tensors numbers_that_count(const Graph& graph, const Bind& bind, const Tensors& 
   return found;
 }
 
-at::Tensor like(const Value& value, int64_t rows) {
-  std::vector<int64_t> sizes;
-  for (const graph::Size& each : value.sizes) sizes.push_back(each.of(rows));
-  return empty_in_order(sizes, value.dtype, value.order).fill_(1);
-}
+at::Tensor like(const Value& value, int64_t rows) { return empty_in_order(sizes_of(value, rows), value.dtype, value.order).fill_(1); }
 
-/// @param found with `numbers` and `rows`
+/// @param found with `integers` and `rows`
 Subject subject_of(const Graph& graph, int node, const Discovery::Found& found) {
   Subject subject{.graph = graph, .node = node, .rows = found.rows};
   for (const int value : graph.nodes[at(node)].inputs()) {
-    const at::Tensor& given = found.numbers[at(value)];
+    const at::Tensor& given = found.integers[at(value)];
     subject.inputs.push_back(given.defined() ? given : like(graph.values[at(value)], found.rows));
   }
   return subject;
 }
 
 /// Equal for operators that have the same splits.
-std::string key_of(const Subject& subject, const Tensors& numbers) {
+std::string key_of(const Subject& subject, const Tensors& integers) {
   const graph::Node& node = subject.graph.nodes[at(subject.node)];
   std::string key = graph::to_json(graph_of_node(subject.graph, node));
   for (const int value : node.inputs()) {
-    if (numbers[at(value)].defined()) key += hex_text(content_hash(numbers[at(value)]));
+    if (integers[at(value)].defined()) key += hex_text(content_hash(integers[at(value)]));
   }
   return key;
 }
@@ -132,7 +129,7 @@ double seconds_of(const Graph& graph, const graph::Node& node, const Subject& su
 Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, const Tensors& example) {
   const int64_t all_rows = example.front().size(0);
   Found found{.rows = std::max<int64_t>(2, graph.min_rows)};
-  found.numbers = numbers_that_count(graph, bind, first_rows(example, found.rows));
+  found.integers = integers_of(graph, bind, first_rows(example, found.rows));
   const GroupCounts groups = group_counts(graph);
   for (size_t node = 0; node < graph.nodes.size(); ++node) {
     found.splits.emplace_back();
@@ -141,12 +138,12 @@ Discovery::Found Discovery::operator()(const Graph& graph, const Bind& bind, con
     found.reasons.push_back(reason_to_stay_whole(graph, static_cast<int>(node)));
     if (!found.reasons.back().empty()) continue;
     const Subject subject = subject_of(graph, static_cast<int>(node), found);
-    found.keys.back() = key_of(subject, found.numbers);
+    found.keys.back() = key_of(subject, found.integers);
     const auto [place, is_new] = known_.try_emplace(found.keys.back());
     Known& known = place->second;
     if (is_new) {
       const std::vector<int> inputs = graph.nodes[node].inputs();
-      const bool has_few = std::ranges::any_of(inputs, [&](int value) { return found.numbers[at(value)].defined(); });  // only these rows are known
+      const bool has_few = std::ranges::any_of(inputs, [&](int value) { return found.integers[at(value)].defined(); });  // only these rows are known
       known = tried(subject, groups);
       if (is_timed_ && !known.found.splits.empty())
         known.seconds = seconds_of(graph, graph.nodes[node], subject, has_few ? found.rows : all_rows, all_rows);

@@ -21,7 +21,7 @@ class Discovery {
     std::vector<double> seconds = {};                     // by node: forward and backward, for the rows of the example; 0: not timed
     std::vector<std::string> reasons = {};                // by node: why it has no splits; may be empty
     std::vector<std::string> keys = {};                   // by node: in Discovery::known_; empty: not tried
-    std::vector<at::Tensor> numbers = {};                 // by value: that operators use as they are, such as indices; undefined: floating-point
+    std::vector<at::Tensor> integers = {};                // by value: indices, flags and the like; undefined: floating-point
     int64_t rows = 0;                                     // of experiments
   };
   /// @param bind, example as in split_graphs()

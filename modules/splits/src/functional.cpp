@@ -9,6 +9,7 @@
 #include <tw/tensor/memory_order.hpp>
 
 #include "operator_run.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -34,20 +35,15 @@ std::string twin_of(const Node& node) {
 /// Whether the node returns a tensor like the one that it changed: gt_() keeps the type of numbers, and gt() returns booleans.
 bool returns_alike(const Graph& graph, const Node& node) {
   const int64_t rows = std::max<int64_t>(2, graph.min_rows);
-  const auto sizes_of = [&](const Value& value) {
-    std::vector<int64_t> sizes;
-    for (const graph::Size& each : value.sizes) sizes.push_back(each.of(rows));
-    return sizes;
-  };
   std::vector<at::Tensor> inputs;
   for (const int value : node.inputs()) {
     const Value& of = graph.values[at(value)];
-    inputs.push_back(empty_in_order(sizes_of(of), at::TensorOptions(of.dtype).device(at::kMeta), of.order));
+    inputs.push_back(empty_in_order(sizes_of(of, rows), at::TensorOptions(of.dtype).device(at::kMeta), of.order));
   }
   const Value& output = graph.values[at(node.outputs[0])];
   try {
     const at::Tensor result = OperatorRun(graph, node)(inputs, rows).at(0);
-    return result.scalar_type() == output.dtype && result.sizes().equals(sizes_of(output));
+    return result.scalar_type() == output.dtype && result.sizes().equals(sizes_of(output, rows));
   } catch (const std::exception&) {  // not without values
     return false;
   }

@@ -2,6 +2,7 @@
 #include <tw/splits/operator_splits.hpp>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <set>
@@ -9,6 +10,7 @@
 #include <tw/graph/draws.hpp>
 
 #include "experiment.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -16,12 +18,12 @@ namespace {
 using graph::Graph;
 using graph::Node;
 
-constexpr int64_t most_bytes = int64_t{256} << 20;
+constexpr double most_bytes = 256 << 20;
 constexpr size_t most_attempts = 1000;
 constexpr size_t most_groups = 4;  // counts of groups for each size
 
 /// Sizes of a value, without dimensions that contain rows.
-std::vector<int64_t> sizes_of(const Graph& graph, int value) {
+std::vector<int64_t> fixed_sizes(const Graph& graph, int value) {
   std::vector<int64_t> sizes;
   for (const graph::Size& each : graph.values[at(value)].sizes) {
     if (each.per_row == 0) sizes.push_back(each.fixed);
@@ -78,16 +80,13 @@ std::vector<Placement> placements_of(const Subject& subject, int value, const at
 }
 
 /// Of inputs and outputs in float64.
-int64_t bytes_of(const Subject& subject) {
-  int64_t bytes = 0;
-  for (const at::Tensor& each : subject.inputs) bytes += each.numel() * 8;
+double experiment_bytes(const Subject& subject) {
+  double elements = 0;
+  for (const at::Tensor& each : subject.inputs) elements += static_cast<double>(each.numel());
   for (const int output : subject.graph.nodes[at(subject.node)].outputs) {
-    if (output < 0) continue;
-    int64_t elements = 1;
-    for (const graph::Size& size : subject.graph.values[at(output)].sizes) elements *= size.of(subject.rows);
-    bytes += elements * 8;
+    if (output >= 0) elements += static_cast<double>(c10::multiply_integers(sizes_of(subject.graph.values[at(output)], subject.rows)));
   }
-  return bytes;
+  return 8 * elements;
 }
 
 bool are_alike(const at::Tensor& a, const at::Tensor& b) { return a.sizes().equals(b.sizes()) && a.scalar_type() == b.scalar_type(); }
@@ -169,8 +168,8 @@ GroupCounts group_counts(const Graph& graph) {
     if (inputs.size() != 1) continue;  // no view or slice
     for (const int output : node.outputs) {
       if (output < 0) continue;
-      std::vector<int64_t> before = sizes_of(graph, inputs.front());
-      std::vector<int64_t> after = sizes_of(graph, output);
+      std::vector<int64_t> before = fixed_sizes(graph, inputs.front());
+      std::vector<int64_t> after = fixed_sizes(graph, output);
       remove_common(before, after);
       if (std::ranges::is_permutation(before, after)) continue;
       suggest(before, after, found);
@@ -211,7 +210,7 @@ std::string reason_to_stay_whole(const Graph& graph, int index) {
 OperatorSplits splits_of(const Subject& subject, int ranks, const GroupCounts& groups) {
   const Node& node = subject.graph.nodes[at(subject.node)];
   if (subject.inputs.empty()) return {.splits = {}, .reason = "it has no inputs"};
-  if (bytes_of(subject) > most_bytes) return {.splits = {}, .reason = "its inputs and outputs are too large for experiments"};
+  if (experiment_bytes(subject) > most_bytes) return {.splits = {}, .reason = "its inputs and outputs are too large for experiments"};
   const Experiment experiment(subject, ranks);
   if (!experiment.is_conclusive()) return {.splits = {}, .reason = "experiments on random numbers show nothing"};
   const std::vector<int> values = node.inputs();

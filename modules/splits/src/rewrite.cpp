@@ -9,6 +9,7 @@
 #include <tw/splits/split_graphs.hpp>
 
 #include "forms.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -141,9 +142,8 @@ class Writer {
     if (permutes) to = add_permutation(to, back);
     places_[{whole, conversion.to}] = to;
     const Value& value = whole_.values[at(whole)];
-    auto bytes = static_cast<double>(c10::elementSize(value.dtype));
-    for (const Size& each : value.sizes) bytes *= static_cast<double>(each.of(problem_.rows));
-    parts_.communications.push_back({operator_of(conversion.kind), value.name.empty() ? concat('%', whole) : value.name, bytes});
+    const std::string name = value.name.empty() ? concat('%', whole) : value.name;
+    parts_.communications.push_back({operator_of(conversion.kind), name, bytes_of(value, problem_.rows)});
   }
 
   void name_as_computed(int value) {

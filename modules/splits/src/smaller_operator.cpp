@@ -10,6 +10,7 @@
 #include <tw/base/numbers.hpp>
 
 #include "operator_run.hpp"
+#include "value_sizes.hpp"
 
 namespace tw::splits {
 namespace {
@@ -66,9 +67,7 @@ bool works(const Graph& graph, const std::vector<at::Tensor>& inputs, int64_t ro
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> outputs = OperatorRun(graph, graph.nodes.front())(inputs, rows);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::vector<Size>& sizes = graph.values[at(graph.outputs[i])].sizes;
-    const auto is_same = [&](const Size& expected, int64_t size) { return expected.of(rows) == size; };
-    if (!std::ranges::equal(sizes, outputs[i].sizes(), is_same)) return false;
+    if (!outputs[i].sizes().equals(sizes_of(graph.values[at(graph.outputs[i])], rows))) return false;
   }
   return true;
 } catch (const std::bad_alloc&) {
