@@ -160,11 +160,11 @@ class Search {
     std::ranges::stable_sort(states, {}, &State::cost);
     std::vector<State> kept;
     std::set<const State*, bool (*)(const State*, const State*)> known([](const State* a, const State* b) { return a->forms < b->forms; });
-    for (State& each : states) {
+    for (const State& each : states) {
       if (known.size() == beam) break;
       known.insert(&each);
     }
-    for (State& each : states) {
+    for (const State& each : states) {
       const auto found = known.find(&each);
       if (found != known.end() && *found == &each) kept.push_back(each);
     }
