@@ -50,13 +50,13 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
-  std::vector<NamedTensor> tensors;
+// docs/checkpoints.md begins
+std::vector<tw::NamedTensor> named_parameters(const torch::nn::Module& module) {
+  std::vector<tw::NamedTensor> tensors;
   for (const auto& entry : module.named_parameters()) tensors.push_back({entry.key(), entry.value()});
   return tensors;
 }
 
-// docs/checkpoints.md begins
 struct Training {
   Training(const tw::Communicator& comm, const std::filesystem::path& folder)
       : optimizer(net->parameters(), torch::optim::AdamOptions(1e-3)), state(optimizer, named_parameters(*net)), store(comm, folder, {.keep = 2}) {}

@@ -10,9 +10,10 @@ namespace tw {
 /// collectives match on all ranks, with any strategy. Collective; one all-reduce of 8 bytes per step, and one at the end.
 ///
 /// ```
-/// join(comm, [&] { return ++batch != batches.end(); },
+/// size_t next = 0;
+/// join(comm, [&] { return next++ < batches.size(); },
 ///      [&](bool has_input) {
-///        const Batch mine = has_input ? *batch : empty_batch;       // inputs of shape [0, ...], targets of shape [0]
+///        const Batch& mine = has_input ? batches[next - 1] : empty_batch;  // inputs of shape [0, ...], targets of shape [0]
 ///        parallel.set_samples(mine.size());                         // with Reduction::sample_weighted
 ///        optimizer.zero_grad();
 ///        mean_loss(model->forward(mine.inputs), mine.targets).backward();
