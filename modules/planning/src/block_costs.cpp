@@ -118,6 +118,16 @@ class Summation {
   double inside_ = 0;       // bytes that no other stage has
 };
 
+std::vector<SharedParameter> shared_by_blocks(const Profile& profile, const std::vector<BlockOfOperators>& blocks) {
+  std::vector<SharedParameter> all;
+  for (const ProfiledParameter& parameter : profile.parameters) all.push_back({.bytes = parameter.bytes});
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (const int parameter : blocks[block].parameters) all[static_cast<size_t>(parameter)].blocks.push_back(static_cast<int>(block));
+  }
+  std::erase_if(all, [](const SharedParameter& each) { return each.blocks.size() < 2; });
+  return all;
+}
+
 }  // namespace
 
 BlockCostTable::BlockCostTable(const OperatorOrder& order, std::vector<int> begins) : order_(&order), begins_(std::move(begins)) {
@@ -130,6 +140,19 @@ BlockCostTable::BlockCostTable(const OperatorOrder& order, std::vector<int> begi
     summation.begin_at(begin);
     for (int end = begin + 1; end <= blocks(); ++end) table_[index(begin, end)] = summation.add(end - 1, border(end - 1));
   }
+  shared_ = shared_by_blocks(order.profile(), each);
+}
+
+double BlockCostTable::tied_bytes_with_joined_ends(int begin, int end) const {
+  const int length = end - begin;
+  const auto is_inside = [&](int block) { return begin <= block && block < end; };
+  const auto is_at_an_end = [&](int block) { return block < length || block >= blocks() - length; };
+  double bytes = at(begin, end).tied_bytes;
+  for (const SharedParameter& each : shared_) {
+    const bool is_tied = std::ranges::any_of(each.blocks, is_inside) && !std::ranges::all_of(each.blocks, is_inside);
+    if (is_tied && std::ranges::all_of(each.blocks, is_at_an_end)) bytes -= each.bytes;
+  }
+  return std::max(bytes, 0.0);
 }
 
 double BlockCostTable::segments_peak(int begin, int end, double rows) const {

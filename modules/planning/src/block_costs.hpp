@@ -18,6 +18,12 @@ struct BlockCosts {
   double tied_bytes = 0;       ///< the part of parameter_bytes that other stages have too
 };
 
+/// A parameter that several blocks use.
+struct SharedParameter {
+  double bytes = 0;
+  std::vector<int> blocks = {};  ///< ascending
+};
+
 /// The costs of all ranges of consecutive blocks; quadratic in the number of blocks, linear in the number of operators.
 class BlockCostTable {
  public:
@@ -33,6 +39,10 @@ class BlockCostTable {
   /// Peak memory of a backward pass that recomputes block by block, from the last one: a block's own peak, and the inputs of this block and of all
   /// earlier ones.
   double segments_peak(int begin, int end, double rows) const;
+  const std::vector<SharedParameter>& shared_parameters() const noexcept { return shared_; }
+  /// For a first or last stage [begin, end): the part of its parameter_bytes that other stages have too, if the first and the last stage are on one
+  /// device. The search knows one of them only, and assumes that the other has as many blocks.
+  double tied_bytes_with_joined_ends(int begin, int end) const;
   /// Operators of the range, including its constants.
   std::vector<int> operators_of(int begin, int end) const;
 
@@ -42,6 +52,7 @@ class BlockCostTable {
   const OperatorOrder* order_;
   std::vector<int> begins_;
   std::vector<BlockCosts> table_;
+  std::vector<SharedParameter> shared_;
 };
 
 }  // namespace tw::pipeline

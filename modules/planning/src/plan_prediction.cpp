@@ -2,6 +2,7 @@
 #include "plan_prediction.hpp"
 
 #include <algorithm>
+#include <map>
 #include <tw/base/contract.hpp>
 
 #include "schedule_times.hpp"
@@ -34,15 +35,48 @@ StageOrder order_of(const Plan& plan, const Profile& profile) {
   return order;
 }
 
+/// Bytes of parameters that count in a stage.
+struct StageParameters {
+  double bytes = 0;       // without those that an earlier stage of the same device has
+  double tied_bytes = 0;  // of these, what other devices have too
+};
+
+std::vector<StageParameters> parameters_of_stages(const Plan& plan, const StageBlocks& blocks) {
+  std::vector<StageParameters> found;
+  int begin = 0;
+  for (const int end : blocks.ends) {
+    found.push_back({.bytes = blocks.costs.at(begin, end).parameter_bytes});
+    begin = end;
+  }
+  const std::vector<int> device_of = device_of_stages(plan);
+  for (const SharedParameter& each : blocks.costs.shared_parameters()) {
+    std::map<int, size_t> first_stages;  // by device, its first stage that uses the parameter
+    size_t before = found.size();
+    for (const int block : each.blocks) {
+      const auto stage = static_cast<size_t>(std::ranges::upper_bound(blocks.ends, block) - blocks.ends.begin());
+      if (stage == before) continue;
+      before = stage;
+      if (!first_stages.emplace(device_of[stage], stage).second) found[stage].bytes -= each.bytes;
+    }
+    if (first_stages.size() == 1) continue;
+    for (const auto& [device, stage] : first_stages) found[stage].tied_bytes += each.bytes;
+  }
+  return found;
+}
+
 /// Sets the figures of each stage by itself.
 void set_figures(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const Held& held) {
+  const std::vector<StageParameters> of_stages = parameters_of_stages(plan, blocks);
   int begin = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     StagePlan& stage = plan.stages[i];
     const int64_t rows = share_of_rows(plan.rows(), stage.replicas);
     const StageSetting setting{
         .rows = rows, .replicas = stage.replicas, .in_flight = held.activations[i], .recompute = stage.recompute, .waiting = held.waiting[i]};
-    stage.figures = figures_of(stage_load(blocks.costs, begin, blocks.ends[i], rows), setting, cluster, parameters);
+    StageLoad load = stage_load(blocks.costs, begin, blocks.ends[i], rows);
+    load.parameter_bytes = of_stages[i].bytes;
+    load.tied_bytes = of_stages[i].tied_bytes;
+    stage.figures = figures_of(load, setting, cluster, parameters);
     begin = blocks.ends[i];
   }
 }

@@ -11,7 +11,9 @@ StageLoad stage_load(const BlockCostTable& costs, int begin, int end, int64_t ro
           .input_bytes = costs.border(begin).of(r),
           .output_bytes = costs.border(end).of(r),
           .is_first = begin == 0,
-          .segment_bytes = segment_bytes ? *segment_bytes : costs.segments_peak(begin, end, r)};
+          .segment_bytes = segment_bytes ? *segment_bytes : costs.segments_peak(begin, end, r),
+          .parameter_bytes = costs.at(begin, end).parameter_bytes,
+          .tied_bytes = costs.at(begin, end).tied_bytes};
 }
 
 StageFigures figures_of(const StageLoad& load, const StageSetting& setting, const Cluster& cluster, const ParameterMemory& parameters) {
@@ -24,9 +26,9 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   figures.in_flight = setting.in_flight;
 
   StageMemory& memory = figures.memory;
-  memory.weights = costs.parameter_bytes * parameters.weights;
-  memory.gradients = costs.parameter_bytes * parameters.gradients;
-  memory.optimizer = costs.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
+  memory.weights = load.parameter_bytes * parameters.weights;
+  memory.gradients = load.parameter_bytes * parameters.gradients;
+  memory.optimizer = load.parameter_bytes * parameters.optimizer / (parameters.sharded_optimizer ? setting.replicas : 1);
   memory.communication = 2 * ((load.is_first ? 0 : load.input_bytes) + load.output_bytes) + (setting.replicas > 1 ? memory.gradients : 0);
   // Memory of the pass that runs now, and of passes that wait for their weights' half. Data left for a weights' half replaces what the pass saved.
   const double left = costs.waiting.of(rows);
@@ -45,8 +47,8 @@ StageFigures figures_of(const StageLoad& load, const StageSetting& setting, cons
   }
 
   figures.all_reduce_s = ring_all_reduce(setting.replicas, memory.gradients, cluster.within_stage);
-  // Tied gradients go to one of the stages that share them, and back.
-  if (costs.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(costs.tied_bytes * parameters.gradients);
+  // Tied gradients go to one of the devices that share them, and back.
+  if (load.tied_bytes > 0) figures.all_reduce_s += 2 * cluster.between_stages.transfer(load.tied_bytes * parameters.gradients);
   return figures;
 }
 

@@ -26,9 +26,11 @@ struct StageLoad {
   double output_bytes = 0;   ///< bytes sent to the next stage; 0 for the last one
   bool is_first = false;     ///< the first stage receives nothing
   double segment_bytes = 0;  ///< see BlockCostTable::segments_peak()
+  double parameter_bytes = 0;
+  double tied_bytes = 0;  ///< bytes of parameters that other devices have too
 };
 
-/// The load of blocks [begin, end). @param segment_bytes if already known
+/// The load of blocks [begin, end) if other stages are on other devices. @param segment_bytes if already known
 StageLoad stage_load(const BlockCostTable& costs, int begin, int end, int64_t rows, std::optional<double> segment_bytes = {});
 
 /// All figures except transfer_s and exposed_s, which depend on the neighbours.

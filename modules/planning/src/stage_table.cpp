@@ -7,6 +7,13 @@
 namespace tw::pipeline {
 namespace {
 
+/// The part of a device's all-reduces that its last action hides, which in zero bubbles is a weights' half.
+double hidden_all_reduce_s(const StageFigures& figures, const SearchSetting& setting, const Cluster& cluster) {
+  if (!cluster.overlapped_all_reduce) return 0;
+  const bool in_halves = setting.schedule == ScheduleKind::zero_bubble_h1 || setting.schedule == ScheduleKind::zero_bubble_v;
+  return in_halves ? figures.weights_s : figures.backward_s;
+}
+
 SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_last, const SearchSetting& setting, const Cluster& cluster) {
   const double in = load.is_first ? 0 : cluster.between_stages.transfer(load.input_bytes);
   const double out = is_last ? 0 : cluster.between_stages.transfer(load.output_bytes);
@@ -31,11 +38,20 @@ SearchCost cost_of(const StageFigures& figures, const StageLoad& load, bool is_l
       interval = std::max(both, both - figures.weights_s + in + out);  // weights' halves fill the round trips
       break;
   }
-  // The stages of a device take turns; they are assumed to take equally long.
+  // The stages of a device take turns; they are assumed to be equal, also in their all-reduces, which come one after the other.
   const double own = setting.schedule == ScheduleKind::gpipe ? interval : cost.tau;
   cost.load = (setting.micro_batches - 1 + setting.balance) * per_device * interval + (per_device * interval - own) +
-              (cluster.overlapped_all_reduce ? std::max(0.0, figures.all_reduce_s - figures.backward_s) : figures.all_reduce_s);
+              std::max(0.0, per_device * figures.all_reduce_s - hidden_all_reduce_s(figures, setting, cluster));
   return cost;
+}
+
+/// In ZB-V, the first and the last stage are on one device, so what only they share is not tied.
+StageLoad load_in_search(const BlockCostTable& costs, int begin, int end, int64_t rows, const SearchSetting& setting,
+                         std::optional<double> segment_bytes = {}) {
+  StageLoad load = stage_load(costs, begin, end, rows, segment_bytes);
+  const bool is_at_an_end = begin == 0 || end == costs.blocks();
+  if (setting.schedule == ScheduleKind::zero_bubble_v && is_at_an_end) load.tied_bytes = costs.tied_bytes_with_joined_ends(begin, end);
+  return load;
 }
 
 /// With several stages on a device, the load assumes that they take equally long. In sum over all stages, this is a tenth of the time of a device
@@ -82,7 +98,7 @@ std::vector<int> useful_replicas(const SearchSetting& setting, const ParameterMe
 std::optional<std::pair<SearchCost, Recompute>> fastest_recompute(const BlockCostTable& costs, int begin, int end, int replicas, int in_flight,
                                                                   const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options) {
   const int64_t rows = share_of_rows(setting.rows, replicas);
-  const StageLoad load = stage_load(costs, begin, end, rows);
+  const StageLoad load = load_in_search(costs, begin, end, rows, setting);
   std::optional<std::pair<SearchCost, Recompute>> best;
   double least = 0;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -103,12 +119,14 @@ double lower_bound(const BlockCostTable& costs, const SearchSetting& setting, in
                    const PlanOptions& options) {
   // The largest load is at least the mean, and the costs of a range are at most the sum of those of its parts.
   const int64_t rows = share_of_rows(setting.rows, replicas);
-  const StageLoad load{.costs = costs.at(0, costs.blocks()), .is_first = true};
+  const BlockCosts& all = costs.at(0, costs.blocks());
+  const StageLoad load{.costs = all, .is_first = true, .parameter_bytes = all.parameter_bytes};
   const StageFigures whole = figures_of(load, {rows, replicas}, cluster, options.parameters);
   const SearchCost cost = cost_of(whole, load, true, setting, cluster);
-  const double passes = setting.micro_batches * stages_per_device(setting.schedule);
-  const double exposed = ring_all_reduce(replicas, whole.memory.gradients / stages, cluster.within_stage) -
-                         (cluster.overlapped_all_reduce ? whole.backward_s / stages : 0);
+  const int per_device = stages_per_device(setting.schedule);
+  const double passes = setting.micro_batches * per_device;
+  const double exposed = per_device * ring_all_reduce(replicas, whole.memory.gradients / stages, cluster.within_stage) -
+                         hidden_all_reduce_s(whole, setting, cluster) / stages;
   return cost.tau * (stages - 1) / stages + passes * (whole.forward_s + whole.backward_s) / stages + std::max(0.0, exposed);
 }
 
@@ -128,7 +146,7 @@ StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting
         const BlockCosts& range = costs.at(begin, end);
         if (passes * (range.forward.of(r) + range.backward.of(r)) > good_enough) break;     // so do longer ranges
         segment = std::max(segment, range.kept.of(r) + costs.at(end - 1, end).peak.of(r));  // BlockCostTable::segments_peak()
-        const StageLoad load = stage_load(costs, begin, end, rows, segment);
+        const StageLoad load = load_in_search(costs, begin, end, rows, setting, segment);
         Entry& entry = entries_[index(which, begin, end)];
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           if (!allows(options, recompute) || entry.kept.limit == setting.most_in_flight()) continue;

@@ -6,6 +6,7 @@
 
 #include <iostream>
 #include <map>
+#include <numeric>
 
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -70,11 +71,14 @@ TEST(Planner, GivesEachDeviceSeveralStages) {
   EXPECT_GT(refused, 10);
 }
 
-/// The stages with any recomputation with which each has at most `memory`; empty if there is none. Full and selective take the same time.
+/// The stages with any recomputation with which each has at most `memory`; empty if there is none. Full and selective take the same time. As in the
+/// planner's search, a parameter counts in each stage that uses it.
 std::optional<Plan> fitting(Plan plan, const Problem& problem, double memory) {
   const auto& [profile, cluster, options] = problem;
+  std::vector<int> own_devices(plan.stages.size());
+  std::iota(own_devices.begin(), own_devices.end(), 0);
   for (const Recompute recompute : {Recompute::full, Recompute::selective, Recompute::none}) {
-    const std::vector<double> bytes = test::memory_of(plan, profile, options.parameters);
+    const std::vector<double> bytes = test::memory_of(plan, profile, options.parameters, own_devices);
     if (*std::max_element(bytes.begin(), bytes.end()) <= memory) return plan;
     for (size_t i = 0; i < plan.stages.size() && recompute != Recompute::none; ++i) {
       if (bytes[i] > memory) plan.stages[i].recompute = recompute;

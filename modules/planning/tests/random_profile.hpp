@@ -120,8 +120,8 @@ inline double backward_peak(const Profile& profile, const std::set<int>& batch, 
   return (most += constants).of(rows);
 }
 
-/// Bytes per device, by stage.
-inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, const ParameterMemory& per_byte) {
+/// Bytes per device, by stage. A parameter counts in the first stage of a device that uses it. @param device_of of stages; empty: the schedule's
+inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, const ParameterMemory& per_byte, std::vector<int> device_of = {}) {
   const std::set<int> batch = batch_operators(profile);
   std::vector<int> order;
   std::vector<size_t> begins;
@@ -132,7 +132,9 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
   const Schedule schedule = schedule_of(plan);
   const std::vector<int> held = max_activations(schedule);
   const std::vector<int> waiting = max_waiting(schedule);
+  if (device_of.empty()) device_of = schedule.device_of_stages();
   std::vector<double> memory;
+  std::set<std::pair<int, int>> counted;  // devices and parameters
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const size_t end = s + 1 < begins.size() ? begins[s + 1] : order.size();
@@ -149,7 +151,10 @@ inline std::vector<double> memory_of(const Plan& plan, const Profile& profile, c
     // Of the micro-batch whose backward pass runs, the larger of what this pass and what its weights' half needs.
     const double least = waiting[s] > 0 ? left : 0;
     double parameter_bytes = 0;
-    for (const int p : parameters) parameter_bytes += profile.parameters[static_cast<size_t>(p)].bytes;
+    for (const int p : parameters) {
+      const bool is_new = counted.emplace(device_of[s], p).second;
+      parameter_bytes += is_new ? profile.parameters[static_cast<size_t>(p)].bytes : 0;
+    }
     double bytes = parameter_bytes * (per_byte.weights + per_byte.gradients + per_byte.optimizer / (per_byte.sharded_optimizer ? stage.replicas : 1));
     if (stage.replicas > 1) bytes += parameter_bytes * per_byte.gradients;
     const double in = crossing(profile, order, begins[s], rows);

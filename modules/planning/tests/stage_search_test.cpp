@@ -117,6 +117,32 @@ TEST(StageSearch, HasALowerBound) {
   EXPECT_GT(candidates, 300);
 }
 
+/// The stages of a device reduce their gradients one after the other, during the device's last action: of zero bubbles, a weights' half.
+TEST(StageSearch, CountsTheAllReducesOfAllStagesOfADevice) {
+  using enum ScheduleKind;
+  const Profile profile = [] {
+    Profile made = equal_chain(4, 1000);
+    for (ProfiledOperator& op : made.operators) op.weights = {0, 0.5e-3};
+    return made;
+  }();
+  const OperatorOrder order(profile);
+  const BlockCostTable costs(order, coarsen(order, {}, 128, 1));
+  const Cluster slow{.devices = 8, .between_stages = {0, 1e9}, .within_stage = {0, 1000}};
+  Cluster fast = slow;
+  fast.within_stage = {0, 1e12};
+  for (const ScheduleKind schedule : {gpipe, one_forward_one_backward, zero_bubble_h1, interleaved, zero_bubble_v}) {
+    const int per_device = stages_per_device(schedule);
+    SearchSetting setting{.schedule = schedule, .micro_batches = 8, .rows = 2, .devices = 8, .max_stages = 4, .min_replicas = 2};
+    setting.max_replicas = setting.min_replicas;
+    setting.min_stages = setting.max_stages;
+    const auto load_of = [&](const Cluster& cluster) { return fastest_recompute(costs, 1, 2, 2, 1, setting, cluster, {})->first.load; };
+    const double hidden = schedule == zero_bubble_h1 || schedule == zero_bubble_v ? 0.5e-3 : 2e-3;
+    EXPECT_NEAR(load_of(slow) - load_of(fast), per_device * ring_all_reduce(2, 1000, slow.within_stage) - hidden, 1e-9) << name_of(schedule);
+    const auto bound = [&](const Cluster& cluster) { return lower_bound(costs, setting, setting.max_stages, 2, cluster, {}); };
+    EXPECT_NEAR(bound(slow) - bound(fast), load_of(slow) - load_of(fast), 1e-9) << name_of(schedule);
+  }
+}
+
 TEST(Coarsening, CutsBetweenTheBlocksOfATransformer) {
   const Profile profile = transformer_profile(96, 256, 4, 64, 1000, {});
   const OperatorOrder order(profile);

@@ -14,7 +14,8 @@
 
 namespace tw::pipeline {
 
-/// Memory of a stage on one replica, in bytes. If a device has several stages, their memory adds up.
+/// Memory of a stage on one replica, in bytes. If a device has several stages, their memory adds up; a parameter of several of them counts in the
+/// first one.
 struct StageMemory {
   double weights = 0;
   double gradients = 0;
@@ -31,7 +32,7 @@ struct StageFigures {
   double forward_s = 0;
   double backward_s = 0;    ///< including recomputation
   double weights_s = 0;     ///< part of backward_s that the weights' half takes
-  double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with stages that share parameters
+  double all_reduce_s = 0;  ///< all-reduce of gradients among replicas, and with other devices that have the same parameters
   double transfer_s = 0;    ///< transfer of activations to the next stage, or of their cotangents back
   double exposed_s = 0;     ///< part of the device's all-reduces that extends the batch's time; 0 for all but its first stage
   int in_flight = 0;        ///< maximum number of micro-batches whose activations the replica holds at a time
@@ -71,8 +72,9 @@ std::vector<PassTimes> pass_times(const Plan& plan);
 Schedule schedule_of(const Plan& plan);
 /// The device of each stage in that schedule.
 std::vector<int> device_of_stages(const Plan& plan);
-/// Bytes that a replica needs, by device of the schedule: the sum of its stages' memory. That is an upper bound if a device has several, since their
-/// maxima need not come at the same time, and consecutive stages on one device exchange no messages. @param plan with figures, see predicted()
+/// Bytes that a replica needs, by device of the schedule: the sum of its stages' memory, with each parameter once. That is an upper bound if a device
+/// has several stages: their maxima need not come at the same time, and consecutive stages on one device exchange no messages. @param plan with
+/// figures, see predicted()
 std::vector<double> device_memory(const Plan& plan);
 
 /// Returns the problems of `plan` for the model of `profile` on this many devices; empty if there are none. Checks the profile and the plan's
