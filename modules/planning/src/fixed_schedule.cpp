@@ -8,6 +8,7 @@
 #include <tw/planning/schedule_check.hpp>
 
 #include "schedule_times.hpp"
+#include "times_check.hpp"
 
 namespace tw::pipeline {
 namespace {
@@ -20,7 +21,7 @@ constexpr size_t most_actions = size_t{1} << 22;
 std::vector<PassTimes> rounded(std::vector<PassTimes> times) {
   double longest = 0;
   for (const PassTimes& each : times) longest = std::max(longest, each.forward + each.backward);
-  const auto round = [&](double time) { return std::round(5040 * time / longest); };
+  const auto round = [&](double time) { return std::round(time / longest * 5040); };
   for (PassTimes& each : times) {
     const double inputs = round(each.backward - each.weights);
     each = {
@@ -49,14 +50,7 @@ size_t actions_of(const Schedule& schedule) {
   return sum;
 }
 
-bool is_known(const PassTimes& times) {
-  const auto is_time = [](double time) { return std::isfinite(time) && time >= 0; };
-  TW_EXPECTS(
-      is_time(times.forward) && is_time(times.backward) && is_time(times.transfer) && is_time(times.weights) && times.weights <= times.backward,
-      "times of a stage must be finite and at least 0, and `weights` at most `backward`; got forward ", times.forward, ", backward ", times.backward,
-      ", weights ", times.weights, ", transfer ", times.transfer);
-  return times.forward + times.backward > 0;
-}
+bool takes_time(const PassTimes& times) { return times.forward + times.backward > 0; }
 
 }  // namespace
 
@@ -69,8 +63,8 @@ FixedSchedule fixed_schedule(ScheduleKind kind, int devices, int micro_batches) 
 }
 
 std::optional<Schedule> schedule_by_times(const FixedSchedule& fixed, const std::vector<PassTimes>& times) {
-  const bool all_known = std::ranges::all_of(times, is_known);
-  if (stages_per_device(fixed.kind) == 1 || !all_known) return std::nullopt;
+  expect_times(times, fixed.schedule.micro_batches);
+  if (stages_per_device(fixed.kind) == 1 || !std::ranges::all_of(times, takes_time)) return std::nullopt;
   const bool in_halves = fixed.schedule.has_halves();
   Schedule made = list_schedule({.micro_batches = fixed.schedule.micro_batches,
                                  .in_halves = in_halves,

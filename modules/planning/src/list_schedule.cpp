@@ -9,6 +9,8 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 
+#include "times_check.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -222,6 +224,7 @@ void expect_valid(const ListOptions& options) {
   const std::vector<int>& device_of = options.device_of_stages;
   TW_EXPECTS(!device_of.empty(), "a pipeline must have at least one stage");
   TW_EXPECTS(options.times.size() == device_of.size(), "there are ", device_of.size(), " stages, but times of ", options.times.size());
+  expect_times(options.times, options.micro_batches);
   for (size_t stage = 0; stage < device_of.size(); ++stage) {
     TW_EXPECTS(device_of[stage] >= 0 && device_of[stage] < static_cast<int>(options.most_held.size()), "stage ", stage, " is on device ",
                device_of[stage], ", but there are ", options.most_held.size(), " devices");

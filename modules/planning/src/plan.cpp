@@ -2,6 +2,7 @@
 #include <tw/planning/plan.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <tw/base/concat.hpp>
 #include <tw/planning/list_schedule.hpp>
 
@@ -65,6 +66,13 @@ void check_cut(const Plan& plan, const Profile& profile, std::vector<std::string
   }
 }
 
+/// The sum over all devices of the schedule. An edited plan may have any numbers of replicas.
+int64_t replicas_of(const Plan& plan) {
+  int64_t sum = 0;
+  for (const StagePlan& stage : plan.stages) sum += stage.replicas;
+  return sum / stages_per_device(plan.schedule);
+}
+
 /// Checks that the schedule's devices get all stages, and stages on one device as many replicas as each other.
 void check_devices(const Plan& plan, std::vector<std::string>& problems) {
   const int per_device = stages_per_device(plan.schedule);
@@ -86,11 +94,7 @@ void check_devices(const Plan& plan, std::vector<std::string>& problems) {
 
 bool StagePlan::begins_segment(int op) const { return recompute == Recompute::selective && std::ranges::count(segments, op) > 0; }
 
-int Plan::devices() const {
-  int sum = 0;
-  for (const StagePlan& stage : stages) sum += stage.replicas;
-  return sum / stages_per_device(schedule);
-}
+int Plan::devices() const { return static_cast<int>(std::min<int64_t>(replicas_of(*this), std::numeric_limits<int>::max())); }
 
 std::vector<int> device_of_stages(const Plan& plan) { return device_of_stages(plan.schedule, schedule_devices(plan)); }
 
@@ -126,7 +130,7 @@ std::vector<std::string> problems_of(const Plan& plan, const Profile& profile, i
     }
   }
   if (problems.empty()) check_devices(plan, problems);
-  if (plan.devices() > devices) problems.push_back(concat("replicas sum up to ", plan.devices(), ", but there are ", devices, " devices"));
+  if (replicas_of(plan) > devices) problems.push_back(concat("replicas sum up to ", replicas_of(plan), ", but there are ", devices, " devices"));
   check_cut(plan, profile, problems);
   return problems;
 }

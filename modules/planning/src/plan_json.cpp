@@ -58,10 +58,14 @@ Kind kind_from(const nlohmann::json& json, const char* key, const std::vector<st
   throw Error(concat(where, '.', key, " is \"", text, "\", must be one of ", joined(std::views::keys(names))));
 }
 
-/// Files of earlier versions have other fields, without times of all four kinds.
+/// Plans of earlier versions have times in milliseconds, and not all of them: their figures stay unset.
 StageFigures figures_from(const nlohmann::json& json, const std::string& where) {
   StageFigures figures;
-  if (!json.contains("weights_s")) return figures;
+  if (json.contains("forward_ms")) {
+    refuse_others(json, {"forward_ms", "backward_ms", "all_reduce_ms", "memory_bytes"}, where);
+    return figures;
+  }
+  refuse_others(json, {"forward_s", "backward_s", "weights_s", "transfer_s", "all_reduce_s", "memory_bytes"}, where);
   const auto time = [&](const char* name) {
     const auto seconds = field<double>(json, name, where);
     if (seconds < 0) throw Error(concat(where, '.', name, " must be at least 0, got ", seconds));
@@ -122,6 +126,7 @@ Plan plan_from_json(std::string_view text, const Profile& profile, int devices) 
             .batch = field<int64_t>(json, "batch", "plan"),
             .micro_batches = field<int>(json, "micro_batches", "plan"),
             .schedule = kind_from(json, "schedule", schedule_names(), "plan")};
+  if (json.contains("predicted")) refuse_others(json["predicted"], {"step_s", "step_ms", "bubble"}, "plan.predicted");
   // Checked first: for a plan of another model, messages about operator names would be misleading.
   if (plan.hash != profile.hash) throw Error(wrong_hash(plan, profile));
   const Names names(profile);

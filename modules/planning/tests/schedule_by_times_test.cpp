@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules for stages of any length: never longer than those for equal stages, within the same limits, and a function of the times alone.
+#include "message_of.hpp"
+#include "random_profile.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +19,8 @@ namespace tw::pipeline {
 namespace schedule_by_times_test {
 
 using enum ScheduleKind;
+using test::expect_contains;
+using testing::message_of;
 
 struct Problem {
   ScheduleKind kind = zero_bubble_v;
@@ -139,7 +144,32 @@ TEST(SchedulesByTimes, RefuseTimesThatAreNone) {
   refuses({.backward = std::nan("")});
   refuses({.backward = 1, .weights = 2});
   refuses({.transfer = -1});
+  EXPECT_THROW(schedule_for(zero_bubble_v, 1, 2, {{.forward = 0, .backward = 0}, {.forward = -1}}), ContractError) << "the first takes no time";
+  refuses({.forward = 1e308, .backward = 1e308});
   EXPECT_THROW(schedule_for(zero_bubble_v, 2, 2, {{}, {}}), ContractError) << "two stages on each device";
+}
+
+TEST(SchedulesByTimes, AreTheSameForLargeTimes) {
+  const auto schedule_of = [](double unit) {
+    std::vector<PassTimes> times;
+    for (const double scale : {1.0, 2.0, 1.0, 3.0}) times.push_back({.forward = scale * unit, .backward = 2 * scale * unit, .weights = 0});
+    return schedule_for(zero_bubble_v, 2, 4, times);
+  };
+  EXPECT_NE(schedule_of(1), make_schedule(zero_bubble_v, 2, 4)) << "stages are unequal";
+  EXPECT_EQ(schedule_of(0x1p1015), schedule_of(1));
+}
+
+TEST(ListSchedule, RefusesTimesThatAreNone) {
+  const auto refused = [](const PassTimes& time) {
+    return message_of([&] { list_schedule({.micro_batches = 2, .device_of_stages = {0}, .times = {time}, .most_held = {1}}); });
+  };
+  for (const double time : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    expect_contains(refused({.forward = time}), "must be finite and at least 0");
+    expect_contains(refused({.backward = time}), "must be finite and at least 0");
+    expect_contains(refused({.transfer = time}), "must be finite and at least 0");
+  }
+  expect_contains(refused({.weights = 3}), "`weights` at most `backward`");
+  expect_contains(refused({.forward = 1e308}), "their sum over all micro-batches must be finite");
 }
 
 /// All orders of two devices with two stages each, in the order of the begins of their actions, by trying everything.

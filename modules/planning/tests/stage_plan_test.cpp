@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <nlohmann/json.hpp>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -118,6 +120,11 @@ TEST(Check, NamesWhatIsWrongWithAPlan) {
                   "the cut is not convex: \"c\" in stage 0 uses \"b\" in stage 1, which is later");
   expect_contains(problem([](Plan& p) { p.stages[1].operators = {3}; }), "\"c\" in stage 1 uses \"mask\", which does not depend on batch data");
   expect_contains(problem([](Plan&) {}, 2), "replicas sum up to 3, but there are 2 devices");
+  expect_contains(problem([](Plan& p) {
+                    p.batch = int64_t{1} << 40;
+                    p.stages[0].replicas = p.stages[1].replicas = std::numeric_limits<int>::max();
+                  }),
+                  "replicas sum up to 4294967294, but there are 3 devices");
   expect_contains(problem([](Plan& p) { p.stages[0].replicas = 0; }), "stage 0: replicas must be at least 1, got 0");
   expect_contains(problem([](Plan& p) { p.micro_batches = 9; }), "a batch of 8 rows cannot be divided into 9 micro-batches");
   expect_contains(problem([](Plan& p) { p.micro_batches = 8; }), "stage 0: 2 replicas cannot share micro-batches of 1 rows");
@@ -188,6 +195,10 @@ TEST(Json, OfAnEditedPlanIsRefusedByName) {
   expect_contains(refused([](auto& j) { j["stages"][0]["operators"] = {"mask", "a"}; }), "operator \"b\" is in no stage");
   expect_contains(refused([](auto& j) { j["stages"][1]["replicas"] = 3; }), "replicas sum up to 5, but there are 3 devices");
   expect_contains(refused([](auto& j) { j["stages"][0]["predicted"].erase("transfer_s"); }), "plan.stages[0].predicted.transfer_s is missing");
+  expect_contains(refused([](auto& j) { j["stages"][0]["predicted"].erase("weights_s"); }), "plan.stages[0].predicted.weights_s is missing");
+  expect_contains(refused([](auto& j) { j["stages"][0]["predicted"]["weight_s"] = 1; }), "plan.stages[0].predicted.weight_s is not a known field");
+  expect_contains(refused([](auto& j) { j["stages"][0]["predicted"] = 3; }), "plan.stages[0].predicted is not an object");
+  expect_contains(refused([](auto& j) { j["predicted"] = 3; }), "plan.predicted is not an object");
   expect_contains(refused([](auto& j) { j["stages"][1]["predicted"]["forward_s"] = -1; }),
                   "plan.stages[1].predicted.forward_s must be at least 0, got -1");
   expect_contains(refused([](auto& j) { j["stages"][1]["predicted"]["weights_s"] = 1e3; }),

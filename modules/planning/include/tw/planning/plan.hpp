@@ -60,7 +60,8 @@ struct Plan {
   double step_s = 0;                   ///< predicted seconds of a batch: forward and backward passes, and the exposed part of all-reduces
   double bubble = 0;                   ///< predicted share of the schedule's duration in which a device is idle, mean over all devices
 
-  int devices() const;  ///< number of devices used: the sum of the replicas of all devices of the schedule
+  /// Number of devices used: the sum of the replicas of all devices of the schedule, at most the largest int.
+  int devices() const;
   /// Rows of the largest micro-batch.
   int64_t rows() const { return divide_up(batch, micro_batches); }
 };
