@@ -202,7 +202,13 @@ std::string ModelPlan::explain() const { return pipeline::explain(result_); }
 void ModelPlan::use(Plan plan) {
   const std::vector<std::string> problems = problems_of(plan, result_.profile, result_.cluster.devices);
   TW_EXPECTS(problems.empty(), problems.front());
-  result_.plans.insert(result_.plans.begin(), predicted(std::move(plan), result_.profile, result_.cluster, result_.options.parameters));
+  plan = predicted(std::move(plan), result_.profile, result_.cluster, result_.options.parameters);
+  if (result_.best_is_given) {
+    result_.plans.front() = std::move(plan);
+  } else {
+    result_.plans.insert(result_.plans.begin(), std::move(plan));
+    result_.best_is_given = true;
+  }
 }
 
 void ModelPlan::replace_objects(const std::function<c10::IValue(const graph::Object&)>& replacement) {
@@ -210,14 +216,21 @@ void ModelPlan::replace_objects(const std::function<c10::IValue(const graph::Obj
   graph::replace_objects(evaluation_, replacement);
 }
 
+namespace {
+
+/// By device of the schedule, the number of replicas of its stages.
+std::vector<int> replicas_of_devices(const Plan& plan) {
+  const std::vector<int> device_of = device_of_stages(plan);
+  std::vector<int> replicas(at(std::ranges::max(device_of)) + 1);
+  for (size_t stage = 0; stage < device_of.size(); ++stage) replicas[at(device_of[stage])] = plan.stages[stage].replicas;
+  return replicas;
+}
+
+}  // namespace
+
 PipelineOptions ModelPlan::options(uint64_t seed) const {
-  PipelineOptions made{.schedule = schedule_of(best()), .seed = seed};
-  made.replicas.resize(made.schedule.devices.size());
-  const std::vector<int> device_of = made.schedule.device_of_stages();
-  for (size_t i = 0; i < device_of.size(); ++i) {
-    made.replicas[at(device_of[i])] = best().stages[i].replicas;
-    made.recompute.push_back(best().stages[i].recompute);
-  }
+  PipelineOptions made{.schedule = schedule_of(best()), .replicas = replicas_of_devices(best()), .seed = seed};
+  for (const StagePlan& stage : best().stages) made.recompute.push_back(stage.recompute);
   return made;
 }
 
@@ -289,7 +302,7 @@ namespace {
 
 StageModel stages_of_rank(const Communicator& comm, const torch::nn::Module& module, const ModelPlan& plan) {
   TW_EXPECTS(plan.best().devices() == comm.size(), "the plan is for ", plan.best().devices(), " devices, but there are ", comm.size(), " ranks");
-  return plan.stages(module, StageRanks(plan.options().replicas).device_of(comm.rank()));
+  return plan.stages(module, StageRanks(replicas_of_devices(plan.best())).device_of(comm.rank()));
 }
 
 }  // namespace

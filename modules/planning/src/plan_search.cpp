@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <tuple>
 #include <tw/base/numbers.hpp>
 
 #include "plan_prediction.hpp"
+#include "schedule_order.hpp"
 
 namespace tw::pipeline {
 namespace {
 
 // What halves cost where no device waits, measured: a plan that is shorter by less is not worth a more complicated schedule.
-constexpr double little = 0.02;
+constexpr double negligible_gain = 0.02;
 
 /// The time of a step, plus the penalty for the slowest stage; see SearchSetting::balance.
 double balanced_step_s(const SimulatedPlan& simulated) {
@@ -20,22 +23,23 @@ double balanced_step_s(const SimulatedPlan& simulated) {
   return simulated.plan.step_s + simulated.candidate.setting.balance * slowest;
 }
 
-/// 1F1B comes first: it holds less than GPipe. The other kinds follow in their order.
-int complexity(const SimulatedPlan& simulated) {
-  return simulated.plan.schedule == ScheduleKind::one_forward_one_backward ? -1 : static_cast<int>(simulated.plan.schedule);
-}
-
 class PlanSearch {
  public:
   PlanSearch(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules)
       : costs_(costs), cluster_(cluster), options_(options), schedules_(schedules) {}
 
-  std::vector<SimulatedPlan> run(std::vector<SearchSetting> settings) {
+  SearchResult run(std::vector<SearchSetting> settings) {
     // Good candidates first: the search for others then ends sooner.
     std::ranges::stable_sort(settings, {}, [&](const SearchSetting& setting) { return estimate(setting); });
     for (const SearchSetting& setting : settings) {
+      if (is_too_large(setting)) continue;
       Candidates& of_kind = candidates_[kind_of(setting)];
-      std::vector<Candidate> found = search_stages(costs_, setting, share_of(cluster_, setting.schedule), options_, slack * of_kind.best);
+      const double good_enough = slack * of_kind.best;
+      std::vector<Candidate> found = search_stages(costs_, setting, share_of(cluster_, setting.schedule), options_, good_enough);
+      if (found.empty() && good_enough == infinity && setting.is_uniform()) {
+        int& most = too_large_[key_of(setting)];
+        most = std::max(most, setting.max_replicas);
+      }
       std::ranges::stable_sort(found, {}, &Candidate::objective);
       for (size_t i = 0; i < found.size(); ++i) {
         of_kind.best = std::min(of_kind.best, found[i].objective);
@@ -45,7 +49,7 @@ class PlanSearch {
     for (Candidates& of_kind : candidates_) simulate_kind(of_kind);
     sort(simulated_);
     prefer_simple_schedules();
-    return std::move(simulated_);
+    return {std::move(simulated_), count_};
   }
 
  private:
@@ -64,6 +68,15 @@ class PlanSearch {
   /// Kinds whose objectives can be compared; those of others are approximations of another quality.
   static size_t kind_of(const SearchSetting& setting) {
     return at(static_cast<int>(setting.schedule == ScheduleKind::gpipe ? ScheduleKind::one_forward_one_backward : setting.schedule));
+  }
+
+  using Key = std::tuple<ScheduleKind, int, int>;  // schedule, micro-batches, stages
+  static Key key_of(const SearchSetting& setting) { return {setting.schedule, setting.micro_batches, setting.max_stages}; }
+
+  /// Whether no plan fits in memory since none does with more replicas. One replica has no buffers for an all-reduce, and may fit nevertheless.
+  bool is_too_large(const SearchSetting& setting) const {
+    const auto known = too_large_.find(key_of(setting));
+    return known != too_large_.end() && setting.is_uniform() && 1 < setting.max_replicas && setting.max_replicas <= known->second;
   }
 
   /// A rough objective, regardless of memory.
@@ -86,6 +99,7 @@ class PlanSearch {
         if (candidate.objective <= slack * candidates.best) simulated.push_back({candidate, plan_of(candidate, false)});
       }
     }
+    count_ += static_cast<int>(simulated.size());
     sort(simulated);
     if (!simulated.empty() && stages_per_device(simulated.front().plan.schedule) > 1) {
       if (simulated.size() > best_by_times) simulated.resize(best_by_times);
@@ -119,9 +133,10 @@ class PlanSearch {
   /// Moves the plan with the simplest schedule to the front, among those that take little longer than the shortest.
   void prefer_simple_schedules() {
     if (simulated_.empty()) return;
-    const double enough = (1 + little) * balanced_step_s(simulated_.front());
+    const double enough = (1 + negligible_gain) * balanced_step_s(simulated_.front());
     const auto end = std::ranges::find_if(simulated_, [&](const SimulatedPlan& each) { return balanced_step_s(each) > enough; });
-    const auto simplest = std::ranges::min_element(simulated_.begin(), end, {}, complexity);
+    const auto simplest =
+        std::ranges::min_element(simulated_.begin(), end, {}, [](const SimulatedPlan& each) { return complexity(each.plan.schedule); });
     std::rotate(simulated_.begin(), simplest, simplest + 1);
   }
 
@@ -130,13 +145,15 @@ class PlanSearch {
   const PlanOptions& options_;
   FixedSchedules& schedules_;
   std::array<Candidates, 5> candidates_;  // by kind_of()
+  std::map<Key, int> too_large_;          // numbers of replicas with which no plan fits
   std::vector<SimulatedPlan> simulated_;
+  int count_ = 0;  // simulated plans
 };
 
 }  // namespace
 
-std::vector<SimulatedPlan> search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options,
-                                        const std::vector<SearchSetting>& settings, FixedSchedules& schedules) {
+SearchResult search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
+                          FixedSchedules& schedules) {
   return PlanSearch(costs, cluster, options, schedules).run(settings);
 }
 

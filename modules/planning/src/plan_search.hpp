@@ -10,10 +10,14 @@ struct SimulatedPlan {
   Plan plan;
 };
 
-/// Searches all settings, simulates the best candidates of each, and sorts them: first the plan to choose, see plan(), then the others by step time.
-/// @param schedules made meanwhile.
-std::vector<SimulatedPlan> search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options,
-                                        const std::vector<SearchSetting>& settings, FixedSchedules& schedules);
+struct SearchResult {
+  std::vector<SimulatedPlan> plans = {};  ///< first the plan to choose, see plan(), then the others by step time
+  int simulated = 0;                      ///< number of simulated plans; some are not among `plans`
+};
+
+/// Searches all settings, simulates the best candidates of each, and sorts them. @param schedules made meanwhile
+SearchResult search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
+                          FixedSchedules& schedules);
 
 /// Adds the operators.
 void name_operators(SimulatedPlan& simulated, const BlockCostTable& costs);

@@ -2,6 +2,7 @@
 #include <tw/planning/planner.hpp>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <tw/base/contract.hpp>
 #include <tw/base/error.hpp>
@@ -14,17 +15,25 @@
 namespace tw::pipeline {
 namespace {
 
+/// The shortest step time of the best plans of all schedules.
+double shortest_step_s(const PlanResult& result) { return std::ranges::min(result.by_schedule | std::views::values); }
+
 Relaxations relaxations(const BlockCostTable& costs, const Cluster& cluster, PlanOptions options, const std::vector<SearchSetting>& settings,
-                        const Plan& best, FixedSchedules& schedules) {
-  options.gap = std::max(options.gap, 0.02);
+                        const PlanResult& found, FixedSchedules& schedules) {
+  constexpr double coarse_gap = 0.02;
+  options.gap = std::max(options.gap, coarse_gap);
   const auto with = [&](auto change) {
     Cluster relaxed = cluster;
     change(relaxed);
-    return std::min(best.step_s, search_plans(costs, relaxed, options, settings, schedules).front().plan.step_s);
+    double shortest = shortest_step_s(found);
+    for (const SimulatedPlan& each : search_plans(costs, relaxed, options, settings, schedules).plans)
+      shortest = std::min(shortest, each.plan.step_s);
+    return shortest;
   };
   Relaxations relaxed{.memory = with([](Cluster& c) { c.memory_bytes = infinity; }),
                       .links = with([](Cluster& c) { c.between_stages = {}; }),
                       .all_reduce = with([](Cluster& c) { c.within_stage = {}; })};
+  const Plan& best = found.best();
   for (const StagePlan& stage : best.stages)
     relaxed.balance += stage.replicas * best.micro_batches * (stage.figures.forward_s + stage.figures.backward_s);
   relaxed.balance /= cluster.devices;
@@ -80,24 +89,24 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
   FixedSchedules schedules;
   const std::vector<SearchSetting> settings = settings_of(costs, cluster, options, schedules);
-  std::vector<SimulatedPlan> simulated = search_plans(costs, cluster, options, settings, schedules);
-  if (simulated.empty()) throw Error(why_infeasible(costs, settings, cluster, options));
+  SearchResult search = search_plans(costs, cluster, options, settings, schedules);
+  if (search.plans.empty()) throw Error(why_infeasible(costs, settings, cluster, options));
 
   PlanResult result{.cluster = cluster, .options = options, .profile = profile};
   result.settings = static_cast<int>(settings.size());
-  result.simulated = static_cast<int>(simulated.size());
+  result.simulated = search.simulated;
   std::set<std::pair<int, std::vector<StageChoice>>> known;
-  for (const SimulatedPlan& s : simulated) {
+  for (const SimulatedPlan& s : search.plans) {
     const auto of_kind = std::ranges::find(result.by_schedule, s.plan.schedule, &std::pair<ScheduleKind, double>::first);
     if (of_kind == result.by_schedule.end()) result.by_schedule.emplace_back(s.plan.schedule, s.plan.step_s);
   }
-  for (SimulatedPlan& s : simulated) {
+  for (SimulatedPlan& s : search.plans) {
     if (static_cast<int>(result.plans.size()) == options.best_plans) break;
     if (!known.insert({s.plan.micro_batches, s.candidate.stages}).second) continue;
     name_operators(s, costs);
     result.plans.push_back(std::move(s.plan));
   }
-  result.relaxed = relaxations(costs, cluster, options, settings, result.best(), schedules);
+  result.relaxed = relaxations(costs, cluster, options, settings, result, schedules);
   return result;
 }
 

@@ -261,6 +261,26 @@ TEST(Planner, SaysWhatDoesNotFitAndHowManyDevicesWould) {
                   "with at most 2 stages, no number of devices");
 }
 
+/// The number of devices in the message is enough, and no smaller number is, also where memory depends on the number of stages.
+TEST(Planner, SaysTheSmallestNumberOfDevices) {
+  Profile profile = equal_chain(12, 1000);
+  for (ProfiledOperator& op : profile.operators) {
+    op.saved_bytes = {0, 100};
+    op.waiting_bytes = {0, 500};
+  }
+  for (const ScheduleKind schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe, ScheduleKind::zero_bubble_h1}) {
+    for (const double memory : {9500.0, 12000.0, 14500.0, 17000.0}) {
+      const PlanOptions options{.batch = 8, .micro_batches = 8, .schedule = schedule, .recompute = {Recompute::none}};
+      const auto planned = [&](int devices) { plan(profile, {.devices = devices, .memory_bytes = memory, .between_stages = {0, 1e9}}, options); };
+      const std::string message = message_of([&] { planned(1); });
+      int enough = 2;
+      while (enough < 13 && message_of([&] { planned(enough); }) != "nothing thrown") ++enough;
+      const std::string number = enough < 13 ? concat("; ", enough, " devices are sufficient") : "no number of devices is sufficient";
+      expect_contains(message, number);
+    }
+  }
+}
+
 TEST(Planner, TriesPowersOfTwoAndDivisors) {
   EXPECT_EQ(micro_batch_counts({.batch = 100}), (std::vector<int>{1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64}));
   EXPECT_EQ(micro_batch_counts({.batch = 1031}).back(), 1024);

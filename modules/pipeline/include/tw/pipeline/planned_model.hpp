@@ -49,8 +49,9 @@ class ModelPlan {
   std::string explain() const;
   const PlanResult& result() const noexcept { return result_; }
   const Plan& best() const { return result_.best(); }
-  /// Makes `plan`, for example one that you have edited, the best plan: inserts it, with its predicted figures, at the front of result().plans. The
-  /// former best plan stays there as the second. @throws ContractError with the first problem if problems_of(plan, ...) finds any
+  /// Makes `plan`, for example one that you have edited, the best plan: puts it, with its predicted figures, at the front of result().plans. The
+  /// planner's best plan stays there as the second; a plan of an earlier call does not. @throws ContractError with the first problem if
+  /// problems_of(plan, ...) finds any
   void use(Plan plan);
 
   /// Replaces objects that stages use, such as the ranks with which their operators communicate; see graph::replace_objects(). Call it before
