@@ -32,10 +32,11 @@ class PlanSearch {
     // Good candidates first: the search for others then ends sooner.
     std::ranges::stable_sort(settings, {}, [&](const SearchSetting& setting) { return estimate(setting); });
     for (const SearchSetting& setting : settings) {
-      if (is_too_large(setting)) continue;
       Candidates& of_kind = candidates_[kind_of(setting)];
       const double good_enough = slack * of_kind.best;
-      std::vector<Candidate> found = search_stages(costs_, setting, share_of(cluster_, setting.schedule), options_, good_enough);
+      if (is_too_large(setting) || (setting.is_uniform() && estimate(setting) > good_enough)) continue;
+      const SearchSetting limited = with_limits(setting, costs_, schedules_);
+      std::vector<Candidate> found = search_stages(costs_, limited, share_of(cluster_, setting.schedule), options_, good_enough);
       if (found.empty() && good_enough == infinity && setting.is_uniform()) {
         int& most = too_large_[key_of(setting)];
         most = std::max(most, setting.max_replicas);
@@ -79,7 +80,7 @@ class PlanSearch {
     return known != too_large_.end() && setting.is_uniform() && 1 < setting.max_replicas && setting.max_replicas <= known->second;
   }
 
-  /// A rough objective, regardless of memory.
+  /// A rough objective, regardless of memory; of a uniform setting, a lower bound.
   double estimate(const SearchSetting& setting) const {
     if (setting.is_uniform()) return lower_bound(costs_, setting, setting.max_stages, setting.max_replicas, cluster_, options_);
     double least = infinity;

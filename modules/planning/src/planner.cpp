@@ -88,7 +88,7 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
   const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
   FixedSchedules schedules;
-  const std::vector<SearchSetting> settings = settings_of(costs, cluster, options, schedules);
+  const std::vector<SearchSetting> settings = settings_of(costs, cluster, options);
   SearchResult search = search_plans(costs, cluster, options, settings, schedules);
   if (search.plans.empty()) throw Error(why_infeasible(costs, settings, cluster, options));
 

@@ -23,11 +23,10 @@ bool is_round(int depth) { return std::has_single_bit(static_cast<unsigned>(dept
 /// Collects settings. The depth of a pipeline is its number of devices in a row.
 class Settings {
  public:
-  Settings(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules)
+  Settings(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options)
       : costs_(costs),
         cluster_(cluster),
         options_(options),
-        schedules_(schedules),
         max_depth_(std::min(cluster.devices, options.stages.value_or(options.max_stages.value_or(cluster.devices)))) {}
 
   void add(ScheduleKind schedule, int micro_batches) {
@@ -79,7 +78,6 @@ class Settings {
         made.min_stages = made.max_stages = depth * stages_per_device(setting.schedule);
         made.min_replicas = made.max_replicas = replicas;
         made.devices = made.max_stages * replicas;
-        if (stages_per_device(setting.schedule) > 1) set_limits(made, depth);
         settings_.push_back(std::move(made));
       }
     }
@@ -107,35 +105,36 @@ class Settings {
     return counts;
   }
 
-  /// Sets what depends on the order of several stages on a device.
-  void set_limits(SearchSetting& setting, int depth) const {
-    const Held& held = schedules_.get(setting.schedule, depth, setting.micro_batches).held;
-    setting.held = held.activations;
-    setting.waiting = std::ranges::max(held.waiting);
-    const BlockCosts& all = costs_.at(0, costs_.blocks());
-    const auto rows = static_cast<double>(share_of_rows(setting.rows, setting.max_replicas));
-    setting.even_pass = (all.forward.of(rows) + all.backward.of(rows)) / setting.max_stages;
-  }
-
   const BlockCostTable& costs_;
   const Cluster& cluster_;
   const PlanOptions& options_;
-  FixedSchedules& schedules_;
   int max_depth_;  // by devices and options
   std::vector<SearchSetting> settings_;
 };
 
 }  // namespace
 
-std::vector<SearchSetting> settings_of(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules) {
+std::vector<SearchSetting> settings_of(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
   using enum ScheduleKind;
-  Settings settings(costs, cluster, options, schedules);
+  Settings settings(costs, cluster, options);
   for (const int m : micro_batch_counts(options)) {
     for (const ScheduleKind kind : {one_forward_one_backward, gpipe, zero_bubble_h1, interleaved, zero_bubble_v}) {
       if (options.schedule.value_or(kind) == kind) settings.add(kind, m);
     }
   }
   return settings.take();
+}
+
+SearchSetting with_limits(SearchSetting setting, const BlockCostTable& costs, FixedSchedules& schedules) {
+  const int per_device = stages_per_device(setting.schedule);
+  if (per_device == 1) return setting;
+  const Held& held = schedules.get(setting.schedule, setting.max_stages / per_device, setting.micro_batches).held;
+  setting.held = held.activations;
+  setting.waiting = std::ranges::max(held.waiting);
+  const BlockCosts& all = costs.at(0, costs.blocks());
+  const auto rows = static_cast<double>(share_of_rows(setting.rows, setting.max_replicas));
+  setting.even_pass = (all.forward.of(rows) + all.backward.of(rows)) / setting.max_stages;
+  return setting;
 }
 
 Cluster share_of(Cluster cluster, ScheduleKind schedule) {

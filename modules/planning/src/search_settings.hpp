@@ -5,8 +5,11 @@
 
 namespace tw::pipeline {
 
-/// The settings to search. The first one is of the kind of schedule that needs the least memory.
-std::vector<SearchSetting> settings_of(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules);
+/// The settings to search, without limits of several stages on a device. The first one is of the kind of schedule that needs the least memory.
+std::vector<SearchSetting> settings_of(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options);
+
+/// Adds what depends on the order of several stages on a device. Making a long order takes much longer than the lower_bound() of a setting.
+SearchSetting with_limits(SearchSetting setting, const BlockCostTable& costs, FixedSchedules& schedules);
 
 /// The share of each stage in a device. Stages on the same device are searched as if each had its own device, with an equal share of the memory.
 Cluster share_of(Cluster cluster, ScheduleKind schedule);

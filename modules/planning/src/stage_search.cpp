@@ -134,9 +134,6 @@ void choose_recomputation(Candidate& candidate, const BlockCostTable& costs, con
 
 std::vector<Candidate> search_stages(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                                      double good_enough) {
-  if (setting.is_uniform() && setting.min_stages == setting.max_stages &&
-      lower_bound(costs, setting, setting.max_stages, setting.max_replicas, cluster, options) > good_enough)
-    return {};
   const StageTable table(costs, setting, cluster, options, good_enough);
   StageDynamics dynamics(table, setting);
   std::vector<Candidate> candidates;
