@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
-#include <map>
 #include <optional>
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 
+#include "links.hpp"
 #include "times_check.hpp"
 
 namespace tw::pipeline {
@@ -66,7 +66,12 @@ class EarliestDevice {
 class Devices {
  public:
   Devices(const ListOptions& options, Rule rule)
-      : options_(options), rule_(rule), stages_(options.device_of_stages.size()), devices_(options.most_held.size()), earliest_(devices_.size()) {
+      : options_(options),
+        rule_(rule),
+        stages_(options.device_of_stages.size()),
+        devices_(options.most_held.size()),
+        links_(options.device_of_stages, options.times),
+        earliest_(devices_.size()) {
     for (size_t stage = 0; stage < stages_.size(); ++stage) devices_[device_of(stage)].stages.push_back(static_cast<int>(stage));
     stages_.front().forward_arrivals.assign(static_cast<size_t>(options.micro_batches), 0.0);
   }
@@ -103,9 +108,8 @@ class Devices {
     std::vector<int> stages;
     double free = 0;  // when its last action ends
     int held = 0;
-    std::deque<Action> weights;      // weights' halves that wait
-    std::map<size_t, double> links;  // by receiving device: when the link is free
-    Choice next;                     // what it makes next, unless an input arrives before
+    std::deque<Action> weights;  // weights' halves that wait
+    Choice next;                 // what it makes next, unless an input arrives before
   };
 
   void decide(size_t device) {
@@ -183,12 +187,12 @@ class Devices {
       if (action.stage == last_stage()) {
         made.backward_arrivals.push_back(device.free);
       } else {
-        stage(action.stage + 1).forward_arrivals.push_back(arrival(device, action.stage, action.stage + 1));
+        stage(action.stage + 1).forward_arrivals.push_back(links_.send(action.stage, action.stage + 1, device.free));
       }
     }
     if (action.makes_cotangents()) {
       ++made.backwards;
-      if (action.stage > 0) stage(action.stage - 1).backward_arrivals.push_back(arrival(device, action.stage, action.stage - 1));
+      if (action.stage > 0) stage(action.stage - 1).backward_arrivals.push_back(links_.send(action.stage, action.stage - 1, device.free));
     }
     if (action.kind == Kind::backward_input) device.weights.push_back({Kind::backward_weight, action.stage, action.micro_batch});
     if (action.kind == Kind::backward_weight) device.weights.pop_front();
@@ -197,19 +201,12 @@ class Devices {
       --device.held;
     }
   }
-  /// When a message that stage `from` sends now arrives at the neighbour `to`.
-  double arrival(Device& device, int from, int to) const {
-    const size_t receiver = device_of(static_cast<size_t>(to));
-    if (&devices_[receiver] == &device) return device.free;
-    double& link_free = device.links[receiver];
-    link_free = std::max(link_free, device.free) + options_.times[static_cast<size_t>(std::min(from, to))].transfer;
-    return link_free;
-  }
 
   const ListOptions& options_;
   Rule rule_;
   std::vector<Stage> stages_;
   std::vector<Device> devices_;
+  Links links_;
   EarliestDevice earliest_;  // by the begin of the next action
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <tw/base/concat.hpp>
-#include <tw/planning/list_schedule.hpp>
+#include <tw/planning/schedule_for.hpp>
 
 #include "operator_order.hpp"
 #include "plan_prediction.hpp"

@@ -65,7 +65,7 @@ std::vector<StageParameters> parameters_of_stages(const Plan& plan, const StageB
 }
 
 /// Sets the figures of each stage by itself.
-void set_figures(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const Held& held) {
+void set_figures(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const HeldMicroBatches& held) {
   const std::vector<StageParameters> of_stages = parameters_of_stages(plan, blocks);
   int begin = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -125,17 +125,17 @@ std::vector<PassTimes> pass_times(const Plan& plan) {
 
 Simulation simulation_of(const Plan& plan) { return simulate(schedule_of(plan), pass_times(plan)); }
 
-void predict(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const FixedSchedule& fixed,
-             bool by_times) {
-  set_figures(plan, blocks, cluster, parameters, fixed.held);
+void predict(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const DefaultSchedule& default_one,
+             ActionOrder order) {
+  set_figures(plan, blocks, cluster, parameters, default_one.held);
   set_transfers(plan, blocks, cluster);
   const std::vector<PassTimes> times = pass_times(plan);
-  const std::optional<Schedule> made = by_times ? schedule_by_times(fixed, times) : std::nullopt;
+  const std::optional<Schedule> made = order == ActionOrder::by_times ? schedule_by_times(default_one, times) : std::nullopt;
   if (made) {
     set_figures(plan, blocks, cluster, parameters, held_by(*made));
     set_transfers(plan, blocks, cluster);
   }
-  set_step(plan, times_of(made ? *made : fixed.schedule, times), cluster);
+  set_step(plan, times_of(made ? *made : default_one.schedule, times), cluster);
 }
 
 Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const ParameterMemory& parameters) {
@@ -147,7 +147,8 @@ Plan predicted(Plan plan, const Profile& profile, const Cluster& cluster, const 
   const OperatorOrder order(profile, std::move(ordered.operators));
   const BlockCostTable costs(order, std::move(ordered.begins));
   const std::vector<int> ends(ordered.first_segment.begin() + 1, ordered.first_segment.end());
-  predict(plan, {costs, ends}, cluster, parameters, fixed_schedule(plan.schedule, schedule_devices(plan), plan.micro_batches));
+  predict(plan, {costs, ends}, cluster, parameters, default_schedule(plan.schedule, schedule_devices(plan), plan.micro_batches),
+          ActionOrder::by_times);
   return plan;
 }
 

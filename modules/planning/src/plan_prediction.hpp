@@ -2,7 +2,7 @@
 #pragma once
 #include <tw/planning/plan.hpp>
 
-#include "fixed_schedule.hpp"
+#include "schedule_by_times.hpp"
 #include "stage_figures.hpp"
 
 namespace tw::pipeline {
@@ -16,9 +16,14 @@ struct StageBlocks {
   std::vector<int> ends;  ///< by stage, the end of its blocks
 };
 
-/// Sets all figures of `plan`, and its own predictions.
-/// @param fixed the schedule of the plan's kind. @param by_times whether schedule_by_times() may replace it, as in schedule_of(const Plan&)
-void predict(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const FixedSchedule& fixed,
-             bool by_times = true);
+/// The order of actions that a prediction simulates.
+enum class ActionOrder {
+  default_order,
+  by_times,  // that of schedule_of(const Plan&): schedule_by_times() may replace the default order
+};
+
+/// Sets all figures of `plan`, and its own predictions. @param default_one the default schedule of the plan's kind
+void predict(Plan& plan, const StageBlocks& blocks, const Cluster& cluster, const ParameterMemory& parameters, const DefaultSchedule& default_one,
+             ActionOrder order);
 
 }  // namespace tw::pipeline

@@ -2,7 +2,6 @@
 #include "plan_search.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 #include <tw/base/numbers.hpp>
@@ -25,7 +24,7 @@ double balanced_step_s(const SimulatedPlan& simulated) {
 
 class PlanSearch {
  public:
-  PlanSearch(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, FixedSchedules& schedules)
+  PlanSearch(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, DefaultSchedules& schedules)
       : costs_(costs), cluster_(cluster), options_(options), schedules_(schedules) {}
 
   SearchResult run(std::vector<SearchSetting> settings) {
@@ -44,7 +43,7 @@ class PlanSearch {
       std::ranges::stable_sort(found, {}, &Candidate::objective);
       for (size_t i = 0; i < found.size(); ++i) {
         of_kind.best = std::min(of_kind.best, found[i].objective);
-        (i < best_of_setting ? of_kind.sure : of_kind.others).push_back(std::move(found[i]));
+        (i < best_of_setting ? of_kind.leading : of_kind.others).push_back(std::move(found[i]));
       }
     }
     for (Candidates& of_kind : candidates_) simulate_kind(of_kind);
@@ -61,9 +60,9 @@ class PlanSearch {
   static constexpr size_t best_by_times = 4;  // schedules by the stages' times are made for these alone
 
   struct Candidates {
-    double best = infinity;  // objective
-    std::vector<Candidate> sure;
-    std::vector<Candidate> others;
+    double best = infinity;          // objective
+    std::vector<Candidate> leading;  // the best of each setting
+    std::vector<Candidate> others;   // of which the best are simulated, too
   };
 
   /// Kinds whose objectives can be compared; those of others are approximations of another quality.
@@ -95,21 +94,21 @@ class PlanSearch {
     std::vector<SimulatedPlan> simulated;
     std::ranges::stable_sort(candidates.others, {}, &Candidate::objective);
     if (candidates.others.size() > best_of_all) candidates.others.resize(best_of_all);
-    for (const std::vector<Candidate>* each : {&candidates.sure, &candidates.others}) {
+    for (const std::vector<Candidate>* each : {&candidates.leading, &candidates.others}) {
       for (const Candidate& candidate : *each) {
-        if (candidate.objective <= slack * candidates.best) simulated.push_back({candidate, plan_of(candidate, false)});
+        if (candidate.objective <= slack * candidates.best) simulated.push_back({candidate, plan_of(candidate, ActionOrder::default_order)});
       }
     }
     count_ += static_cast<int>(simulated.size());
     sort(simulated);
     if (!simulated.empty() && stages_per_device(simulated.front().plan.schedule) > 1) {
       if (simulated.size() > best_by_times) simulated.resize(best_by_times);
-      for (SimulatedPlan& each : simulated) each.plan = plan_of(each.candidate, true);
+      for (SimulatedPlan& each : simulated) each.plan = plan_of(each.candidate, ActionOrder::by_times);
     }
     std::ranges::move(simulated, std::back_inserter(simulated_));
   }
 
-  Plan plan_of(const Candidate& candidate, bool by_times) {
+  Plan plan_of(const Candidate& candidate, ActionOrder order) {
     Plan plan{.hash = costs_.order().profile().hash,
               .batch = options_.batch,
               .micro_batches = candidate.setting.micro_batches,
@@ -119,8 +118,8 @@ class PlanSearch {
       plan.stages.push_back({.replicas = each.replicas, .recompute = each.recompute});
       blocks.ends.push_back(each.end);
     }
-    const FixedSchedule& fixed = schedules_.get(plan.schedule, schedule_devices(plan), plan.micro_batches);
-    predict(plan, blocks, cluster_, options_.parameters, fixed, by_times);
+    const DefaultSchedule& default_one = schedules_.get(plan.schedule, schedule_devices(plan), plan.micro_batches);
+    predict(plan, blocks, cluster_, options_.parameters, default_one, order);
     return plan;
   }
 
@@ -144,9 +143,9 @@ class PlanSearch {
   const BlockCostTable& costs_;
   const Cluster& cluster_;
   const PlanOptions& options_;
-  FixedSchedules& schedules_;
-  std::array<Candidates, 5> candidates_;  // by kind_of()
-  std::map<Key, int> too_large_;          // numbers of replicas with which no plan fits
+  DefaultSchedules& schedules_;
+  std::vector<Candidates> candidates_ = std::vector<Candidates>(schedule_names().size());  // by kind_of()
+  std::map<Key, int> too_large_;                                                           // numbers of replicas with which no plan fits
   std::vector<SimulatedPlan> simulated_;
   int count_ = 0;  // simulated plans
 };
@@ -154,7 +153,7 @@ class PlanSearch {
 }  // namespace
 
 SearchResult search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
-                          FixedSchedules& schedules) {
+                          DefaultSchedules& schedules) {
   return PlanSearch(costs, cluster, options, schedules).run(settings);
 }
 

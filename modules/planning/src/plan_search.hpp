@@ -17,7 +17,7 @@ struct SearchResult {
 
 /// Searches all settings, simulates the best candidates of each, and sorts them. @param schedules made meanwhile
 SearchResult search_plans(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options, const std::vector<SearchSetting>& settings,
-                          FixedSchedules& schedules);
+                          DefaultSchedules& schedules);
 
 /// Adds the operators.
 void name_operators(SimulatedPlan& simulated, const BlockCostTable& costs);

@@ -19,7 +19,7 @@ namespace {
 double shortest_step_s(const PlanResult& result) { return std::ranges::min(result.by_schedule | std::views::values); }
 
 Relaxations relaxations(const BlockCostTable& costs, const Cluster& cluster, PlanOptions options, const std::vector<SearchSetting>& settings,
-                        const PlanResult& found, FixedSchedules& schedules) {
+                        const PlanResult& found, DefaultSchedules& schedules) {
   constexpr double coarse_gap = 0.02;
   options.gap = std::max(options.gap, coarse_gap);
   const auto with = [&](auto change) {
@@ -87,7 +87,7 @@ PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOption
   TW_EXPECTS(order.size() > 0, "the profile has no operator that uses the model's input");
   const double rows = std::max(1.0, static_cast<double>(options.batch) / cluster.devices);
   const BlockCostTable costs(order, coarsen(order, pinned_ranges(order, options.together), options.max_blocks, rows));
-  FixedSchedules schedules;
+  DefaultSchedules schedules;
   const std::vector<SearchSetting> settings = settings_of(costs, cluster, options);
   SearchResult search = search_plans(costs, cluster, options, settings, schedules);
   if (search.plans.empty()) throw Error(why_infeasible(costs, settings, cluster, options));

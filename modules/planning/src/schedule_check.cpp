@@ -142,4 +142,17 @@ std::vector<int> max_waiting(const Schedule& schedule) {
   return max_between(schedule, std::mem_fn(&Action::makes_cotangents), std::mem_fn(&Action::frees));
 }
 
+std::vector<int> max_held_by_devices(const Schedule& schedule) {
+  std::vector<int> most;
+  for (const std::vector<Action>& device : schedule.devices) {
+    int now = 0;
+    most.push_back(0);
+    for (const Action& action : device) {
+      now += (action.is_forward() ? 1 : 0) - (action.frees() ? 1 : 0);
+      most.back() = std::max(most.back(), now);
+    }
+  }
+  return most;
+}
+
 }  // namespace tw::pipeline

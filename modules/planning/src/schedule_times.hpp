@@ -2,9 +2,10 @@
 // The simulation of a schedule that is known to have no problems.
 #pragma once
 #include <algorithm>
-#include <map>
 #include <tw/base/numbers.hpp>
 #include <tw/planning/simulation.hpp>
+
+#include "links.hpp"
 
 namespace tw::pipeline {
 
@@ -12,18 +13,11 @@ namespace tw::pipeline {
 class Arrivals {
  public:
   Arrivals(const Schedule& schedule, const std::vector<PassTimes>& times)
-      : times_(times), device_of_(schedule.device_of_stages()), micro_batches_(at(schedule.micro_batches)) {
+      : links_(schedule.device_of_stages(), times), stages_(times.size()), micro_batches_(at(schedule.micro_batches)) {
     if (times.empty()) return;
     for (std::vector<double>* arrivals : {&forward_, &backward_}) arrivals->assign(times.size() * micro_batches_, infinity);
     std::fill_n(forward_.begin(), micro_batches_, 0.0);
     std::fill_n(backward_.end() - static_cast<std::ptrdiff_t>(micro_batches_), micro_batches_, 0.0);
-    std::map<std::pair<int, int>, size_t> links;
-    const auto link = [&](int from, int to) { return links.emplace(std::pair(from, to), links.size()).first->second; };
-    for (size_t before = 0; before + 1 < device_of_.size(); ++before) {
-      link_there_.push_back(link(device_of_[before], device_of_[before + 1]));
-      link_back_.push_back(link(device_of_[before + 1], device_of_[before]));
-    }
-    link_free_.assign(links.size(), 0);
   }
 
   /// Infinite if not known yet.
@@ -34,27 +28,18 @@ class Arrivals {
   /// Sends the results of an action that ends at `end`.
   void send(const Action& action, double end) {
     const int to = action.is_forward() ? action.stage + 1 : action.stage - 1;
-    if (action.kind == Action::Kind::backward_weight || to < 0 || at(to) == times_.size()) return;
-    double& arrival = (action.is_forward() ? forward_ : backward_)[index(to, action.micro_batch)];
-    arrival = end;
-    if (device_of_[at(to)] == device_of_[at(action.stage)]) return;
-    const size_t before = at(std::min(action.stage, to));
-    double& link_free = link_free_[(action.is_forward() ? link_there_ : link_back_)[before]];
-    link_free = std::max(link_free, end) + times_[before].transfer;
-    arrival = link_free;
+    if (action.kind == Action::Kind::backward_weight || to < 0 || at(to) == stages_) return;
+    (action.is_forward() ? forward_ : backward_)[index(to, action.micro_batch)] = links_.send(action.stage, to, end);
   }
 
  private:
   size_t index(int stage, int micro_batch) const { return at(stage) * micro_batches_ + at(micro_batch); }
 
-  const std::vector<PassTimes>& times_;
-  std::vector<int> device_of_;  // by stage
+  Links links_;
+  size_t stages_;
   size_t micro_batches_;
   std::vector<double> forward_;  // by receiving stage and micro-batch
   std::vector<double> backward_;
-  std::vector<size_t> link_there_;  // by the stage before a border, the link from its device to that of the stage after it
-  std::vector<size_t> link_back_;
-  std::vector<double> link_free_;  // by link, when it is free
 };
 
 /// Simulates `schedule`, as simulate() does, without checking it. Calls visit(device, span) for each action, in the order of its device.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule_order.hpp"
+
 namespace tw::pipeline {
 namespace {
 
@@ -115,20 +117,19 @@ class Settings {
 }  // namespace
 
 std::vector<SearchSetting> settings_of(const BlockCostTable& costs, const Cluster& cluster, const PlanOptions& options) {
-  using enum ScheduleKind;
   Settings settings(costs, cluster, options);
   for (const int m : micro_batch_counts(options)) {
-    for (const ScheduleKind kind : {one_forward_one_backward, gpipe, zero_bubble_h1, interleaved, zero_bubble_v}) {
+    for (const ScheduleKind kind : by_complexity) {
       if (options.schedule.value_or(kind) == kind) settings.add(kind, m);
     }
   }
   return settings.take();
 }
 
-SearchSetting with_limits(SearchSetting setting, const BlockCostTable& costs, FixedSchedules& schedules) {
+SearchSetting with_limits(SearchSetting setting, const BlockCostTable& costs, DefaultSchedules& schedules) {
   const int per_device = stages_per_device(setting.schedule);
   if (per_device == 1) return setting;
-  const Held& held = schedules.get(setting.schedule, setting.max_stages / per_device, setting.micro_batches).held;
+  const HeldMicroBatches& held = schedules.get(setting.schedule, setting.max_stages / per_device, setting.micro_batches).held;
   setting.held = held.activations;
   setting.waiting = std::ranges::max(held.waiting);
   const BlockCosts& all = costs.at(0, costs.blocks());

@@ -21,15 +21,15 @@ struct SearchSetting {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int micro_batches = 1;
   int64_t rows = 1;  ///< rows of a micro-batch
-  int devices = 1;
+  int devices = 1;   ///< the most devices of a plan. If all stages have equally many replicas: stages x replicas, also with several on a device
   int max_stages = 1;
   int min_replicas = 1;
   int max_replicas = 1 << 20;  ///< per stage
   int min_stages = 1;
-  /// With several stages on a device: by stage, the number of micro-batches whose activations it holds at a time. All plans then have as many stages.
-  std::vector<int> held = {};
-  int waiting = 0;       ///< likewise, the largest number of any stage that wait for the weights' half of their backward pass
-  double even_pass = 0;  ///< likewise, the forward and backward pass of a stage if all stages are equal
+  // With several stages on a device, all plans of a setting have the same number of stages. The next three fields are set then, by with_limits().
+  std::vector<int> held = {};  ///< by stage, the number of micro-batches whose activations it holds at a time
+  int waiting = 0;             ///< on any stage, the largest number of micro-batches that wait for the weights' half of their backward pass
+  double even_pass = 0;        ///< seconds of the forward and backward pass of a stage if all stages are equal
   /// Share of the slowest stage's time that is added to the objective. With one micro-batch, all cuts take the same time; this prefers even ones.
   double balance = 0;
 
@@ -48,8 +48,8 @@ struct SearchSetting {
     if (!held.empty()) return waiting;
     return schedule == ScheduleKind::zero_bubble_h1 ? std::clamp(max_stages - in_flight + 1, 1, micro_batches) : 0;
   }
-  /// From this number of micro-batches in flight on, most_waiting() falls.
-  int bend() const { return std::clamp(max_stages - micro_batches + 1, 1, most_in_flight()); }
+  /// The number of micro-batches in flight from which most_waiting() falls; up to there, it is constant.
+  int waiting_falls_from() const { return std::clamp(max_stages - micro_batches + 1, 1, most_in_flight()); }
 
   /// Whether all stages have equally many replicas. The number of devices then follows from that of stages.
   bool is_uniform() const noexcept { return min_replicas == max_replicas; }

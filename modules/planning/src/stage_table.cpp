@@ -72,8 +72,8 @@ int limit_of(const StageLoad& load, StageSetting stage, const SearchSetting& set
     stage.waiting = setting.most_waiting(in_flight);
     return figures_of(load, stage, cluster, options.parameters).memory.total() <= cluster.memory_bytes;
   };
-  // Memory is linear in k before and after the bend.
-  const auto fits_up_to = [&](int k) { return fits(k) && fits(1) && fits(std::min(k, setting.bend())); };
+  // Memory is linear in k while the number of those that wait is constant, and while it falls.
+  const auto fits_up_to = [&](int k) { return fits(k) && fits(1) && fits(std::min(k, setting.waiting_falls_from())); };
   int fitting = 0;
   int unfitting = setting.most_in_flight() + 1;
   if (fits_up_to(unfitting - 1)) return unfitting - 1;
@@ -130,6 +130,22 @@ double lower_bound(const BlockCostTable& costs, const SearchSetting& setting, in
   return cost.tau * (stages - 1) / stages + passes * (whole.forward_s + whole.backward_s) / stages + std::max(0.0, exposed);
 }
 
+StageTable::Entry StageTable::entry_of(const StageLoad& load, const StageSetting& stage, bool is_last, const SearchSetting& setting,
+                                       const Cluster& cluster, const PlanOptions& options) {
+  Entry entry;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    if (!allows(options, recompute) || entry.kept.limit == setting.most_in_flight()) continue;
+    StageSetting with = stage;
+    with.recompute = recompute;
+    Limited& limited = recompute == Recompute::none ? entry.kept : entry.recomputed;
+    const StageFigures figures = figures_of(load, with, cluster, options.parameters);
+    limited.cost = cost_of(figures, load, is_last, setting, cluster);
+    if (setting.even_pass > 0) limited.cost.tau += unevenness(figures, setting);
+    limited.limit = std::max(limited.limit, limit_of(load, with, setting, cluster, options));
+  }
+  return entry;
+}
+
 StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting, const Cluster& cluster, const PlanOptions& options,
                        double good_enough)
     : blocks_(costs.blocks()), replicas_(useful_replicas(setting, options.parameters)) {
@@ -147,16 +163,7 @@ StageTable::StageTable(const BlockCostTable& costs, const SearchSetting& setting
         if (passes * (range.forward.of(r) + range.backward.of(r)) > good_enough) break;     // so do longer ranges
         segment = std::max(segment, range.kept.of(r) + costs.at(end - 1, end).peak.of(r));  // BlockCostTable::segments_peak()
         const StageLoad load = load_in_search(costs, begin, end, rows, setting, segment);
-        Entry& entry = entries_[index(which, begin, end)];
-        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-          if (!allows(options, recompute) || entry.kept.limit == setting.most_in_flight()) continue;
-          const StageSetting stage{rows, replicas_[which], 1, recompute};
-          Limited& limited = recompute == Recompute::none ? entry.kept : entry.recomputed;
-          const StageFigures figures = figures_of(load, stage, cluster, options.parameters);
-          limited.cost = cost_of(figures, load, end == blocks_, setting, cluster);
-          if (setting.even_pass > 0) limited.cost.tau += unevenness(figures, setting);
-          limited.limit = std::max(limited.limit, limit_of(load, stage, setting, cluster, options));
-        }
+        entries_[index(which, begin, end)] = entry_of(load, {.rows = rows, .replicas = replicas_[which]}, end == blocks_, setting, cluster, options);
       }
       last_ends_.push_back(end - 1);
     }

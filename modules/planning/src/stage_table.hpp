@@ -39,6 +39,9 @@ class StageTable {
     Limited kept;        // without recomputation
     Limited recomputed;  // full or selective recomputation, whichever can hold more
   };
+  /// The entry of a range. @param stage without recomputation
+  static Entry entry_of(const StageLoad& load, const StageSetting& stage, bool is_last, const SearchSetting& setting, const Cluster& cluster,
+                        const PlanOptions& options);
   size_t index(size_t which, int begin, int end) const {
     const auto blocks = static_cast<size_t>(blocks_);
     return (which * blocks + static_cast<size_t>(begin)) * blocks + static_cast<size_t>(end - 1);

@@ -14,6 +14,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/planning/list_schedule.hpp>
 #include <tw/planning/schedule_check.hpp>
+#include <tw/planning/schedule_for.hpp>
 
 namespace tw::pipeline {
 namespace schedule_by_times_test {
@@ -47,17 +48,6 @@ Problem random_problem(std::mt19937& random) {
 Schedule fixed(const Problem& problem) { return make_schedule(problem.kind, problem.devices, problem.micro_batches); }
 Schedule by_times(const Problem& problem) { return schedule_for(problem.kind, problem.devices, problem.micro_batches, problem.times); }
 
-/// By device, of how many pairs of a stage and a micro-batch it holds data at a time.
-std::vector<int> held_by_devices(const Schedule& schedule) {
-  std::vector<int> most;
-  for (const std::vector<Action>& device : schedule.devices) {
-    int now = 0;
-    most.push_back(0);
-    for (const Action& action : device) most.back() = std::max(most.back(), now += (action.is_forward() ? 1 : 0) - (action.frees() ? 1 : 0));
-  }
-  return most;
-}
-
 void expect_at_most(const std::vector<int>& found, const std::vector<int>& limits, const Schedule& schedule) {
   ASSERT_EQ(found.size(), limits.size());
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(found[i], limits[i]) << i << '\n' << to_text(schedule);
@@ -75,7 +65,7 @@ TEST(SchedulesByTimes, AreNeverLongerAndHoldNoMore) {
     EXPECT_EQ(found.has_halves(), known.has_halves());
     expect_at_most(max_activations(found), max_activations(known), found);
     expect_at_most(max_waiting(found), max_waiting(known), found);
-    expect_at_most(held_by_devices(found), held_by_devices(known), found);
+    expect_at_most(max_held_by_devices(found), max_held_by_devices(known), found);
     EXPECT_LE(simulate(found, problem.times).duration, simulate(known, problem.times).duration) << name_of(problem.kind);
     EXPECT_EQ(found, by_times(problem)) << "the same from equal times";
     if (stages_per_device(problem.kind) == 1) {
@@ -122,8 +112,8 @@ TEST(SchedulesByTimes, ShortenZeroBubblesWhereHalvesAreUnequal) {
   }
 }
 
-/// For equal stages, the known order is as good.
-TEST(SchedulesByTimes, OfEqualStagesAreTheKnownOnes) {
+/// For equal stages, the default order is as good.
+TEST(SchedulesByTimes, OfEqualStagesAreTheDefaultOnes) {
   for (const auto& [name, kind] : schedule_names()) {
     for (int devices = 1; devices <= 8; ++devices) {
       Problem problem{.kind = kind, .devices = devices, .micro_batches = 2 * devices};
@@ -182,7 +172,7 @@ class AllOrders {
         device_of_(limits.device_of_stages()),
         activations_(max_activations(limits)),
         waiting_(max_waiting(limits)),
-        held_(held_by_devices(limits)),
+        held_(max_held_by_devices(limits)),
         shortest_(enough) {
     for (size_t s = 0; s < times_.size(); ++s) work_.at(at(s)) += micro_batches_ * (times_[s].forward + times_[s].backward);
     for (auto& each : arrivals_) each.assign(times_.size(), std::vector<double>(static_cast<size_t>(micro_batches_), infinite));

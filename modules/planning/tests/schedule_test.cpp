@@ -107,6 +107,7 @@ TEST(Schedules, InterleavedHaveTheBubbleAndActivationsOfTheFormulas) {
       }
       EXPECT_LE(bubble, (p - 1) * v * (forward + backward) + 1e-9) << p << ' ' << v << ' ' << m;
       const std::vector<int> held = held_by_devices(schedule);
+      EXPECT_EQ(max_held_by_devices(schedule), held);
       for (int d = 0; d < p; ++d) EXPECT_LE(held[static_cast<size_t>(d)], 2 * (p - 1 - d) + (v - 1) * p + 1) << p << ' ' << v << ' ' << m;
     }
   }

@@ -27,17 +27,8 @@ struct ListOptions {
 /// schedule wins, and among equally short ones that of the first rule. The result is a function of the arguments alone, so all ranks get the same
 /// one. Takes O(actions * (log(devices) + square of the stages on a device)). Ref: the greedy method of Qi et al. 2023, arXiv 2401.10241, section 4,
 /// for any placement of stages.
-/// @throws ContractError for options that do not match each other, and for times as in schedule_for()
+/// @throws ContractError for options that do not match each other, and for times that are negative, not finite, or infinite in sum over all
+/// micro-batches
 Schedule list_schedule(const ListOptions& options);
-
-/// A schedule of this kind for stages with these times. That of make_schedule() is for equal stages, and in halves for a forward pass as long as each
-/// half. If the kind has several stages on each device, list_schedule() is tried for the given times, under the limits of what stages and devices
-/// hold in the schedule of make_schedule(), and used if it is shorter in simulate() by more than a thousandth. Kinds with one stage on each
-/// device leave almost no choice under these limits, so their order is always that of make_schedule(); so it is if a stage takes no time. The list is
-/// made for times that are rounded to 1/5040 of the longest stage's forward and backward pass: rounding errors do not change it. Whether it is used
-/// follows from the exact times.
-/// @param times one per stage, `weights` at most `backward`. @throws ContractError for another number of times, or for times that are negative, not
-/// finite, or infinite in sum over all micro-batches
-Schedule schedule_for(ScheduleKind kind, int devices, int micro_batches, const std::vector<PassTimes>& times);
 
 }  // namespace tw::pipeline

@@ -14,6 +14,8 @@ std::vector<std::string> problems_of(const Schedule& schedule, int channel_capac
 /// For each stage, the maximum number of micro-batches of which it holds data at a time. A stage holds data of a micro-batch from the forward pass to
 /// the end of the backward pass or, in two halves, of the weights' half. @param schedule without problems, see problems_of()
 std::vector<int> max_in_flight(const Schedule& schedule);
+/// For each device, the maximum number of pairs of a stage and a micro-batch of which it holds data at a time, as in max_in_flight().
+std::vector<int> max_held_by_devices(const Schedule& schedule);
 /// For each stage, the maximum number of micro-batches whose activations it holds: from the forward pass to the end of the backward pass or, in two
 /// halves, of the inputs' half. @param schedule without problems, see problems_of()
 std::vector<int> max_activations(const Schedule& schedule);
