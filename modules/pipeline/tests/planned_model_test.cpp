@@ -238,11 +238,16 @@ TEST(PlannedModel, aPlanOfAFileReplacesTheBest) {
   on_all_ranks(world(), "writing a plan", [&] {
     if (world().rank() == 0) replace_file(options.plan, to_json(plan.best(), plan.result().profile));
   });
-  const Plan read = plan_together(world(), *subject.module, subject.forward, subject.inputs, options).best();
+  const ModelPlan given = plan_together(world(), *subject.module, subject.forward, subject.inputs, options);
+  EXPECT_NE(given.explain().find("why this plan: it was given\n"), std::string::npos) << given.explain();
+  const Plan& read = given.best();
   ASSERT_EQ(read.stages.size(), replicas.size());
   EXPECT_EQ(read.stages[0].replicas, replicas[0]);
   EXPECT_EQ(read.stages[0].recompute, Recompute::full);
   EXPECT_EQ(read.micro_batches, micro_batches);
+  const size_t plans = plan.result().plans.size();
+  ASSERT_TRUE(cut(plan, replicas, ScheduleKind::gpipe));
+  EXPECT_EQ(plan.result().plans.size(), plans) << "a second plan replaces the first one";
   options.plan = "no_such_plan.json";
   EXPECT_THROW(plan_together(world(), *subject.module, subject.forward, subject.inputs, options), Error);
 }
