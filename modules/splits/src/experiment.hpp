@@ -48,13 +48,14 @@ class Experiment {
   };
 
   Pass forward(size_t variant, const std::vector<at::Tensor>& inputs) const;
-  /// Kinds of random numbers. Other numbers than floating-point ones are given; booleans are drawn, integers are shuffled, as they may be indices.
+  /// A kind of random numbers. Integers and booleans among the inputs are as given, or other ones: integers shuffled, as they may be indices;
+  /// booleans negated or random.
   struct Kind {
     enum class Others { as_given, opposite, drawn };
     double scale = 1;
     bool positive = false;
     bool special = false;           // an eighth is zero, and an eighth is NaN
-    Others others = Others::drawn;  // opposite: booleans are negated
+    Others others = Others::drawn;  // opposite: booleans negated
   };
 
   static at::Tensor numbers_like(const at::Tensor& given, const Kind& kind, at::Generator& generator);
