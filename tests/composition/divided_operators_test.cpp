@@ -106,6 +106,12 @@ const std::vector<Case>& cases() {
          const Tensor x = torch::relu(net.up(in[0]) - 0.5);
          return net.down(x.any(-1, true) * net.other(in[0]) + x);
        }},
+      {"in place in evaluation alone",  // what the sigmoid has saved for a backward pass
+       [](NetImpl& net, Inputs in) {
+         Tensor x = torch::sigmoid(net.up(in[0]));
+         if (!net.is_training()) x.mul_(2);
+         return net.down(x);
+       }},
       {"order of features",
        [](NetImpl& net, Inputs in) {
          const Tensor x = net.up(in[0]);
@@ -209,6 +215,27 @@ TEST(DividedOperators, TakeAnExampleThatDiffersBetweenRanks) {
       EXPECT_NEAR(model.clip_grad_norm(1e9), torch::nn::utils::clip_grad_norm_(alone->parameters(), 1e9), type == torch::kFloat ? 1e-4 : 1e-12);
     }
   }
+}
+
+TEST(DividedOperators, KeepTheExamplesOrderInMemory) {
+  const tw::Mesh mesh(world(), {{"tensor", -1}});
+  Net net;
+  const tw::graph::Forward forward = [&](const Tensors& in) { return Tensors{net->down(torch::relu(net->up(in[0].transpose(1, 2).view({-1, 8}))))}; };
+  const Tensor x = row_numbers(5, 3).view({5, 2, 4}).transpose(1, 2);
+  tw::ParallelModel model = tw::parallelize(mesh, net.ptr(), forward, {x}, {.split_goal = tw::splits::SplitGoal::least_memory});
+  Net alone;
+  const Tensor expected = alone->down(torch::relu(alone->up(row_numbers(5, 3)))).square().mean();
+  EXPECT_NEAR(model.train_step({x}, {torch::zeros({5, 8}, torch::kDouble)}, torch::nn::MSELoss()), expected.item<double>(), 1e-12);
+}
+
+TEST(DividedOperators, CompareOutputsThatAreComplexOrIntegers) {
+  const tw::Mesh mesh(world(), {{"tensor", -1}});
+  Net net;
+  const tw::graph::Forward forward = [&](const Tensors& in) {
+    const Tensor y = net->down(torch::relu(net->up(in[0])));
+    return Tensors{y, torch::fft_rfft(y), y.argmax(-1), y - y};
+  };
+  EXPECT_NO_THROW((void)tw::parallelize(mesh, net.ptr(), forward, {row_numbers(5, 3)}, {.split_goal = tw::splits::SplitGoal::least_memory}));
 }
 
 TEST(DividedOperators, RefuseAModuleThatCommunicatesByItself) {

@@ -168,7 +168,7 @@ bool Discovery::holds(const OperatorSplit& split, const Subject& subject, const 
     std::map<int64_t, int64_t> others = replaced;
     others.erase(own.first);
     const SmallerOperator with_own = with_sizes(subject, {}, others, ranks_);
-    return Experiment(with_own.subject(subject.rows), ranks_, /*most_kinds=*/1).repeat(split) == split;
+    return Experiment(with_own.subject(subject.rows), ranks_, /*most_kinds=*/1).confirms(split);
   });
 }
 

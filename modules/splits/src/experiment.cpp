@@ -10,7 +10,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <tw/base/numbers.hpp>
 #include <tw/tensor/memory_order.hpp>
 
@@ -57,6 +56,11 @@ bool is_zero(const at::Tensor& tensor) { return tensor.count_nonzero().item<int6
 /// The largest number that is one.
 double largest_of(const at::Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.nan_to_num(0, 0, 0).abs().max().item<double>(); }
 
+/// Booleans, and integers that are 0 or 1: a mask, for example, which is often all ones in an example.
+bool is_flag(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBool || (tensor.numel() > 0 && tensor.min().item<int64_t>() >= 0 && tensor.max().item<int64_t>() <= 1);
+}
+
 at::Tensor sum_of(const Tensors& parts) {
   at::Tensor sum = parts.front();
   for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
@@ -79,8 +83,8 @@ Experiment::Experiment(const Subject& subject, int ranks, size_t most_kinds)
     variants_.push_back({std::move(divided), OperatorRun(subject.graph, on_a_rank)});
   }
   using enum Kind::Others;
-  // With one magnitude alone, a clamp at 10 would look linear. Logarithms and roots need positive numbers.
-  const std::array<Kind, all_kinds> kinds{Kind{.others = as_given}, Kind{.scale = 1e-30, .others = opposite}, Kind{.scale = 1e8},
+  // With one magnitude alone, a clamp at 10 would look linear, or an addition of 1e-20. Logarithms and roots need positive numbers.
+  const std::array<Kind, all_kinds> kinds{Kind{.others = as_given}, Kind{.scale = 1e-30, .others = opposite}, Kind{.scale = 1e30},
                                           Kind{.positive = true}, Kind{.special = true}};
   uint64_t seed = 0;
   for (const Kind& each : kinds) {
@@ -103,7 +107,7 @@ at::Tensor Experiment::numbers_like(const at::Tensor& given, const Kind& kind, a
     return numbers.masked_fill(which < 0.25, 0).masked_fill(which < 0.125, std::numeric_limits<double>::quiet_NaN());
   }
   if (kind.others == Kind::Others::as_given) return given;
-  if (given.scalar_type() == at::kBool) return kind.others == Kind::Others::opposite ? given.logical_not() : drawn() < 0.5;
+  if (is_flag(given)) return (kind.others == Kind::Others::opposite ? given.logical_not() : drawn() < 0.5).to(given.scalar_type());
   const at::Tensor order = at::randperm(given.numel(), generator, at::TensorOptions(at::kLong));
   return given.reshape({-1}).index_select(0, order).view(given.sizes());
 }
@@ -111,8 +115,8 @@ at::Tensor Experiment::numbers_like(const at::Tensor& given, const Kind& kind, a
 std::optional<Experiment::Trial> Experiment::trial(const Kind& kind, uint64_t seed) const {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   Trial made;
-  for (const at::Tensor& each : subject_.inputs) made.inputs.push_back(numbers_like(each, kind, generator));
   try {
+    for (const at::Tensor& each : subject_.inputs) made.inputs.push_back(numbers_like(each, kind, generator));
     const Pass pass = forward(0, made.inputs);
     made.is_conclusive = std::ranges::all_of(pass.outputs, shows_something);
     for (const at::Tensor& each : pass.outputs) {
@@ -213,9 +217,12 @@ std::optional<OperatorSplit> Experiment::attempt(const std::vector<Placement>& i
   return split;
 }
 
-std::optional<OperatorSplit> Experiment::repeat(const OperatorSplit& split) const {
+bool Experiment::confirms(const OperatorSplit& split) const {
   const auto variant = std::ranges::find(variants_, split.divided_sizes, &Variant::divided_sizes);
-  return variant == variants_.end() ? std::nullopt : attempt(split.inputs, static_cast<size_t>(variant - variants_.begin()));
+  if (variant == variants_.end() || trials_.empty()) return false;
+  Shown shown{.outputs = split.outputs, .partial_cotangents = {split.has_partial_cotangent.begin(), split.has_partial_cotangent.end()}};
+  return std::ranges::all_of(trials_,
+                             [&](const Trial& each) { return fits(each, static_cast<size_t>(variant - variants_.begin()), split.inputs, shown); });
 }
 
 bool Experiment::fits(const Trial& trial, size_t variant, const std::vector<Placement>& inputs, Shown& shown) const {
@@ -242,8 +249,6 @@ bool Experiment::fits(const Trial& trial, size_t variant, const std::vector<Plac
       gradients.push_back(passes[at(rank)].gradients(cotangents));
     }
     return fits_backward(trial, gradients, inputs, shown);
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (const std::exception&) {  // the parts do not fit each other
     return false;
   }

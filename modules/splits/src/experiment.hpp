@@ -25,8 +25,8 @@ class Experiment {
   bool is_affine_in(size_t input) const;
   /// The split with these placements of the inputs and these sizes divided, if ranks can compute the operator so, forward and backward.
   std::optional<OperatorSplit> attempt(const std::vector<Placement>& inputs, size_t variant) const;
-  /// The same for the sizes that a split divides.
-  std::optional<OperatorSplit> repeat(const OperatorSplit& split) const;
+  /// Whether a split that was found with other sizes holds with these. False if the operator does not run on them.
+  bool confirms(const OperatorSplit& split) const;
 
  private:
   struct Pass {
@@ -49,13 +49,13 @@ class Experiment {
 
   Pass forward(size_t variant, const std::vector<at::Tensor>& inputs) const;
   /// A kind of random numbers. Integers and booleans among the inputs are as given, or other ones: integers shuffled, as they may be indices;
-  /// booleans negated or random.
+  /// flags (booleans, and integers that are 0 or 1) negated or random.
   struct Kind {
     enum class Others { as_given, opposite, drawn };
     double scale = 1;
     bool positive = false;
     bool special = false;           // an eighth is zero, and an eighth is NaN
-    Others others = Others::drawn;  // opposite: booleans negated
+    Others others = Others::drawn;  // opposite: flags negated
   };
 
   static at::Tensor numbers_like(const at::Tensor& given, const Kind& kind, at::Generator& generator);

@@ -62,18 +62,14 @@ int64_t replacement(int64_t size, const std::vector<int64_t>& counts, int ranks,
   return 0;
 }
 
-/// Whether the operator works, and its outputs have the sizes that its graph says.
-bool works(const Graph& graph, const std::vector<at::Tensor>& inputs, int64_t rows) try {
+/// Whether the outputs have the sizes that the graph says. @throws what the operator throws
+bool has_expected_sizes(const Graph& graph, const std::vector<at::Tensor>& inputs, int64_t rows) {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> outputs = OperatorRun(graph, graph.nodes.front())(inputs, rows);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].sizes().equals(sizes_of(graph.values[at(graph.outputs[i])], rows))) return false;
   }
   return true;
-} catch (const std::bad_alloc&) {
-  throw;
-} catch (const std::exception&) {
-  return false;
 }
 
 /// The first elements, in every dimension of this size. Integers may be indices into one: they become smaller, too.
@@ -120,10 +116,13 @@ std::optional<SmallerOperator> smaller_operator(const Subject& subject, int rank
     if (smaller == 0) continue;
     std::map<int64_t, int64_t> replaced = made.replaced;
     replaced[size] = smaller;
-    SmallerOperator next = with_sizes(subject, groups, replaced, ranks);
-    if (!works(next.graph, next.inputs, subject.rows)) continue;
-    made = std::move(next);
-    taken.insert(smaller);
+    try {
+      SmallerOperator next = with_sizes(subject, groups, replaced, ranks);
+      if (!has_expected_sizes(next.graph, next.inputs, subject.rows)) continue;
+      made = std::move(next);
+      taken.insert(smaller);
+    } catch (const std::exception&) {  // not with this size
+    }
   }
   return made.replaced.empty() ? std::nullopt : std::optional(std::move(made));
 }

@@ -11,6 +11,7 @@
 #include <tw/base/contract.hpp>
 #include <tw/base/numbers.hpp>
 #include <tw/graph/dry_run.hpp>
+#include <tw/tensor/memory_order.hpp>
 
 #include "discovery.hpp"
 #include "functional.hpp"
@@ -80,7 +81,12 @@ std::map<std::string, Placement> whole_parameters(const graph::ModeGraphs& graph
 
 std::vector<at::Tensor> first_rows(const std::vector<at::Tensor>& batch, int64_t rows) {
   std::vector<at::Tensor> made;
-  for (const at::Tensor& each : batch) made.push_back(at::cat(std::vector<at::Tensor>(at(divide_up(rows, each.size(0))), each)).narrow(0, 0, rows));
+  for (const at::Tensor& each : batch) {
+    TW_EXPECTS(each.size(0) > 0, "the batch must have rows");
+    const at::Tensor some = each.narrow(0, 0, std::min(rows, each.size(0)));
+    const at::Tensor enough = at::cat(std::vector<at::Tensor>(at(divide_up(rows, some.size(0))), some)).narrow(0, 0, rows);
+    made.push_back(empty_in_order(enough.sizes(), enough.options(), memory_order(each)).copy_(enough));
+  }
   return made;
 }
 

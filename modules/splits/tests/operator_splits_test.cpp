@@ -136,6 +136,12 @@ TEST(OperatorSplits, TriesBothValuesOfAFlag) {
   }
 }
 
+// In the example all exponents are one, as in a mask of integers.
+TEST(OperatorSplits, TriesOtherIntegersThanOnes) {
+  EXPECT_EQ(found([](const Tensors& in) { return torch::pow(in[0], in[1]); }, {f64({4, 6}), torch::ones({1}, torch::kLong)}),
+            (Texts{"split(0), whole -> split(0)", "split(1), whole -> split(1)"}));
+}
+
 TEST(OperatorSplits, FindsNoneWhereRanksDoNotDivideASize) {
   EXPECT_EQ(found([](const Tensors& in) { return torch::relu(in[0]); }, {f64({5, 7})}), Texts());
 }

@@ -52,7 +52,7 @@ struct OperatorSplits {
 };
 
 /// The splits of an operator over `ranks` ranks, without the one in which everything is whole. Dimensions that contain rows of the batch stay whole.
-/// Runs the operator in float64, on random numbers of five kinds: of magnitudes 1, 1e-30 and 1e8, positive ones, and some that are zero or NaN. It
+/// Runs the operator in float64, on random numbers of five kinds: of magnitudes 1, 1e-30 and 1e30, positive ones, and some that are zero or NaN. It
 /// must work on two kinds at least. Of several variants of its sizes that fit, the first one counts. Local and deterministic. None if inputs and
 /// outputs take more than 256 MiB, or if there are more than 1000 combinations of placements.
 OperatorSplits splits_of(const Subject& subject, int ranks, const GroupCounts& groups);

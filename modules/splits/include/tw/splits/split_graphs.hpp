@@ -37,7 +37,7 @@ std::string ranks_name(int ranks);
 SplitGraphs split_graphs(const graph::ModeGraphs& whole, const std::function<at::Tensor(const std::string& name)>& bind,
                          const std::vector<at::Tensor>& example, const SplitOptions& options);
 
-/// The first rows of a batch, which is repeated if it has fewer.
+/// Copies of the first rows of a batch, which is repeated if it has fewer. They have its order in memory. @throws ContractError if it has no rows
 std::vector<at::Tensor> first_rows(const std::vector<at::Tensor>& batch, int64_t rows);
 
 }  // namespace tw::splits
