@@ -189,13 +189,13 @@ void Trainer::Run::resume() {
   progress_.finished = false;
   progress_.data = now.data;
   progress_.optimizer = now.optimizer;
-  if (progress_.epoch <= options_.epochs) progress_.test.clear();  // of the model after fewer epochs
   const auto mine = [this](const std::vector<double>& sums) { return share_of(sums, ranks_.samples.rank(), ranks_.samples.size()); };
   loss_ = {.sum = mine(progress_.loss_sums), .weight = mine(progress_.loss_samples)};
   rates_->resume(progress_);
   scaling_.restore(progress_, ranks_.samples.rank(), ranks_.samples.size(), has_layout_of(progress_, ranks_, *strategy_));
   const std::string other_watch = best_.begin_another_watch(progress_);
   stop_out_of_patience();
+  if (progress_.epoch <= options_.epochs && !progress_.finished) progress_.test.clear();  // of the model after fewer epochs
   if (ranks_.all.rank() != 0) return;
   const auto scaling = scaling_.state();
   log_info("resumed from the checkpoint of step ", progress_.step, ", epoch ", progress_.epoch, ", in ", (options_.folder() / "checkpoints").string(),
@@ -211,7 +211,10 @@ void Trainer::Run::resume() {
   }
 }
 
-bool Trainer::Run::is_to_be_tested() const { return progress_.finished && trained_samples_ > 0 && test_.size() > 0; }
+// Also without training: the run that is resumed may have ended before its last model was tested.
+bool Trainer::Run::is_to_be_tested() const {
+  return progress_.finished && test_.size() > 0 && (trained_samples_ > 0 || progress_.test.empty());
+}
 
 // @param unwritten set to the exception that all ranks throw later if a checkpoint or the timeline cannot be written: the report must come first
 Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
@@ -225,9 +228,11 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
       if (!unwritten) unwritten = std::current_exception();
     }
   };
+  bool is_saved = diverged_ || trained_samples_ == 0;
   const auto write_files = [&] {
     if (!snapshots_) return;
-    if (!diverged_ && trained_samples_ > 0) attempt([&] { save(); });
+    if (!is_saved) attempt([&] { save(); });
+    is_saved = true;
     attempt([&] { snapshots_->finish(); });
     watch_memory("checkpoint");
     best_model_->finish(*snapshots_);
@@ -236,6 +241,7 @@ Summary Trainer::Run::finish(std::exception_ptr& unwritten) {
   if (is_to_be_tested()) {
     write_files();  // first: the evaluation may fail, e.g. on unreadable samples
     progress_.test = evaluate(test_);
+    is_saved = false;
   }
   Summary summary{.ranks = ranks_.all.size(),
                   .epochs = progress_.epoch - 1,

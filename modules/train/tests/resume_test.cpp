@@ -300,6 +300,7 @@ TEST(Resume, KeepsARunEndedThatEndedForLackOfProgress) {
     EXPECT_EQ(again.summary.epochs, 3);
     EXPECT_TRUE(again.summary.finished);
     EXPECT_EQ(again.summary.stopped_because, first.summary.stopped_because);
+    EXPECT_EQ(again.summary.test, first.summary.test);
     EXPECT_TRUE(again.seen.empty());
   }
   options.early_stopping.patience = 4;

@@ -134,12 +134,7 @@ TEST(Modes, WhatEvalHasFrozenStaysFrozen) {
 }
 
 TEST(Validation, ATestSetThatCannotBeReadLosesNoTraining) {
-  const auto model = model_of(with_norm());
-  torch::optim::SGD sgd(model.tensors(), 0.01);
   const auto data = squares(8 * world().size());
-  auto options = quick("untested");
-  options.checkpoint.every_epochs = 1000;
-  options.resume = tw::train::Resume::fresh;
   struct Breaking : tw::Dataset {
     explicit Breaking(const tw::Dataset& all) : whole(all) {}
     int64_t size() const override { return whole.size(); }
@@ -147,10 +142,26 @@ TEST(Validation, ATestSetThatCannotBeReadLosesNoTraining) {
     const tw::Dataset& whole;
     bool is_broken = false;
   } test(data);
-  Trainer trainer(world(), model, sgd, tw::train::regression(), data, test, options);
-  test.is_broken = true;
-  EXPECT_THROW((void)trainer.run(), tw::Error);
+  auto options = quick("untested");
+  options.checkpoint.every_epochs = 1000;
+  options.resume = tw::train::Resume::fresh;
+  const auto run = [&](bool is_broken) {
+    const auto model = model_of(with_norm());
+    torch::optim::SGD sgd(model.tensors(), 0.01);
+    test.is_broken = false;
+    Trainer trainer(world(), model, sgd, tw::train::regression(), data, test, options);
+    test.is_broken = is_broken;
+    return trainer.run();
+  };
+  EXPECT_THROW((void)run(/*is_broken=*/true), tw::Error);
   EXPECT_FALSE(std::filesystem::is_empty(options.folder() / "checkpoints"));
+  options.resume = tw::train::Resume::resume;  // like a run that was killed before its test
+  const auto resumed = run(/*is_broken=*/false);
+  EXPECT_EQ(resumed.train_time.count(), 0);
+  EXPECT_EQ(run(/*is_broken=*/true).test, resumed.test) << "the checkpoint has the test";
+  options.name = "tested";
+  options.resume = tw::train::Resume::fresh;
+  EXPECT_EQ(resumed.test, run(/*is_broken=*/false).test);
 }
 
 TEST(DropLast, CountsTheSamplesThatFillUpShares) {
