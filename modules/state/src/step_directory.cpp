@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step_";
 constexpr std::string_view partial_suffix = ".partial";
+constexpr std::string_view replaced_suffix = ".replaced.partial";
 
 [[noreturn]] void fail(const fs::path& path, int64_t offset, const char* what, int code) {
   throw FileError(path, offset, concat(what, ": ", std::strerror(code)));
@@ -78,7 +79,15 @@ void remove_partials(const fs::path& directory) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix) && name.ends_with(partial_suffix)) left.push_back(entry.path());
   }
-  for (const fs::path& path : left) fs::remove_all(path);
+  for (const fs::path& path : left) {
+    const std::string text = path.string();
+    const fs::path complete = text.substr(0, text.size() - std::min(text.size(), replaced_suffix.size()));
+    if (text.ends_with(replaced_suffix) && !fs::exists(complete)) {  // the job was killed while publish() replaced it
+      fs::rename(path, complete);
+    } else {
+      fs::remove_all(path);
+    }
+  }
 }
 
 void write_synced(const fs::path& path, const char* data, int64_t bytes, const std::stop_token& cancelled) {
@@ -117,8 +126,7 @@ void publish(const fs::path& directory, const CheckpointIndex& index, const std:
     if (code != ENOTEMPTY && code != EEXIST) fail(partial, 0, "cannot be renamed", code);
     if (!exchange(partial, complete)) {  // file system without exchange: for a moment neither exists
       fs::path old = complete;
-      old += ".replaced";
-      old += partial_suffix;
+      old += replaced_suffix;
       if (::rename(complete.c_str(), old.c_str()) != 0) fail(complete, 0, "cannot be replaced", errno);
       if (::rename(partial.c_str(), complete.c_str()) != 0) fail(partial, 0, "cannot be renamed", errno);
     }

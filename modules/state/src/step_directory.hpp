@@ -19,10 +19,10 @@ std::filesystem::path partial_directory(const std::filesystem::path& directory, 
 /// The step in a folder name that step_directory() made, or -1.
 int64_t step_of(const std::filesystem::path& step_directory);
 
-/// The steps of complete checkpoints, oldest first.
+/// The steps of complete checkpoints, ascending.
 std::vector<int64_t> list_steps(const std::filesystem::path& directory);
 
-/// Removes partial checkpoints of killed runs.
+/// Removes partial checkpoints of killed runs. Restores a complete one that such a run was replacing.
 void remove_partials(const std::filesystem::path& directory);
 
 /// Writes `bytes` bytes of `data` to `path` and syncs it, with direct I/O if the file system supports it.

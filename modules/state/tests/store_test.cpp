@@ -196,6 +196,23 @@ TEST(Store, KeepsTheLastOnesAndReplacesEqualSteps) {
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
 }
 
+TEST(Store, RestoresACheckpointThatAKilledJobWasReplacing) {
+  const fs::path folder = fresh_folder();
+  {
+    CheckpointStore store(world(), folder, {.background = false});
+    store.save(40, example(world(), 40), "");
+  }
+  if (world().rank() == 0) {  // where folders cannot be exchanged
+    fs::create_directories(folder / "step_00000040.partial");
+    fs::rename(folder / "step_00000040", folder / "step_00000040.replaced.partial");
+  }
+  world().barrier();
+  const CheckpointStore store(world(), folder);
+  EXPECT_EQ(store.steps(), std::vector<int64_t>{40});
+  expect_loads(store, world(), 40, 40);
+  EXPECT_FALSE(fs::exists(folder / "step_00000040.partial"));
+}
+
 TEST(Store, RemovesARangeOfSteps) {
   CheckpointStore store(world(), fresh_folder(), {.keep = 10});
   for (const int64_t step : {1, 2, 3, 4}) store.save(step, example(world(), step), "");

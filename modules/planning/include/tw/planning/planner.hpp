@@ -5,8 +5,10 @@
 // bytes cross, in linear time. Stage: for each schedule and number of micro-batches m, the search over blocks, replicas and recomputation solves
 //
 //   minimise (sum over stages of tau) + (maximum over stages of load)
-//     load = m * (stages on a device) * interval - tau + exposed part of the all-reduce
-//   F, B: forward and backward pass of a stage, W: weights' half of B, c: one transfer for each neighbour
+//     tau:  what the stage adds to the time in which the pipeline fills and drains
+//     load: what the slowest device adds to that: m * (stages on a device) * interval - tau + exposed part of the all-reduce
+//   F, B: forward and backward pass of a stage, W: the part of B for gradients of parameters, c: one transfer for each neighbour,
+//   depth: number of devices that a micro-batch passes, or half of the stages if each device has two
 //
 //   | schedule | tau | interval |
 //   |---|---|---|
@@ -18,16 +20,17 @@
 //
 //   subject to: each stage fits in memory, with the number of micro-batches that the schedule has in flight there. If a device has several stages,
 //   each gets an equal share of its memory. All stages have equally many replicas if a device has several stages, or if there are more than 32
-//   devices. Then the number of devices in a row (of a pipeline) is a power of two or three times one, divides the number of devices, or is the
-//   smallest or the largest with a block for each stage. The number of replicas is the largest that leaves each fewer rows, or a power of two up to
-//   half of that.
+//   devices. The depths that are then tried: the smallest that is allowed, the largest with a block for each stage, divisors of the number of
+//   devices, powers of two, and three times these. The numbers of replicas: the largest that is useful, and powers of two up to half of it. A number
+//   is useful if with one replica less, each would have more rows; with a sharded optimizer, every number is. With PlanOptions::stages, it is 1.
 //
-// The all-reduce is that of all stages of a device, which are assumed to be equal; the device's last action hides it, in zb-h1 and zb-v a W.
-// The last three are estimates, which move towards one pass of a micro-batch alone where there are fewer micro-batches than devices in a row. With
-// several stages on a device, tau also has a tenth of the device's time, 2 m (F + B), divided by the number of stages, times the ratio of F + B to
-// that of even stages: even stages are preferred. If t bounds all loads, dynamic programming from the last stage to the first is exact. F(s, b, d) is
-// the least sum of tau over s stages for the blocks from b on, on at most d devices:
-//   F(s, b, d) = min over b', n of tau(b, b', n) + F(s - 1, b', d - n), over first stages of n replicas whose load is at most t.
+// The exposed part of the all-reduce: the all-reduces of all stages of the device, which are assumed to be equal, less the device's last action (B;
+// in zb-h1 and zb-v W) if Cluster::overlapped_all_reduce is set. The taus of zb-h1, interleaved and zb-v are estimates. If m is smaller than the
+// depth, they are interpolated between that of the table and one pass of a micro-batch alone: F + B + c, in
+// zb-h1 and zb-v F + B - W + c. With two stages on a device, even stages are preferred: tau also has 0.1 * m * (F + B) * 2 / stages * (F + B) / E,
+// where E is F + B of each stage if all are equal. If t bounds all loads, dynamic programming from the last stage to the first is exact. S(s, b, d)
+// is the least sum of tau over s stages for the blocks from b on, on at most d devices:
+//   S(s, b, d) = min over b', n of tau(b, b', n) + S(s - 1, b', d - n), over first stages of n replicas whose load is at most t.
 // t decreases until no better plan can exist. Then the best plans of each schedule are simulated, and the simulated time decides.
 // Ref: Tanaka et al. 2021, arXiv 2103.16063 (the three phases); Zheng et al. 2022, arXiv 2201.12023 (the bound t).
 #pragma once
@@ -41,20 +44,19 @@ namespace tw::pipeline {
 struct PlanOptions {
   int64_t batch = 1;                      ///< rows per step, over all devices
   std::optional<int> micro_batches = {};  ///< unset: tries powers of two up to min(batch, 4096), and divisors of the batch up to 64
-  /// Unset: tries all kinds. zb-h1, interleaved and zb-v only with at least two devices in a row, and not where bubbles are short: with more than 64
-  /// micro-batches that are also more than 16 times the devices in a row, or 64 times for a given number of micro-batches. A given kind is tried with
-  /// all numbers.
+  /// Only this kind. Unset: tries all kinds, but zb-h1, interleaved and zb-v only with a depth of at least 2, and with m <= max(64, 16 * depth)
+  /// micro-batches, or max(64, 64 * depth) if `micro_batches` is set: with more, bubbles are short. Depth: see above.
   std::optional<ScheduleKind> schedule = {};
-  /// Largest number of stages, or of devices in a row for a schedule with several stages on each; unset: the number of devices.
-  std::optional<int> max_stages = {};
-  std::optional<int> stages = {};  ///< exactly this many stages, or devices in a row, of one replica each; unset: any number, with replicas
+  std::optional<int> max_stages = {};  ///< largest depth; unset: the number of devices
+  /// Exactly this depth, with one replica of each stage; interleaved and zb-v then have twice as many stages. Unset: any depth, with replicas.
+  std::optional<int> stages = {};
   ParameterMemory parameters = {};
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};  ///< allowed in stages
   /// Groups of operator names. A group must be in one stage, together with all operators between its first and last one in the profile's order.
   std::vector<std::vector<std::string>> together = {};
-  int max_blocks = 128;
-  double gap = 0.005;   ///< relative optimality gap that the search over stages may leave; 0: exact
-  int best_plans = 16;  ///< maximum number of plans to return
+  int max_blocks = 128;  ///< largest number of blocks, see above
+  double gap = 0.005;    ///< relative optimality gap that the search over stages may leave; 0: exact
+  int best_plans = 16;   ///< maximum number of plans to return
 
   /// @throws ContractError naming the wrong field
   void validate() const;
@@ -74,30 +76,37 @@ struct Relaxations {
 
 struct PlanResult {
   /// The best plan first: of those whose predicted step is at most 2 % longer than the shortest, one with the simplest schedule, in the order 1f1b,
-  /// gpipe, zb-h1, interleaved, zb-v. The others follow by predicted step time. No two have the same stages and number of micro-batches.
+  /// gpipe, zb-h1, interleaved, zb-v. The others follow by predicted step time; with PlanOptions::stages and one micro-batch, of almost equal ones
+  /// the most even first. No two have the same stages and number of micro-batches.
   std::vector<Plan> plans = {};
-  bool best_is_given = false;  ///< whether the best plan was given in place of the planner's, which then comes second, if it is known
+  /// Whether the first plan is one that was given to ModelPlan::use(), and not the planner's. The planner's best follows, if there is one.
+  bool best_is_given = false;
   Cluster cluster = {};
   PlanOptions options = {};
   Profile profile = {};
   Relaxations relaxed = {};
   std::vector<std::pair<ScheduleKind, double>> by_schedule = {};  ///< for each schedule with simulated plans, the shortest step time in seconds
-  int settings = 0;   ///< number of searches. Each is for one schedule and number of micro-batches. With one stage on each of up to 32
-                      ///< devices, it is for any stages and replicas, in zb-h1 for a range of numbers of stages; otherwise for one number of each
+  /// Number of settings that the search considered; hopeless ones were skipped. A setting is one schedule and number of micro-batches. With several
+  /// stages on a device, more than 32 devices, or PlanOptions::stages, it is also one depth and number of replicas; in zb-h1, a range of depths.
+  int settings = 0;
   int simulated = 0;  ///< number of simulated plans, of which the best are in `plans`
 
   const Plan& best() const& { return plans.front(); }
   Plan best() && { return std::move(plans.front()); }
-  /// Whether the best plan has one device in a row. Unless it was given, the model then fits one device, and no pipeline is more than 2 % faster.
+  /// Whether the best plan's depth is 1: each replica of the model is on one device. Unless the plan was given, the model then fits one device, and
+  /// no pipeline that the options allow is more than 2 % faster.
   bool is_data_parallel() const { return plans.front().stages.size() == static_cast<size_t>(stages_per_device(plans.front().schedule)); }
 };
 
-/// Returns the best plans. @throws ContractError for invalid arguments
-/// @throws Error if no plan fits. Where known, it names operators that do not fit, the missing bytes, and the smallest sufficient number of devices.
-/// Also if the model cannot be cut into PlanOptions::stages stages
+/// Returns the best plans. Local and deterministic. Takes seconds for a thousand devices; more micro-batches, operators and kinds of schedules take
+/// longer.
+/// @throws ContractError for invalid arguments, such as a name in PlanOptions::together that no operator with batch data has
+/// @throws Error if the model cannot be cut into PlanOptions::stages stages, or if no plan fits. Where known, it names operators that do not fit, the
+/// missing bytes, and the smallest sufficient number of devices.
 PlanResult plan(const Profile& profile, const Cluster& cluster, const PlanOptions& options);
 
-/// Explains the best plan: stages with times and memory, a Gantt chart, the reasons for it, the cost of the next best, and the limiting resource.
+/// Explains the best plan: stages with times and memory, a Gantt chart (of up to 4000 passes), the reasons for it, the cost of the next best, and the
+/// limiting resource. Of a plan that was given, it has no reasons.
 std::string explain(const PlanResult& result);
 
 }  // namespace tw::pipeline

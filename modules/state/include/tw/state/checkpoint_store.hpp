@@ -34,11 +34,13 @@ void visit(CheckpointOptions& options, OptionVisitor& visitor);
 ///   b. A thread on each rank writes the buffer to step_00000042.partial/ and syncs it to disk. The thread makes no MPI calls.
 ///   c. The ranks exchange sizes, checksums and failures by a non-blocking all-gather on a separate communicator.
 ///   d. If all succeeded, rank 0's thread adds the index, renames the folder, and removes older checkpoints.
-///   e. Rank 0 sends the result to all ranks, again without blocking. On failure, every rank's next poll(), wait() or save() throws.
+///   e. Rank 0 sends the result of d to all ranks, again without blocking. After a failure in any step, every rank's next poll(), wait() or save()
+///      throws.
 /// Steps c to e progress whenever this rank calls poll() or waits for any communication. If a job is killed, complete checkpoints stay intact; the
 /// unfinished one is removed when the next CheckpointStore is constructed on the folder.
 ///
-/// One run at a time may use a folder: see DirectoryLock.
+/// All ranks write to the folder, so it must be on a file system that all nodes share. One run at a time may use it: hold a DirectoryLock, because
+/// the constructor removes what another run is writing.
 class CheckpointStore {
  public:
   /// Creates the folder, and removes unfinished checkpoints of killed runs. Collective.
@@ -55,31 +57,32 @@ class CheckpointStore {
 
   /// Begins a checkpoint of `shards`, which may change once this returns. Waits for the previous checkpoint if it is incomplete. Replaces a
   /// checkpoint of the same step; checkpoints of later steps stay. Collective. Costs one copy of the bytes that this rank writes, into memory(),
-  /// which the first call allocates. Tensors that several ranks hold are written once, divided among them. For a module's buffer that several ranks
-  /// hold, such as a running mean, the first rank's values are saved.
+  /// which the first call allocates. Tensors that several ranks hold (OnReshard::shard, replicate) are written once, divided among them. For a
+  /// module's buffer that several ranks hold, such as a running mean, the first rank's values are saved.
   /// @param step at least 0. @param metadata any text, such as JSON; rank 0's is saved.
   /// @throws ContractError on every rank alike if the shards do not make up whole tensors; also the error of the previous checkpoint, as wait() does.
   void save(int64_t step, const std::vector<NamedShard>& shards, const std::string& metadata);
-  /// Advances the save without waiting; call it regularly, such as at each step.
+  /// Advances the save without waiting; call it regularly, such as at each step. Local.
   /// @throws Error with file and reason if saving failed. Every rank throws, each in its first call after the failure has reached it. Complete
   /// checkpoints are untouched, and a later save() begins a new one.
   void poll();
-  /// Returns when the last save is complete. Collective. @throws Error as poll() does, on every rank alike. It also throws on ranks where poll() has
-  /// already thrown the same error, unless poll() has thrown it on all ranks.
+  /// Returns when the last save is complete. Collective. @throws Error as poll() does, on every rank alike. If poll() has thrown the error on some
+  /// ranks only, wait() throws it on these, too.
   void wait();
 
   // The functions below may be called while a save is in flight. The save may remove an old checkpoint at any moment; call wait() first if that
   // matters.
 
-  /// The steps of complete checkpoints, oldest first. Collective.
+  /// The steps of complete checkpoints, ascending; their files are not read. Collective.
   std::vector<int64_t> steps() const;
   /// Fills the tensors of `shards` from the checkpoint of `step`, saved on any number of ranks, and returns the checkpoint's metadata. See OnReshard.
-  /// Collective.
+  /// Collective. Reads the files twice, first for their checksums.
   /// @throws Error on every rank alike. If the checkpoint is damaged, the message names the missing or damaged files and the previous checkpoint. If
   /// it does not fit `shards`, the message names every tensor that is missing, extra, or has a different shape or dtype. In both cases no tensor has
   /// changed, unless a file failed after all checks, while tensors were being filled.
   std::string load(int64_t step, const std::vector<NamedShard>& shards) const;
-  /// The step of the newest checkpoint whose files are complete and match their checksums. log_warning() reports newer, damaged ones. Collective.
+  /// The step of the newest checkpoint whose files are complete and match their checksums; none if there is no such checkpoint. Rank 0 logs a warning
+  /// of newer, damaged ones. Collective.
   std::optional<int64_t> newest_valid() const;
   /// The index of the checkpoint of `step`: its content without values. Collective. @throws Error on every rank alike if it is absent or damaged.
   CheckpointIndex index(int64_t step) const;
